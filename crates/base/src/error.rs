@@ -1,0 +1,172 @@
+//! One error type for the whole house: what happened, to which object, and what to do next.
+
+use std::fmt;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Who must act on an error. This decides its SQLSTATE and the exit code of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The statement, the input file or an argument is wrong: its author must change it.
+    User,
+    /// A valid request for something that is not built.
+    Unsupported,
+    /// Memory, disk, slots or another named limit is exhausted: wait, or raise the setting.
+    Resources,
+    /// Somebody asked for it to stop, or its time was up.
+    Cancelled,
+    /// Another transaction got there first: try again.
+    Conflict,
+    /// Stored bytes are not what was written: restore them.
+    Corrupt,
+    /// The operating system or a remote store refused.
+    Io,
+    /// A mistake of ours: report it.
+    Internal,
+}
+
+impl Kind {
+    /// The SQLSTATE (ISO 9075, PostgreSQL appendix A) clients see for an error of this kind
+    /// that carries none of its own.
+    pub fn sqlstate(self) -> &'static str {
+        match self {
+            Kind::User => "42000",
+            Kind::Unsupported => "0A000",
+            Kind::Resources => "53000",
+            Kind::Cancelled => "57014",
+            Kind::Conflict => "40001",
+            Kind::Corrupt => "XX001",
+            Kind::Io => "58030",
+            Kind::Internal => "XX000",
+        }
+    }
+
+    /// Exit code of a command that ends with this error.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Kind::User | Kind::Unsupported => 1,
+            Kind::Resources | Kind::Io | Kind::Conflict => 3,
+            Kind::Corrupt => 4,
+            Kind::Internal => 70,
+            Kind::Cancelled => 130,
+        }
+    }
+}
+
+/// An error with its message, and where they help the reader, a detail and a hint.
+///
+/// `Display` prints the message alone; the alternate form (`{:#}`) adds `detail:` and `hint:`
+/// lines. Boxed inside, so that `Result<T>` stays one word wide.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: Kind,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+macro_rules! constructors {
+    ($($name:ident => $kind:ident),* $(,)?) => {$(
+        pub fn $name(message: impl Into<String>) -> Self {
+            Self::new(Kind::$kind, message)
+        }
+    )*};
+}
+
+impl Error {
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner { kind, message: message.into(), detail: None, hint: None, source: None }))
+    }
+
+    constructors! {
+        user => User,
+        unsupported => Unsupported,
+        resources => Resources,
+        cancelled => Cancelled,
+        conflict => Conflict,
+        corrupt => Corrupt,
+        internal => Internal,
+    }
+
+    /// An error of the operating system on a named object: `Error::io("cannot open \"x.csv\"", e)`.
+    pub fn io(message: impl Into<String>, source: std::io::Error) -> Self {
+        let kind = match source.kind() {
+            std::io::ErrorKind::NotFound
+            | std::io::ErrorKind::IsADirectory
+            | std::io::ErrorKind::NotADirectory => Kind::User,
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::OutOfMemory => Kind::Resources,
+            _ => Kind::Io,
+        };
+        Self::new(kind, format!("{}: {source}", message.into())).source(source)
+    }
+
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    pub fn source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.0.source = Some(Box::new(source));
+        self
+    }
+
+    /// Puts `context: ` before the message, for a caller who knows the object's name.
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
+        self.0.message = format!("{context}: {}", self.0.message);
+        self
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    pub fn detail_text(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+
+    pub fn hint_text(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    pub fn sqlstate(&self) -> &'static str {
+        self.0.kind.sqlstate()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if f.alternate() {
+            if let Some(detail) = &self.0.detail {
+                write!(f, "\ndetail: {detail}")?;
+            }
+            if let Some(hint) = &self.0.hint {
+                write!(f, "\nhint: {hint}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} error: {self:#}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|e| e as _)
+    }
+}

@@ -1,0 +1,24 @@
+//! What every part of the house shares: errors sorted by who must act, typed ids,
+//! the named limits, and the injected clock and random source that keep the cores pure.
+//!
+//! Nothing here may depend on Arrow, tokio or any other heavy crate.
+//!
+//! ```
+//! use thalweg_base::{Error, Kind};
+//!
+//! let e = Error::user("table \"orders\" does not exist").hint("SHOW TABLES lists what there is");
+//! assert_eq!(e.kind(), Kind::User);
+//! assert_eq!(e.to_string(), "table \"orders\" does not exist");
+//! ```
+
+mod clock;
+mod error;
+mod ids;
+pub mod limits;
+mod prng;
+pub mod text;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, Kind, Result};
+pub use ids::{ExtentId, QueryId, SnapshotId, TableId, TaskId};
+pub use prng::Prng;

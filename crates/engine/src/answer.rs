@@ -1,0 +1,96 @@
+//! What a statement gives back: rows as they come, or the word that it is done.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::{Stream, StreamExt};
+use thalweg_base::{QueryId, Result};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::runtime::Cancel;
+use crate::session::{Job, lost};
+
+/// What kind of statement it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// A result with columns, perhaps of no row.
+    Rows,
+    /// A statement that changes the catalog or a setting: `CREATE TABLE`, `SET`, …
+    Done(String),
+    /// Rows added or written: `INSERT`, `COPY`.
+    Count(String, u64),
+}
+
+/// The head of an answer, sent once the statement is planned (or done).
+pub(crate) struct Head {
+    pub schema: SchemaRef,
+    pub tag: Tag,
+}
+
+/// One item of an answer: `None` is its proper end, without which it was cut off.
+pub(crate) type Item = Option<Result<RecordBatch>>;
+
+/// A stream of batches. Dropping it stops the query.
+pub struct Answer {
+    pub schema: SchemaRef,
+    pub tag: Tag,
+    job: Arc<Job>,
+    rows: mpsc::Receiver<Item>,
+    ended: bool,
+}
+
+impl Answer {
+    pub(crate) async fn receive(
+        job: Arc<Job>,
+        head: oneshot::Receiver<Result<Head>>,
+        rows: mpsc::Receiver<Item>,
+    ) -> Result<Answer> {
+        match head.await {
+            Ok(Ok(Head { schema, tag })) => Ok(Answer { schema, tag, job, rows, ended: false }),
+            Ok(Err(e)) => Err(job.run.cancelled().map_or(e, Cancel::error)),
+            Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),
+        }
+    }
+
+    pub fn query(&self) -> QueryId {
+        self.job.run.id()
+    }
+
+    /// All rows at once.
+    pub async fn collect(mut self) -> Result<Vec<RecordBatch>> {
+        let mut batches = vec![];
+        while let Some(batch) = self.next().await {
+            batches.push(batch?);
+        }
+        Ok(batches)
+    }
+
+    pub fn into_stream(self) -> Self {
+        self
+    }
+}
+
+impl Stream for Answer {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let item = match std::task::ready!(self.rows.poll_recv(cx)) {
+            Some(Some(Ok(batch))) => return Poll::Ready(Some(Ok(batch))),
+            Some(Some(Err(e))) => Some(Err(self.job.run.cancelled().map_or(e, Cancel::error))),
+            Some(None) => None,
+            None => Some(Err(self.job.run.cancelled().map_or_else(lost, Cancel::error))),
+        };
+        self.ended = true;
+        Poll::Ready(item)
+    }
+}
+
+pub(crate) fn no_columns() -> SchemaRef {
+    Arc::new(Schema::empty())
+}

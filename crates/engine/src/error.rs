@@ -1,0 +1,148 @@
+//! Errors of DataFusion and Arrow, sorted by who must act.
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use datafusion::parquet::errors::ParquetError;
+use thalweg_base::{Error, Kind};
+
+/// Our error inside DataFusion's, so that it comes back whole from [`from_datafusion`].
+pub fn into_datafusion(e: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(e))
+}
+
+/// DataFusion's error as ours: the root cause decides the kind, the outer contexts are dropped
+/// where they only name DataFusion's own operators.
+pub fn from_datafusion(e: DataFusionError) -> Error {
+    convert(&e)
+}
+
+fn convert(e: &DataFusionError) -> Error {
+    use DataFusionError as D;
+    match e {
+        D::External(inner) => match inner.downcast_ref::<Error>() {
+            Some(ours) => copy(ours),
+            None => match inner.downcast_ref::<DataFusionError>() {
+                Some(nested) => convert(nested),
+                None => match inner.downcast_ref::<ArrowError>() {
+                    Some(arrow) => from_arrow(arrow),
+                    None => Error::internal(inner.to_string()),
+                },
+            },
+        },
+        D::Context(_, inner) | D::Diagnostic(_, inner) => convert(inner),
+        D::Shared(inner) => convert(inner),
+        D::Collection(all) => match all.first() {
+            Some(first) => convert(first),
+            None => Error::internal("an empty collection of errors"),
+        },
+        D::ArrowError(inner, _) => from_arrow(inner),
+        D::ParquetError(inner) => from_parquet(inner),
+        D::ObjectStore(inner) => from_object_store(inner),
+        D::IoError(inner) => {
+            let copy = std::io::Error::new(inner.kind(), inner.to_string());
+            Error::io("input or output failed", copy)
+        }
+        D::SQL(inner, _) => syntax(&inner.to_string()),
+        D::SchemaError(inner, _) => Error::user(inner.to_string()),
+        D::Plan(message) => plan(message),
+        D::Configuration(message) | D::Execution(message) => Error::user(clean(message)),
+        D::NotImplemented(message) => Error::unsupported(clean(message)),
+        D::ResourcesExhausted(message) => Error::resources(clean(message)).hint(
+            "raise --memory, run fewer queries at once, or make the query's joins and groups smaller",
+        ),
+        D::ExecutionJoin(inner) if inner.is_cancelled() => Error::cancelled("the query was cancelled"),
+        D::Internal(_) | D::ExecutionJoin(_) | D::Substrait(_) | D::Ffi(_) => {
+            Error::internal(clean(&e.to_string()))
+        }
+    }
+}
+
+/// `Error` owns its source, which cannot be cloned; what a user reads can.
+fn copy(e: &Error) -> Error {
+    let mut out = Error::new(e.kind(), e.message());
+    if let Some(detail) = e.detail_text() {
+        out = out.detail(detail);
+    }
+    if let Some(hint) = e.hint_text() {
+        out = out.hint(hint);
+    }
+    out
+}
+
+pub fn from_arrow(e: &ArrowError) -> Error {
+    match e {
+        ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
+            Some(nested) => convert(nested),
+            None => match inner.downcast_ref::<Error>() {
+                Some(ours) => copy(ours),
+                None => Error::internal(inner.to_string()),
+            },
+        },
+        ArrowError::NotYetImplemented(message) => Error::unsupported(clean(message)),
+        ArrowError::MemoryError(message) => Error::resources(clean(message)),
+        ArrowError::IoError(message, _) => Error::new(Kind::Io, clean(message)),
+        ArrowError::ParquetError(message) => Error::user(format!("not a readable Parquet file: {message}")),
+        ArrowError::DivideByZero => Error::user("division by zero"),
+        ArrowError::CastError(message)
+        | ArrowError::ParseError(message)
+        | ArrowError::ComputeError(message)
+        | ArrowError::ArithmeticOverflow(message)
+        | ArrowError::CsvError(message)
+        | ArrowError::JsonError(message)
+        | ArrowError::IpcError(message)
+        | ArrowError::SchemaError(message)
+        | ArrowError::InvalidArgumentError(message) => Error::user(clean(message)),
+        other => Error::internal(other.to_string()),
+    }
+}
+
+fn from_parquet(e: &ParquetError) -> Error {
+    if let ParquetError::External(inner) = e {
+        if let Some(nested) = inner.downcast_ref::<DataFusionError>() {
+            return convert(nested);
+        }
+    }
+    Error::user(format!("not a readable Parquet file: {}", clean(&e.to_string())))
+        .hint("the file may be truncated or of another format; write it again")
+}
+
+fn from_object_store(e: &datafusion::object_store::Error) -> Error {
+    match e {
+        datafusion::object_store::Error::NotFound { path, .. } => {
+            Error::user(format!("file \"/{}\" does not exist", path.trim_start_matches('/')))
+                .hint("check the path; relative paths start at the directory thalweg runs in")
+        }
+        other => Error::new(Kind::Io, other.to_string()),
+    }
+}
+
+fn syntax(message: &str) -> Error {
+    let message = message.trim_start_matches("sql parser error: ").trim_start_matches("ParserError(").to_string();
+    if message.contains("recursion limit") {
+        return Error::user("the statement is nested too deeply to parse")
+            .hint("flatten it: use IN (…) for chains of OR, or split it with WITH");
+    }
+    Error::user(format!("syntax error: {message}"))
+}
+
+fn plan(message: &str) -> Error {
+    let message = clean(message);
+    let error = Error::user(message.clone());
+    if message.contains("table '") && message.contains("not found") {
+        let name = message.split('\'').nth(1).unwrap_or_default();
+        let short = name.trim_start_matches("thalweg.").trim_start_matches("public.");
+        return Error::user(format!("table {} does not exist", thalweg_base::text::quoted(short)))
+            .hint("SHOW TABLES lists the tables; a file is queried as FROM 'path/to/file.parquet'");
+    }
+    error
+}
+
+/// Drops the prefixes that repeat the error's kind, and the back-trace DataFusion may append.
+fn clean(message: &str) -> String {
+    let mut text = message.split("\n\nbacktrace:").next().unwrap_or(message);
+    for prefix in ["Error during planning: ", "Execution error: ", "This feature is not implemented: ",
+        "Schema error: ", "Arrow error: ", "Internal error: ", "Optimizer rule ", "External error: "] {
+        text = text.trim_start_matches(prefix);
+    }
+    text.split(".\nThis issue was likely caused by").next().unwrap_or(text).to_string()
+}

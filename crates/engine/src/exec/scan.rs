@@ -1,0 +1,557 @@
+//! Reads a stored table: skips chunks by statistics, decodes columns late, filters in place.
+//!
+//! All partitions of a scan pull chunks from one queue, so that skew balances itself. For each
+//! chunk the filter columns are decoded first, conjunct by conjunct; a chunk of which no row is
+//! left decodes nothing more. Dynamic filters (join build sides, top-k bounds) prune the chunks
+//! that are still in the queue whenever they change.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{BatchCoalescer, FilterBuilder};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, conjunction};
+use datafusion::physical_expr_common::physical_expr::{fmt_sql, snapshot_generation};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    StatisticsArgs, apply_expression_roots,
+};
+use futures::stream;
+use parking_lot::Mutex;
+use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
+use thalweg_storage::{ChunkRef, Database, Snapshot, Table};
+
+use super::filter::{Conjunct, intersect, remap};
+use crate::error::into_datafusion;
+use crate::prune;
+use crate::runtime::{blocking, checkpoint};
+
+/// What a scan reads, shared by its partitions and by copies the optimizer makes.
+#[derive(Clone)]
+pub struct Source {
+    pub database: Database,
+    /// Pins the extents for as long as any stream reads them.
+    pub snapshot: Arc<Snapshot>,
+    pub table: Arc<Table>,
+    /// `schema.table`, for people.
+    pub name: String,
+}
+
+pub struct ScanExec {
+    source: Source,
+    /// Table columns of the output, in order.
+    projection: Vec<usize>,
+    conjuncts: Vec<Arc<Conjunct>>,
+    fetch: Option<usize>,
+    partitions: usize,
+    statistics: Arc<Statistics>,
+    properties: Arc<PlanProperties>,
+    queue: Arc<Queue>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ScanExec {
+    /// `statistics` describe the output (after `conjuncts`), as the planner estimated them.
+    pub fn new(
+        source: Source,
+        projection: Vec<usize>,
+        conjuncts: Vec<Arc<dyn PhysicalExpr>>,
+        fetch: Option<usize>,
+        partitions: usize,
+        statistics: Statistics,
+    ) -> Result<Self> {
+        let table_schema = &source.table.arrow_schema;
+        let conjuncts = conjuncts
+            .into_iter()
+            .map(|e| Ok(Arc::new(Conjunct::new(e, table_schema)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let schema = Arc::new(table_schema.project(&projection)?);
+        let partitions = partitions.min(source.table.chunks()).max(1);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        Ok(ScanExec {
+            source,
+            projection,
+            conjuncts,
+            fetch,
+            partitions,
+            statistics: Arc::new(statistics),
+            properties: Arc::new(properties),
+            queue: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    fn copy(&self) -> Self {
+        ScanExec {
+            source: self.source.clone(),
+            projection: self.projection.clone(),
+            conjuncts: self.conjuncts.clone(),
+            fetch: self.fetch,
+            partitions: self.partitions,
+            statistics: Arc::clone(&self.statistics),
+            properties: Arc::clone(&self.properties),
+            queue: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    pub fn table(&self) -> &Arc<Table> {
+        &self.source.table
+    }
+
+    /// Columns the scan decodes for a row that passes, for work estimates.
+    pub fn columns_read(&self) -> usize {
+        let mut columns = self.projection.clone();
+        columns.extend(self.conjuncts.iter().flat_map(|c| c.columns.iter().copied()));
+        columns.sort_unstable();
+        columns.dedup();
+        columns.len()
+    }
+}
+
+impl fmt::Debug for ScanExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ScanExec({})", self.source.name)
+    }
+}
+
+impl DisplayAs for ScanExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schema = &self.source.table.arrow_schema;
+        let columns: Vec<&str> =
+            self.projection.iter().map(|i| schema.field(*i).name().as_str()).collect();
+        let filters: Vec<String> =
+            self.conjuncts.iter().map(|c| fmt_sql(c.expr.as_ref()).to_string()).collect();
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "ScanExec: table={}, columns=[{}]", self.source.name, columns.join(", "))?;
+                if !filters.is_empty() {
+                    write!(f, ", filter=[{}]", filters.join(" AND "))?;
+                }
+                if let Some(fetch) = self.fetch {
+                    write!(f, ", fetch={fetch}")?;
+                }
+                Ok(())
+            }
+            DisplayFormatType::TreeRender => {
+                writeln!(f, "table={}", self.source.name)?;
+                if !filters.is_empty() {
+                    writeln!(f, "filter={}", filters.join(" AND "))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for ScanExec {
+    fn name(&self) -> &str {
+        "ScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.conjuncts.iter().map(|c| &c.expr), f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.copy()))
+    }
+
+    fn repartitioned(
+        &self,
+        target: usize,
+        _: &ConfigOptions,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let partitions = target.min(self.source.table.chunks()).max(1);
+        if partitions <= self.partitions {
+            return Ok(None);
+        }
+        let mut scan = self.copy();
+        scan.partitions = partitions;
+        scan.properties = Arc::new(
+            (*self.properties)
+                .clone()
+                .with_partitioning(Partitioning::UnknownPartitioning(partitions)),
+        );
+        Ok(Some(Arc::new(scan)))
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let stream = Stream {
+            source: self.source.clone(),
+            projection: self.projection.clone(),
+            conjuncts: self.conjuncts.clone(),
+            schema: Arc::clone(&schema),
+            queue: Arc::clone(&self.queue),
+            coalescer: BatchCoalescer::new(Arc::clone(&schema), BATCH_ROWS)
+                .with_biggest_coalesce_batch_size(Some(BATCH_ROWS / 4)),
+            fetch: self.fetch,
+            ready: None,
+            metrics: Metrics::new(&self.metrics, partition),
+        };
+        let batches = stream::try_unfold(stream, |mut s| async move {
+            Ok(s.next().await?.map(|batch| (batch, s)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match args.partition() {
+            None => Ok(Arc::clone(&self.statistics)),
+            // Chunks go to whichever partition asks first: an even share is the best guess.
+            Some(_) => {
+                let mut share = (*self.statistics).clone().to_inexact();
+                if let Some(rows) = share.num_rows.get_value() {
+                    share.num_rows = Precision::Inexact(rows / self.partitions);
+                }
+                Ok(Arc::new(share))
+            }
+        }
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let mut scan = self.copy();
+        scan.fetch = fetch;
+        Some(Arc::new(scan))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        // A fetch counts rows before a filter that comes from above it.
+        if self.fetch.is_some() || result.parent_filters.is_empty() {
+            return Ok(FilterPushdownPropagation::all_unsupported(result));
+        }
+        let table = &self.source.table.arrow_schema;
+        let mut scan = self.copy();
+        for pushed in &result.parent_filters {
+            for expr in datafusion::physical_expr::split_conjunction(&pushed.filter) {
+                let expr = remap(expr, |i| self.projection[i], table)?;
+                scan.conjuncts.push(Arc::new(Conjunct::new(expr, table)?));
+            }
+        }
+        let taken = vec![PushedDown::Yes; result.parent_filters.len()];
+        scan.statistics = Arc::new((*scan.statistics).clone().to_inexact());
+        Ok(FilterPushdownPropagation::with_parent_pushdown_result(taken)
+            .with_updated_node(Arc::new(scan) as _))
+    }
+}
+
+/// The chunks that are still to be read, common to all partitions of one execution.
+#[derive(Default)]
+struct Queue {
+    next: AtomicUsize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Which chunks the predicates let through, once computed.
+    flags: Option<Arc<Vec<bool>>>,
+    /// Of the dynamic filters when `flags` was computed.
+    generation: u64,
+}
+
+impl Queue {
+    /// The flags for the predicates as they are now.
+    fn kept(&self, table: &Table, conjuncts: &[Arc<Conjunct>]) -> Arc<Vec<bool>> {
+        let generation = conjuncts
+            .iter()
+            .filter(|c| c.dynamic)
+            .fold(0u64, |sum, c| sum.wrapping_add(snapshot_generation(&c.expr)));
+        let mut kept = self.kept.lock();
+        match &kept.flags {
+            Some(flags) if kept.generation == generation => Arc::clone(flags),
+            _ => {
+                let flags = if conjuncts.is_empty() {
+                    vec![true; table.chunks()]
+                } else {
+                    let all = conjunction(conjuncts.iter().map(|c| Arc::clone(&c.expr)));
+                    prune::chunks_kept(table, &all)
+                };
+                let flags = Arc::new(flags);
+                kept.flags = Some(Arc::clone(&flags));
+                kept.generation = generation;
+                flags
+            }
+        }
+    }
+}
+
+/// What `EXPLAIN ANALYZE` shows of a scan.
+struct Metrics {
+    base: BaselineMetrics,
+    chunks_total: Count,
+    chunks_read: Count,
+    chunks_pruned: Count,
+    bytes_total: Count,
+    bytes_read: Count,
+    bytes_decoded: Count,
+}
+
+impl Metrics {
+    fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let count = |name| MetricBuilder::new(set).counter(name, partition);
+        Metrics {
+            base: BaselineMetrics::new(set, partition),
+            chunks_total: count("chunks_total"),
+            chunks_read: count("chunks_read"),
+            chunks_pruned: count("chunks_pruned"),
+            bytes_total: count("bytes_total"),
+            bytes_read: count("bytes_read"),
+            bytes_decoded: count("bytes_decoded"),
+        }
+    }
+}
+
+struct Stream {
+    source: Source,
+    projection: Vec<usize>,
+    conjuncts: Vec<Arc<Conjunct>>,
+    schema: SchemaRef,
+    queue: Arc<Queue>,
+    coalescer: BatchCoalescer,
+    fetch: Option<usize>,
+    /// A chunk's surviving rows that are handed out batch by batch.
+    ready: Option<(RecordBatch, usize)>,
+    metrics: Metrics,
+}
+
+impl Stream {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            checkpoint().await;
+            if self.fetch == Some(0) {
+                return Ok(None);
+            }
+            if let Some(batch) = self.take_ready() {
+                return Ok(Some(self.emit(batch)));
+            }
+            if let Some(batch) = self.coalescer.next_completed_batch() {
+                return Ok(Some(self.emit(batch)));
+            }
+            match self.next_chunk() {
+                Some(chunk) => self.read_chunk(chunk).await?,
+                None => {
+                    self.coalescer.finish_buffered_batch()?;
+                    return Ok(self.coalescer.next_completed_batch().map(|b| self.emit(b)));
+                }
+            }
+        }
+    }
+
+    fn emit(&mut self, mut batch: RecordBatch) -> RecordBatch {
+        if let Some(left) = &mut self.fetch {
+            if batch.num_rows() > *left {
+                batch = batch.slice(0, *left);
+            }
+            *left -= batch.num_rows();
+        }
+        self.metrics.base.record_output(batch.num_rows());
+        batch
+    }
+
+    fn take_ready(&mut self) -> Option<RecordBatch> {
+        let (batch, from) = self.ready.take()?;
+        let rows = (batch.num_rows() - from).min(BATCH_ROWS);
+        let slice = batch.slice(from, rows);
+        if from + rows < batch.num_rows() {
+            self.ready = Some((batch, from + rows));
+        }
+        Some(slice)
+    }
+
+    fn next_chunk(&mut self) -> Option<ChunkRef> {
+        let table = &self.source.table;
+        loop {
+            let i = self.queue.next.fetch_add(1, Ordering::Relaxed);
+            if i >= table.chunks() {
+                return None;
+            }
+            self.metrics.chunks_total.add(1);
+            let kept = self.queue.kept(table, &self.conjuncts);
+            let chunk = table.chunk(i);
+            let mut columns = self.projection.clone();
+            columns.extend(self.conjuncts.iter().flat_map(|c| c.columns.iter().copied()));
+            columns.sort_unstable();
+            columns.dedup();
+            let bytes: u64 =
+                columns.iter().map(|c| stored_bytes(&chunk, *c)).sum();
+            self.metrics.bytes_total.add(bytes as usize);
+            if kept[i] {
+                self.metrics.chunks_read.add(1);
+                return Some(chunk);
+            }
+            self.metrics.chunks_pruned.add(1);
+        }
+    }
+
+    /// Filters and projects one chunk into `ready` or the coalescer.
+    async fn read_chunk(&mut self, chunk: ChunkRef) -> Result<()> {
+        let rows = chunk.rows as usize;
+        debug_assert!(rows <= CHUNK_ROWS_MAX);
+        let mut columns = Columns { chunk, arrays: Vec::new() };
+        let mut mask: Option<BooleanArray> = None;
+        for i in 0..self.conjuncts.len() {
+            let conjunct = Arc::clone(&self.conjuncts[i]);
+            if !conjunct.worthwhile() {
+                continue;
+            }
+            self.load(&mut columns, &conjunct.columns).await?;
+            let timer = self.metrics.base.elapsed_compute().timer();
+            let arrays = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
+            let passed = intersect(mask, conjunct.evaluate(arrays, rows)?)?;
+            timer.done();
+            if passed.true_count() == 0 {
+                return Ok(());
+            }
+            mask = Some(passed);
+            checkpoint().await;
+        }
+        let projection = self.projection.clone();
+        self.load(&mut columns, &projection).await?;
+        let _timer = self.metrics.base.elapsed_compute().timer();
+        let arrays = projection.iter().map(|c| columns.get(*c)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
+        let batch = match mask {
+            Some(mask) if mask.true_count() < rows => {
+                let filter = FilterBuilder::new(&mask).optimize().build();
+                filter.filter_record_batch(&batch)?
+            }
+            _ => batch,
+        };
+        if batch.num_rows() >= BATCH_ROWS && self.coalescer.is_empty() {
+            self.ready = Some((batch, 0));
+        } else {
+            let mut from = 0;
+            while from < batch.num_rows() {
+                let n = (batch.num_rows() - from).min(BATCH_ROWS);
+                self.coalescer.push_batch(batch.slice(from, n))?;
+                from += n;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the named columns of the chunk present: from the cache, or read outside any slot
+    /// and decoded under ours.
+    async fn load(&self, columns: &mut Columns, wanted: &[usize]) -> Result<()> {
+        let mut missing = vec![];
+        for &column in wanted {
+            if columns.has(column) || missing.contains(&column) {
+                continue;
+            }
+            let (extent, chunk) = (&columns.chunk.extent, columns.chunk.chunk);
+            self.metrics.bytes_read.add(stored_bytes(&columns.chunk, column) as usize);
+            match self.source.database.cached(extent, chunk, column) {
+                Some(array) => columns.arrays.push((column, array)),
+                None => missing.push(column),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let database = self.source.database.clone();
+        let (extent, chunk) = (Arc::clone(&columns.chunk.extent), columns.chunk.chunk);
+        let asked = missing.clone();
+        let segments = blocking(move || database.read(&extent, chunk, &asked)).await?;
+        for (column, segment) in missing.into_iter().zip(segments) {
+            checkpoint().await;
+            let timer = self.metrics.base.elapsed_compute().timer();
+            let array = self.source.database.decode(segment).map_err(into_datafusion)?;
+            timer.done();
+            self.metrics.bytes_decoded.add(array.get_array_memory_size());
+            columns.arrays.push((column, array));
+        }
+        Ok(())
+    }
+}
+
+fn stored_bytes(chunk: &ChunkRef, column: usize) -> u64 {
+    chunk.extent.statistics(column).stored_bytes.value(chunk.chunk)
+}
+
+/// The decoded columns of the chunk in hand. A handful: a list beats a map.
+struct Columns {
+    chunk: ChunkRef,
+    arrays: Vec<(usize, ArrayRef)>,
+}
+
+impl Columns {
+    fn has(&self, column: usize) -> bool {
+        self.arrays.iter().any(|(c, _)| *c == column)
+    }
+
+    fn get(&self, column: usize) -> ArrayRef {
+        let found = self.arrays.iter().find(|(c, _)| *c == column);
+        Arc::clone(&found.expect("loaded before it is used").1)
+    }
+}

@@ -1,0 +1,70 @@
+//! `INSERT INTO` a stored table: rows become extents, the extents one commit.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::Result;
+use datafusion::datasource::sink::DataSink;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use futures::StreamExt;
+use thalweg_base::TableId;
+
+use crate::error::into_datafusion;
+use crate::runtime::blocking;
+use crate::write::{Target, Writers};
+
+pub struct TableSink {
+    pub target: Target,
+    pub table: TableId,
+    pub name: String,
+    /// Replace the table's rows instead of adding to them.
+    pub overwrite: bool,
+    pub writers: usize,
+}
+
+impl fmt::Debug for TableSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableSink({})", self.name)
+    }
+}
+
+impl DisplayAs for TableSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableSink: table={}, writers={}", self.name, self.writers)
+    }
+}
+
+#[async_trait]
+impl DataSink for TableSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.target.schema
+    }
+
+    async fn write_all(
+        &self,
+        mut data: SendableRecordBatchStream,
+        _: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let mut writers = Writers::new(self.target.clone(), self.writers);
+        while let Some(batch) = data.next().await {
+            writers.push(batch?).await.map_err(into_datafusion)?;
+        }
+        let (extents, rows) = writers.finish().await.map_err(into_datafusion)?;
+        let (database, table, overwrite) =
+            (self.target.database.clone(), self.table, self.overwrite);
+        blocking(move || {
+            let mut transaction = database.begin();
+            if overwrite {
+                transaction.replace(table, extents)?;
+            } else {
+                transaction.append(table, extents)?;
+            }
+            transaction.commit()
+        })
+        .await?;
+        Ok(rows)
+    }
+}

@@ -1,0 +1,92 @@
+//! Tables that are files outside the database: `FROM 'data.parquet'` and `CREATE EXTERNAL TABLE`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::Result;
+use datafusion::datasource::listing::{
+    ListingTable, ListingTableConfig, ListingTableConfigExt, ListingTableUrl,
+};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::CreateExternalTable;
+use thalweg_base::{Error, text::quoted};
+
+use crate::error::{from_datafusion, into_datafusion};
+
+/// What a name must end in to be taken for a file, with or without a compression suffix.
+const EXTENSIONS: [&str; 9] =
+    ["parquet", "csv", "tsv", "json", "jsonl", "ndjson", "arrow", "feather", "avro"];
+const COMPRESSIONS: [&str; 4] = ["gz", "zst", "bz2", "xz"];
+
+/// Whether `name` can only be meant as a path.
+fn is_path(name: &str) -> bool {
+    let path = Path::new(name);
+    let extension = |p: &Path| p.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let known = |p: &Path| extension(p).is_some_and(|e| EXTENSIONS.contains(&e.as_str()));
+    name.contains('/')
+        || known(path)
+        || extension(path).is_some_and(|e| COMPRESSIONS.contains(&e.as_str()))
+            && path.file_stem().is_some_and(|stem| known(Path::new(stem)))
+}
+
+/// The file, folder or glob called `name` as a table; `None` if the name is no path.
+pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn TableProvider>>> {
+    if !is_path(name) {
+        return Ok(None);
+    }
+    let local = !name.contains("://");
+    let glob = name.contains(['*', '?', '[']);
+    if local && !glob {
+        let meta = std::fs::metadata(name)
+            .map_err(|e| into_datafusion(Error::io(format!("cannot read {}", quoted(name)), e)))?;
+        if meta.is_file() && meta.len() == 0 {
+            return Err(into_datafusion(
+                Error::user(format!("file {} is empty", quoted(name)))
+                    .hint("a table needs at least a header or a schema"),
+            ));
+        }
+    }
+    let url = ListingTableUrl::parse(name)?;
+    let config = ListingTableConfig::new(url).infer_options(state).await.map_err(|e| {
+        let cause = from_datafusion(e);
+        into_datafusion(
+            Error::user(format!("cannot tell the format of {}: {cause}", quoted(name)))
+                .hint("files are recognised by extension: .parquet, .csv, .json, .arrow, also with .gz or .zst"),
+        )
+    })?;
+    let named = |e| into_datafusion(from_datafusion(e).context(format!("file {}", quoted(name))));
+    let config = config.infer_partitions_from_path(state).await.map_err(named)?;
+    let config = config.infer_schema(state).await.map_err(named)?;
+    Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+}
+
+/// What a `CREATE EXTERNAL TABLE` describes.
+pub async fn external(
+    command: &CreateExternalTable,
+    state: &SessionState,
+) -> Result<Arc<dyn TableProvider>> {
+    let file_type = command.file_type.to_uppercase();
+    let factory = state.table_factories().get(&file_type).ok_or_else(|| {
+        into_datafusion(
+            Error::unsupported(format!("external tables cannot be STORED AS {file_type}"))
+                .hint("PARQUET, CSV, JSON and ARROW can"),
+        )
+    })?;
+    factory.create(state, command).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_path;
+
+    #[test]
+    fn paths_are_told_from_names() {
+        for path in ["a.parquet", "A.CSV", "x/y", "/tmp/z", "s3://b/k", "a.csv.gz", "l.jsonl.zst"] {
+            assert!(is_path(path), "{path}");
+        }
+        for name in ["lineorder", "my.table", "gz", "a.gz", "parquet"] {
+            assert!(!is_path(name), "{name}");
+        }
+    }
+}

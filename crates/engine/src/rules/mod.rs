@@ -1,0 +1,11 @@
+//! Our optimizer rules, one per file, and where they stand among DataFusion's.
+
+pub mod cardinality;
+pub mod join_order;
+
+use datafusion::execution::SessionStateBuilder;
+
+/// Adds our rules to a session that has DataFusion's defaults.
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    join_order::install(builder)
+}

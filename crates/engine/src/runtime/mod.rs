@@ -1,0 +1,87 @@
+//! Where the scheduler meets tokio: every future of a query is polled only while it holds a slot.
+//!
+//! * [`Driver`]: the scheduler's state machine behind a lock, and the wakers of its tasks.
+//! * [`Run`]: one query from arrival to end, and its tasks.
+//! * [`Scheduled`](scheduled): the future that asks for a slot before each poll; installed into
+//!   DataFusion's spawns by [`tracer`].
+//! * [`checkpoint`]: where our own operators give way once their quantum is over.
+
+mod driver;
+mod quantum;
+mod run;
+mod scheduled;
+mod tracer;
+
+pub use driver::Driver;
+pub use quantum::checkpoint;
+pub use run::{Cancel, Run};
+
+use std::future::Future;
+use std::sync::Arc;
+
+use datafusion::common::Result as DfResult;
+use thalweg_base::{Error, Result};
+use thalweg_scheduler::PolicyKind;
+
+use crate::error::into_datafusion;
+
+/// The engine's own threads, and the scheduler that rules them.
+pub struct Runtime {
+    tokio: Option<tokio::runtime::Runtime>,
+    driver: Arc<Driver>,
+}
+
+/// Deep plans recurse deeply; address space is free, only touched pages cost.
+const STACK_BYTES: usize = 16 << 20;
+
+impl Runtime {
+    /// `slots` tasks run at a time, on as many threads.
+    pub fn new(slots: usize, policy: PolicyKind) -> Result<Self> {
+        tracer::install();
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(slots)
+            .thread_name("thalweg")
+            .thread_stack_size(STACK_BYTES)
+            // tokio keeps futures that yield on a list it looks at every 61 ticks; a tick of ours
+            // is a quantum, and nobody may wait that long.
+            .event_interval(1)
+            .enable_all()
+            .build()
+            .map_err(|e| Error::io("cannot start the engine's threads", e))?;
+        Ok(Runtime { tokio: Some(tokio), driver: Arc::new(Driver::new(slots, policy)) })
+    }
+
+    pub fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
+    pub fn handle(&self) -> &tokio::runtime::Handle {
+        self.tokio.as_ref().expect("present until drop").handle()
+    }
+
+    pub fn block_on<F: Future>(&self, f: F) -> F::Output {
+        self.handle().block_on(f)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // Dropped inside another runtime's task, an ordinary shutdown would panic; our tasks
+        // are all abortable, so there is nothing to wait for.
+        if let Some(tokio) = self.tokio.take() {
+            tokio.shutdown_background();
+        }
+    }
+}
+
+/// Runs `f`, which waits for a disk or a decompressor, on a thread that holds no slot.
+pub async fn blocking<T, F>(f: F) -> DfResult<T>
+where
+    F: FnOnce() -> Result<T> + Send + 'static,
+    T: Send + 'static,
+{
+    match tokio::task::spawn_blocking(f).await {
+        Ok(result) => result.map_err(into_datafusion),
+        Err(e) => Err(into_datafusion(Error::internal(format!("an input thread failed: {e}")))),
+    }
+}

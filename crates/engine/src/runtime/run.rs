@@ -1,0 +1,114 @@
+//! One query from arrival to end.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thalweg_base::{Error, QueryId, TaskId};
+use thalweg_scheduler::QueryState;
+use tokio::task::JoinHandle;
+
+use super::driver::Driver;
+use super::scheduled::Scheduled;
+
+/// Why a query was stopped before its end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cancel {
+    Asked,
+    Timeout { seconds: f64 },
+}
+
+impl Cancel {
+    pub fn error(self) -> Error {
+        match self {
+            Cancel::Asked => Error::cancelled("the query was cancelled"),
+            Cancel::Timeout { seconds } => {
+                Error::cancelled(format!("the query was stopped after {seconds} s, its time limit"))
+                    .hint("raise it with --timeout, or SET thalweg.statement_timeout_ms")
+            }
+        }
+    }
+}
+
+/// Alive as long as any task of the query is; its end is the query's end for the scheduler.
+pub struct Run {
+    id: QueryId,
+    driver: Arc<Driver>,
+    cancel: Mutex<Option<Cancel>>,
+}
+
+thread_local! {
+    /// Whose future this thread polls; what is spawned meanwhile belongs to the same query.
+    static CURRENT: RefCell<Option<Arc<Run>>> = const { RefCell::new(None) };
+}
+
+impl Run {
+    /// A query arrives. Until it is planned nobody knows its size; planning itself is short.
+    pub fn begin(driver: &Arc<Driver>) -> Arc<Run> {
+        const PLANNING_NS: u64 = 5_000_000;
+        let id = driver.query_arrived(PLANNING_NS);
+        Arc::new(Run { id, driver: Arc::clone(driver), cancel: Mutex::new(None) })
+    }
+
+    pub fn current() -> Option<Arc<Run>> {
+        CURRENT.with_borrow(Option::clone)
+    }
+
+    /// Runs `f` with this query as the current one of the thread.
+    pub(super) fn enter<T>(self: &Arc<Self>, f: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Arc<Run>>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.with_borrow_mut(|c| *c = self.0.take());
+            }
+        }
+        let before = CURRENT.with_borrow_mut(|c| c.replace(Arc::clone(self)));
+        let _restore = Restore(before);
+        f()
+    }
+
+    pub fn id(&self) -> QueryId {
+        self.id
+    }
+
+    pub fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
+    pub fn state(&self) -> Option<QueryState> {
+        self.driver.query_state(self.id)
+    }
+
+    /// Spawns the query's root on `runtime`, under the scheduler.
+    pub fn spawn<F>(
+        self: &Arc<Self>,
+        runtime: &tokio::runtime::Handle,
+        future: F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        runtime.spawn(Scheduled::new(Arc::clone(self), Box::pin(future)))
+    }
+
+    pub fn cancel(&self, why: Cancel) {
+        self.cancel.lock().get_or_insert(why);
+        self.driver.query_cancelled(self.id);
+    }
+
+    pub fn cancelled(&self) -> Option<Cancel> {
+        *self.cancel.lock()
+    }
+
+    pub(super) fn task_dropped(&self, task: TaskId) {
+        self.driver.task_dropped(task);
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.driver.query_ended(self.id);
+    }
+}

@@ -1,0 +1,242 @@
+//! A client's session: SQL in, an answer out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use datafusion::catalog::MemoryCatalogProviderList;
+use datafusion::catalog::CatalogProviderList;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use parking_lot::Mutex;
+use thalweg_base::limits::{BATCH_ROWS, SQL_BYTES_MAX};
+use thalweg_base::{Error, Result, text};
+
+use crate::answer::Answer;
+use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
+use crate::config::Settings;
+use crate::engine::Engine;
+use crate::load::{LoadProgress, LoadReport, LoadRequest};
+use crate::rules;
+use crate::runtime::{Cancel, Run};
+use crate::statement;
+
+/// Statements run one after the other; what runs can be cancelled from any thread.
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub engine: Arc<Engine>,
+    pub context: SessionContext,
+    pub catalog: Arc<Catalog>,
+    /// The text of `PREPARE name …`, planned anew when the tables have changed.
+    pub prepared: Mutex<HashMap<String, String>>,
+    running: Mutex<Vec<Weak<Job>>>,
+}
+
+/// A statement that runs: what it takes to stop it.
+pub(crate) struct Job {
+    pub run: Arc<Run>,
+    pub task: tokio::task::AbortHandle,
+    pub timer: Option<tokio::task::AbortHandle>,
+}
+
+impl Job {
+    pub fn cancel(&self, why: Cancel) {
+        self.run.cancel(why);
+        self.task.abort();
+    }
+}
+
+impl Drop for Job {
+    /// An answer nobody reads to its end is an answer nobody wants.
+    fn drop(&mut self) {
+        self.task.abort();
+        if let Some(timer) = &self.timer {
+            timer.abort();
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        let catalog = Catalog::new(engine.database().clone());
+        let context = SessionContext::new_with_state(state(&engine, &catalog));
+        catalog.bind(context.state_weak_ref());
+        Session {
+            inner: Arc::new(Inner {
+                engine,
+                context,
+                catalog,
+                prepared: Mutex::default(),
+                running: Mutex::default(),
+            }),
+        }
+    }
+
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+
+    /// Cuts a script into its statements, without the semicolons; comments and quotes hold.
+    pub fn split(sql: &str) -> Result<Vec<String>> {
+        check_size(sql)?;
+        Ok(crate::script::split(sql))
+    }
+
+    /// Starts one statement under the scheduler. Returns once it is planned and, for a statement
+    /// that changes something, done; rows arrive as the answer is read.
+    pub async fn query(&self, sql: &str) -> Result<Answer> {
+        check_size(sql)?;
+        let run = Run::begin(self.inner.engine.runtime().driver());
+        let (started, answer) = tokio::sync::oneshot::channel();
+        let (rows, receiver) = tokio::sync::mpsc::channel(ANSWER_BATCHES_MAX);
+        let inner = Arc::clone(&self.inner);
+        let (text, owner) = (sql.to_string(), Arc::clone(&run));
+        let job = self.start(run, async move {
+            statement::run(&inner, &owner, &text, started, rows).await;
+        });
+        Answer::receive(job, answer, receiver).await
+    }
+
+    /// Loads files into tables, all in one transaction: after an error nothing has changed.
+    pub async fn load(
+        &self,
+        requests: Vec<LoadRequest>,
+        progress: Arc<LoadProgress>,
+    ) -> Result<Vec<LoadReport>> {
+        let run = Run::begin(self.inner.engine.runtime().driver());
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let inner = Arc::clone(&self.inner);
+        let job = self.start(run, async move {
+            // Nobody listens any more: then nobody wants to know.
+            let _ = sender.send(crate::load::load(&inner, requests, &progress).await);
+        });
+        match receiver.await {
+            Ok(result) => result,
+            Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),
+        }
+    }
+
+    fn start(
+        &self,
+        run: Arc<Run>,
+        root: impl Future<Output = ()> + Send + 'static,
+    ) -> Arc<Job> {
+        let handle = self.inner.engine.runtime().handle();
+        let task = run.spawn(handle, root).abort_handle();
+        let timer = self.timeout().map(|limit| {
+            let (run, task) = (Arc::downgrade(&run), task.clone());
+            let timer = handle.spawn(async move {
+                tokio::time::sleep(limit).await;
+                if let Some(run) = run.upgrade() {
+                    run.cancel(Cancel::Timeout { seconds: limit.as_secs_f64() });
+                    task.abort();
+                }
+            });
+            timer.abort_handle()
+        });
+        let job = Arc::new(Job { run, task, timer });
+        let mut running = self.inner.running.lock();
+        running.retain(|j| j.strong_count() > 0);
+        running.push(Arc::downgrade(&job));
+        job
+    }
+
+    /// Stops what this session runs now. Its answers end with an error of kind `Cancelled`.
+    pub fn cancel(&self) {
+        for job in self.inner.running.lock().drain(..) {
+            if let Some(job) = job.upgrade() {
+                job.cancel(Cancel::Asked);
+            }
+        }
+    }
+
+    /// Statements of this session that run longer are stopped; `None`: no limit.
+    pub fn set_timeout(&self, limit: Option<Duration>) {
+        let ms = limit.map_or(0, |l| (l.as_millis() as u64).max(1));
+        let state = self.inner.context.state_ref();
+        let mut state = state.write();
+        let options = state.config_mut().options_mut();
+        if let Some(settings) = options.extensions.get_mut::<Settings>() {
+            settings.statement_timeout_ms = ms;
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let state = self.inner.context.state_ref();
+        let state = state.read();
+        let settings = state.config_options().extensions.get::<Settings>()?;
+        (settings.statement_timeout_ms > 0)
+            .then(|| Duration::from_millis(settings.statement_timeout_ms))
+    }
+
+    /// Names that may follow what is typed: where the word under completion begins (in bytes of
+    /// `line`), and the tables, views and columns that begin with it.
+    pub fn complete(&self, line: &str, position: usize) -> (usize, Vec<String>) {
+        let head = line.get(..position).unwrap_or(line);
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let start = head.rfind(|c| !is_word(c)).map_or(0, |i| {
+            i + head[i..].chars().next().map_or(1, char::len_utf8)
+        });
+        let prefix = head[start..].to_lowercase();
+        let snapshot = self.inner.engine.database().snapshot();
+        let mut names: Vec<String> = vec![];
+        for schema in snapshot.schemas.values() {
+            names.push(schema.name.clone());
+            names.extend(schema.views.keys().chain(schema.externals.keys()).cloned());
+            for (name, table) in &schema.tables {
+                names.push(name.clone());
+                names.extend(table.arrow_schema.fields().iter().map(|f| f.name().clone()));
+            }
+        }
+        names.retain(|n| !prefix.is_empty() && n.to_lowercase().starts_with(&prefix));
+        names.sort();
+        names.dedup();
+        (start, names)
+    }
+}
+
+/// Batches of an answer that wait for the client; then the query waits for the client.
+const ANSWER_BATCHES_MAX: usize = 8;
+
+pub(crate) fn lost() -> Error {
+    Error::internal("the query's task ended without an answer")
+        .hint("the panic message above says where; please report it with the statement")
+}
+
+fn check_size(sql: &str) -> Result<()> {
+    if sql.len() > SQL_BYTES_MAX {
+        return Err(Error::user(format!(
+            "the SQL text has {}, more than the {} a text may have",
+            text::bytes(sql.len() as u64),
+            text::bytes(SQL_BYTES_MAX as u64)
+        ))
+        .hint("load data with `thalweg load` instead of INSERT … VALUES"));
+    }
+    Ok(())
+}
+
+fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
+    let settings = Settings { policy: engine.policy().to_string(), ..Settings::default() };
+    let mut config = SessionConfig::new()
+        .with_default_catalog_and_schema(CATALOG, PUBLIC)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(true)
+        .with_target_partitions(engine.config().threads)
+        .with_batch_size(BATCH_ROWS)
+        .with_option_extension(settings);
+    let options = config.options_mut();
+    options.execution.parquet.pushdown_filters = true;
+    options.explain.physical_plan_only = true;
+    let catalogs = MemoryCatalogProviderList::new();
+    catalogs.register_catalog(CATALOG.into(), Arc::new(Handle(Arc::clone(catalog))));
+    let builder = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_runtime_env(Arc::clone(engine.environment()))
+        .with_catalog_list(Arc::new(catalogs));
+    rules::install(builder).build()
+}

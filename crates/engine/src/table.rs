@@ -1,0 +1,174 @@
+//! A stored table as DataFusion sees it.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, DFSchema, Result, Statistics};
+use datafusion::datasource::TableType;
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::exec::{ScanExec, Source, TableSink};
+use crate::prune::scalar;
+use crate::rules::cardinality;
+use crate::write::Target;
+
+pub struct StoredTable {
+    source: Source,
+    statistics: OnceLock<Statistics>,
+}
+
+impl fmt::Debug for StoredTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoredTable({})", self.source.name)
+    }
+}
+
+/// Statistics of a table of which a filter leaves a `share`, for the physical planner.
+fn thinned(statistics: Statistics, share: f64) -> Statistics {
+    let mut thin = statistics.to_inexact();
+    let scale = |n: Precision<usize>| match n.get_value() {
+        Some(n) => Precision::Inexact((*n as f64 * share).ceil() as usize),
+        None => Precision::Absent,
+    };
+    thin.num_rows = scale(thin.num_rows);
+    thin.total_byte_size = scale(thin.total_byte_size);
+    for column in &mut thin.column_statistics {
+        column.null_count = scale(column.null_count);
+        column.byte_size = scale(column.byte_size);
+        column.distinct_count = column.distinct_count.min(&thin.num_rows);
+    }
+    thin
+}
+
+impl StoredTable {
+    pub fn new(source: Source) -> Self {
+        StoredTable { source, statistics: OnceLock::new() }
+    }
+
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn all_statistics(&self) -> &Statistics {
+        self.statistics.get_or_init(|| {
+            let table = &self.source.table;
+            let columns = (0..table.arrow_schema.fields().len()).map(|c| {
+                let s = table.column_statistics(c);
+                let bound = |exact: bool, array: &Option<arrow::array::ArrayRef>| {
+                    match array.as_ref().map(|a| scalar(a)) {
+                        Some(Ok(value)) if !value.is_null() && exact => Precision::Exact(value),
+                        Some(Ok(value)) if !value.is_null() => Precision::Inexact(value),
+                        _ => Precision::Absent,
+                    }
+                };
+                ColumnStatistics {
+                    null_count: Precision::Exact(s.nulls as usize),
+                    max_value: bound(s.max_exact, &s.max),
+                    min_value: bound(s.min_exact, &s.min),
+                    sum_value: Precision::Absent,
+                    distinct_count: match s.distinct {
+                        Some(n) => Precision::Inexact(n as usize),
+                        None => Precision::Absent,
+                    },
+                    byte_size: Precision::Inexact(s.value_bytes as usize),
+                }
+            });
+            let columns: Vec<ColumnStatistics> = columns.collect();
+            let bytes = columns.iter().filter_map(|c| c.byte_size.get_value().copied()).sum();
+            Statistics {
+                num_rows: Precision::Exact(table.rows() as usize),
+                total_byte_size: Precision::Inexact(bytes),
+                column_statistics: columns,
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl TableProvider for StoredTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.source.table.arrow_schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        // The scan evaluates any expression over its own columns, exactly.
+        Ok(vec![TableProviderFilterPushDown::Exact; filters.len()])
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.all_statistics().clone())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = self.schema();
+        let projection = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..schema.fields().len()).collect(),
+        };
+        let all = self.all_statistics();
+        let mut statistics = all.clone().project(Some(&projection));
+        let mut conjuncts = Vec::with_capacity(filters.len());
+        if !filters.is_empty() {
+            let df_schema = DFSchema::try_from(Arc::clone(&schema))?;
+            for filter in filters {
+                conjuncts.push(state.create_physical_expr(filter.clone(), &df_schema)?);
+            }
+            let left = cardinality::of_filtered(all, &schema, filters).rows;
+            statistics = thinned(statistics, left / (self.source.table.rows() as f64).max(1.0));
+        }
+        if let Some(limit) = limit {
+            statistics = statistics.with_fetch(Some(limit), 0, 1)?;
+        }
+        let partitions = state.config().target_partitions();
+        let scan = ScanExec::new(
+            self.source.clone(),
+            projection,
+            conjuncts,
+            limit,
+            partitions,
+            statistics,
+        )?;
+        Ok(Arc::new(scan))
+    }
+
+    async fn insert_into(
+        &self,
+        state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let table = &self.source.table;
+        let sink = TableSink {
+            target: Target {
+                database: self.source.database.clone(),
+                schema: self.schema(),
+                cluster_by: table.cluster_by.clone(),
+            },
+            table: table.id,
+            name: self.source.name.clone(),
+            overwrite: op != InsertOp::Append,
+            writers: state.config().target_partitions(),
+        };
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+}

@@ -1,0 +1,205 @@
+//! The only place that knows Vortex arrays: Arrow in and compressed bytes out, and back.
+//!
+//! Vortex checks what it decodes with assertions as well as with errors. A panic there must not
+//! take the process down with it, so both directions run under `catch_unwind`; nothing of ours is
+//! left half-changed, as they only read their input.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
+use serde::{Deserialize, Serialize};
+use thalweg_base::{Error, Result};
+use vortex::VortexSessionDefault;
+use vortex::array::expr::stats::Stat;
+use vortex::array::serde::{SerializeOptions, SerializedArray};
+use vortex::array::{ArrayContext, ArrayId, VortexSessionExecute};
+use vortex::arrow::ArrowSessionExt;
+use vortex::buffer::{Alignment, ByteBuffer};
+use vortex::compressor::BtrBlocksCompressor;
+use vortex::dtype::{DType, FieldNames, Nullability, StructFields};
+use vortex::error::VortexResult;
+use vortex::file::{Footer, SegmentSpec};
+use vortex::layout::layouts::chunked::ChunkedLayout;
+use vortex::layout::layouts::flat::FlatLayout;
+use vortex::layout::layouts::struct_::StructLayout;
+use vortex::layout::segments::SegmentId;
+use vortex::layout::{LayoutRef, layout_children};
+use vortex::session::VortexSession;
+use vortex::session::registry::ReadContext;
+
+use super::Location;
+use super::file::ALIGNMENT;
+
+/// One for the process: it holds registries only, and no thread.
+static SESSION: LazyLock<VortexSession> = LazyLock::new(<VortexSession as VortexSessionDefault>::default);
+static COMPRESSOR: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| BtrBlocksCompressor::from_session(&SESSION));
+
+/// A table's columns as Vortex types.
+pub(crate) struct ColumnTypes {
+    columns: Vec<DType>,
+    row: DType,
+}
+
+impl ColumnTypes {
+    pub fn of(schema: &ArrowSchema) -> Result<Self> {
+        let convert = |field: &Field| {
+            SESSION.arrow().from_arrow_field(field).map_err(|e| {
+                Error::unsupported(format!("column {:?} of type {} cannot be stored", field.name(), field.data_type()))
+                    .detail(e.to_string())
+            })
+        };
+        let columns = schema.fields().iter().map(|f| convert(f)).collect::<Result<Vec<_>>>()?;
+        let names: FieldNames = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        let row = DType::Struct(StructFields::new(names, columns.clone()), Nullability::NonNullable);
+        Ok(ColumnTypes { columns, row })
+    }
+}
+
+/// The encodings a file uses: its arrays name them by position in this list.
+#[derive(Clone)]
+pub(crate) struct EncodingIds(ReadContext);
+
+/// As it is stored.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EncodingNames(Vec<String>);
+
+impl EncodingIds {
+    pub fn names(&self) -> EncodingNames {
+        EncodingNames(self.0.ids().iter().map(|id| id.as_str().to_owned()).collect())
+    }
+}
+
+impl From<&EncodingNames> for EncodingIds {
+    fn from(names: &EncodingNames) -> Self {
+        EncodingIds(ReadContext::new(names.0.iter().map(|n| ArrayId::new(n)).collect::<Vec<_>>()))
+    }
+}
+
+/// Turns the columns of one file's chunks into bytes.
+pub(super) struct Encoder {
+    context: ArrayContext,
+}
+
+impl Encoder {
+    pub fn new() -> Self {
+        Encoder { context: ArrayContext::empty() }
+    }
+
+    /// Compresses one column of one chunk; the buffers are to be written one after the other.
+    pub fn encode(&self, array: ArrayRef, field: &Field) -> Result<Vec<ByteBuffer>> {
+        let (rows, data_type) = (array.len(), field.data_type());
+        let encoded = guard(|| {
+            let plain = SESSION.arrow().from_arrow_array(array, field)?;
+            let compressed = COMPRESSOR.compress(&plain, &mut SESSION.create_execution_ctx())?;
+            forget_statistics(&compressed);
+            compressed.serialize(&self.context, &SESSION, &SerializeOptions { offset: 0, include_padding: true })
+        });
+        encoded.map_err(|cause| {
+            Error::internal(format!("cannot compress column {:?} ({data_type}, {rows} rows)", field.name()))
+                .detail(cause)
+        })
+    }
+
+    pub fn encodings(&self) -> EncodingIds {
+        EncodingIds(ReadContext::new(self.context.to_ids()))
+    }
+
+    /// The end of the file, to be written at `position`, from where each column's chunks lie.
+    pub fn footer(
+        &self,
+        types: &ColumnTypes,
+        chunk_rows: &[u32],
+        columns: &[&[Location]],
+        position: u64,
+    ) -> Result<Vec<ByteBuffer>> {
+        let rows = chunk_rows.iter().map(|&n| u64::from(n)).sum();
+        let encodings = self.encodings().0;
+        guard(|| {
+            let segment = |chunk: usize, column: usize| SegmentId::from((chunk * columns.len() + column) as u32);
+            let column_layout = |column: usize| -> LayoutRef {
+                let dtype = &types.columns[column];
+                let chunks = chunk_rows.iter().enumerate().map(|(chunk, &n)| {
+                    FlatLayout::new(u64::from(n), dtype.clone(), segment(chunk, column), encodings.clone())
+                        .into_layout()
+                });
+                ChunkedLayout::new(rows, dtype.clone(), layout_children(chunks.collect())).into_layout()
+            };
+            let layout =
+                StructLayout::new(rows, types.row.clone(), (0..columns.len()).map(column_layout).collect());
+            let specs: Arc<[SegmentSpec]> = (0..chunk_rows.len())
+                .flat_map(|chunk| columns.iter().map(move |locations| locations[chunk]))
+                .map(|l| SegmentSpec { offset: l.offset, length: l.bytes, alignment: Alignment::new(ALIGNMENT) })
+                .collect();
+            let footer = Footer::new(layout.into_layout(), specs, None, encodings.clone());
+            footer.into_serializer().with_offset(position).serialize()
+        })
+        .map_err(|cause| Error::internal("cannot write the footer of an extent").detail(cause))
+    }
+}
+
+/// Decodes one column of one chunk into exactly the field's type. The error is the cause alone.
+pub(super) fn decode(
+    bytes: ByteBuffer,
+    rows: usize,
+    field: &Field,
+    dtype: &DType,
+    encodings: &EncodingIds,
+) -> Result<ArrayRef, String> {
+    let array = guard(|| {
+        let array = SerializedArray::try_from(bytes)?.decode(dtype, rows, &encodings.0, &SESSION)?;
+        SESSION.arrow().execute_arrow(array, Some(field), &mut SESSION.create_execution_ctx())
+    })?;
+    if array.data_type() != field.data_type() || array.len() != rows {
+        return Err(format!(
+            "decoded {} rows of {}, expected {rows} of {}",
+            array.len(),
+            array.data_type(),
+            field.data_type()
+        ));
+    }
+    Ok(without_empty_nulls(array))
+}
+
+/// An all-valid null buffer would send every kernel down its slow path.
+fn without_empty_nulls(array: ArrayRef) -> ArrayRef {
+    if array.nulls().is_none_or(|n| n.null_count() > 0) || array.data_type().is_nested() {
+        return array;
+    }
+    match array.data_type() {
+        DataType::Utf8View => {
+            let (views, buffers, _) = array.as_string_view().clone().into_parts();
+            // SAFETY: the parts of a valid array, less a mask that hides none of its values.
+            Arc::new(unsafe { arrow::array::StringViewArray::new_unchecked(views, buffers, None) })
+        }
+        _ => match array.to_data().into_builder().nulls(None).build() {
+            Ok(data) => arrow::array::make_array(data),
+            Err(_) => array,
+        },
+    }
+}
+
+impl ColumnTypes {
+    pub fn column(&self, column: usize) -> &DType {
+        &self.columns[column]
+    }
+}
+
+/// Our own statistics are in the catalog; Vortex's would only be parsed with each chunk.
+fn forget_statistics(array: &vortex::array::ArrayRef) {
+    Stat::all().for_each(|stat| array.statistics().clear(stat));
+    array.children_iter().for_each(forget_statistics);
+}
+
+fn guard<T>(f: impl FnOnce() -> VortexResult<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(e)) => Err(e.to_string()),
+        Err(panic) => Err(panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+            .unwrap_or_else(|| "the decoder panicked".to_owned())),
+    }
+}

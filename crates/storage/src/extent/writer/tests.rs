@@ -1,0 +1,292 @@
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array,
+    ListArray, StringArray, StringViewArray, StructArray, new_null_array,
+};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, TimeUnit};
+use proptest::prelude::*;
+use thalweg_base::{Kind, Prng};
+use vortex::VortexSessionDefault;
+use vortex::array::VortexSessionExecute;
+use vortex::arrow::ArrowSessionExt;
+use vortex::file::OpenOptionsSessionExt;
+use vortex::io::runtime::BlockingRuntime;
+use vortex::session::VortexSession;
+
+use super::*;
+use crate::database::{Database, Options};
+use crate::{storable, stored_schema};
+
+const SMALL: Limits = Limits { chunk_rows: 100, run_bytes: 20_000, extent_bytes: 20_000 };
+
+fn memory() -> Database {
+    Database::memory(Options { cache_bytes_max: 64 << 20, create: true }).unwrap()
+}
+
+/// Writes the batches and reads everything back, as one batch.
+fn round_trip(db: &Database, batches: &[RecordBatch], cluster_by: &[usize], limits: Limits) -> RecordBatch {
+    let schema = stored_schema(&batches[0].schema()).unwrap();
+    let mut writer = db.small_writer(schema.clone(), cluster_by, limits);
+    for batch in batches {
+        writer.push(batch).unwrap();
+    }
+    writer.flush().unwrap();
+    while writer.step().unwrap() {}
+    assert_eq!(writer.buffered_bytes(), 0);
+    let extents = writer.finish().unwrap();
+    let mut parts = vec![RecordBatch::new_empty(schema.clone())];
+    let columns: Vec<usize> = (0..schema.fields().len()).collect();
+    for new in &extents {
+        for chunk in 0..new.extent().chunks() {
+            let segments = db.read(new.extent(), chunk, &columns).unwrap();
+            let arrays = segments.into_iter().map(|s| db.decode(s).unwrap()).collect();
+            parts.push(RecordBatch::try_new(schema.clone(), arrays).unwrap());
+        }
+    }
+    concat_batches(&schema, &parts).unwrap()
+}
+
+fn one(array: ArrayRef, nullable: bool) -> RecordBatch {
+    let field = Field::new("c", array.data_type().clone(), nullable);
+    RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![array]).unwrap()
+}
+
+/// The seeded values of `data_type`, by way of integers cast to it.
+fn values(data_type: &DataType, rows: usize, nulls: bool, seed: u64) -> ArrayRef {
+    let mut random = Prng::new(seed);
+    let mut pick = |below: u64| (!nulls || random.below(4) > 0).then(|| random.below(below) as i64);
+    let small = matches!(data_type, DataType::Int8 | DataType::UInt8 | DataType::Decimal128(..) | DataType::Time32(_));
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter((0..rows).map(|_| pick(if small { 90 } else { 30_000 }))));
+    match data_type {
+        DataType::Boolean => {
+            let odd = numbers.as_primitive::<Int64Type>().iter().map(|n| n.map(|n| n % 2 == 1));
+            Arc::new(BooleanArray::from_iter(odd))
+        }
+        DataType::Utf8View => {
+            let text = numbers.as_primitive::<Int64Type>().iter().map(|n| n.map(|n| "añ".repeat(n as usize % 17)));
+            Arc::new(StringViewArray::from_iter(text))
+        }
+        DataType::BinaryView => {
+            let bytes = numbers.as_primitive::<Int64Type>().iter().map(|n| n.map(|n| n.to_le_bytes().repeat(n as usize % 3)));
+            Arc::new(BinaryViewArray::from_iter(bytes))
+        }
+        DataType::Date32 | DataType::Time32(_) => {
+            let narrow = arrow::compute::cast(&numbers, &DataType::Int32).unwrap();
+            arrow::compute::cast(&narrow, data_type).unwrap()
+        }
+        _ => arrow::compute::cast(&numbers, data_type).unwrap(),
+    }
+}
+
+fn flat_types() -> Vec<DataType> {
+    use DataType::*;
+    let mut types = vec![
+        Boolean, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float32, Float64, Utf8View, BinaryView,
+        Date32,
+        Time32(TimeUnit::Second),
+        Time32(TimeUnit::Millisecond),
+        Time64(TimeUnit::Microsecond),
+        Time64(TimeUnit::Nanosecond),
+    ];
+    for unit in [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond] {
+        types.push(Timestamp(unit, None));
+        types.push(Timestamp(unit, Some("America/New_York".into())));
+    }
+    types.extend((2..=38).map(|p| Decimal128(p, 0)));
+    types.extend([Decimal128(38, 10), Decimal128(18, 2), Decimal128(5, -3), Decimal128(9, 7)]);
+    types
+}
+
+#[test]
+fn every_type_comes_back_with_and_without_nulls() {
+    let db = memory();
+    for data_type in flat_types() {
+        storable(&data_type).unwrap();
+        for (nulls, nullable) in [(true, true), (false, true), (false, false)] {
+            for rows in [1, 99, 250] {
+                let batch = one(values(&data_type, rows, nulls, rows as u64), nullable);
+                let back = round_trip(&db, std::slice::from_ref(&batch), &[], SMALL);
+                assert_eq!(back, batch, "{data_type}, nulls {nulls}, nullable {nullable}, {rows} rows");
+            }
+        }
+        let nothing = one(new_null_array(&data_type, 130), true);
+        assert_eq!(round_trip(&db, std::slice::from_ref(&nothing), &[], SMALL), nothing, "{data_type}");
+    }
+}
+
+#[test]
+fn decimals_of_all_38_digits() {
+    let most = 10i128.pow(38) - 1;
+    let array = Decimal128Array::from(vec![Some(most), Some(-most), None, Some(0)]);
+    let batch = one(Arc::new(array.with_precision_and_scale(38, 2).unwrap()), true);
+    assert_eq!(round_trip(&memory(), std::slice::from_ref(&batch), &[], SMALL), batch);
+}
+
+#[test]
+fn floats_come_back_bit_for_bit() {
+    let odd = [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE / 2.0, 1.1, 1e300];
+    let array: Vec<f64> = odd.iter().copied().cycle().take(300).collect();
+    let back = round_trip(&memory(), &[one(Arc::new(Float64Array::from(array.clone())), true)], &[], SMALL);
+    let back = back.column(0).as_primitive::<arrow::datatypes::Float64Type>().values().to_vec();
+    assert!(array.iter().zip(&back).all(|(a, b)| a.to_bits() == b.to_bits()));
+}
+
+#[test]
+fn lists_and_structs() {
+    let db = memory();
+    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>((0..250).map(|i| {
+        (i % 5 > 0).then(|| (0..i % 7).map(|k| (k % 3 > 0).then_some(k)).collect::<Vec<_>>())
+    }));
+    let batch = one(Arc::new(lists), true);
+    assert_eq!(round_trip(&db, std::slice::from_ref(&batch), &[], SMALL), batch);
+    let structs = StructArray::from(vec![
+        (Arc::new(Field::new("a", DataType::Int32, true)), values(&DataType::Int32, 250, true, 1)),
+        (Arc::new(Field::new("b", DataType::Utf8View, true)), values(&DataType::Utf8View, 250, true, 2)),
+    ]);
+    let batch = one(Arc::new(structs), true);
+    assert_eq!(round_trip(&db, std::slice::from_ref(&batch), &[], SMALL), batch);
+}
+
+#[test]
+fn other_types_are_cast_on_the_way_in() {
+    let db = memory();
+    let mut writer = db.small_writer(
+        stored_schema(&Schema::new(vec![Field::new("c", DataType::LargeUtf8, true)])).unwrap(),
+        &[],
+        SMALL,
+    );
+    writer.push(&one(Arc::new(StringArray::from(vec![Some("a"), None])), true)).unwrap();
+    assert_eq!(writer.finish().unwrap()[0].rows(), 2);
+
+    let bytes = Arc::new(Schema::new(vec![Field::new("c", DataType::Int8, true)]));
+    let mut writer = db.small_writer(bytes, &[], SMALL);
+    let e = writer.push(&one(Arc::new(Int32Array::from(vec![1000])), true)).unwrap_err();
+    assert!(e.kind() == Kind::User && e.message().contains("\"c\""), "{e:?}");
+}
+
+#[test]
+fn nulls_are_refused_where_they_must_not_be() {
+    let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int32, false)]));
+    let mut writer = memory().small_writer(schema, &[], SMALL);
+    let e = writer.push(&one(Arc::new(Int32Array::from(vec![Some(1), None])), true)).unwrap_err();
+    assert!(e.kind() == Kind::User && e.message().contains("\"id\" is NOT NULL"), "{e:?}");
+    let two = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::Int32, true)]);
+    let mut writer = memory().small_writer(Arc::new(two), &[], SMALL);
+    assert!(writer.push(&one(Arc::new(Int32Array::from(vec![1])), true)).is_err());
+}
+
+#[test]
+fn chunks_are_full_but_for_the_last_and_extents_roll() {
+    let db = memory();
+    let mut writer = db.small_writer(one(values(&DataType::Int64, 1, false, 0), true).schema(), &[], SMALL);
+    for n in 0..70 {
+        writer.push(&one(values(&DataType::Int64, 37 + n, false, n as u64), true)).unwrap();
+        while writer.step().unwrap() {}
+    }
+    let rows = writer.rows();
+    let extents = writer.finish().unwrap();
+    let chunks: Vec<u32> = extents.iter().flat_map(|e| e.extent().all_chunk_rows().to_vec()).collect();
+    assert!(chunks[..chunks.len() - 1].iter().all(|&n| n == 100), "{chunks:?}");
+    assert_eq!(chunks.iter().map(|&n| u64::from(n)).sum::<u64>(), rows);
+    assert!(memory().small_writer(extents[0].extent().schema.clone(), &[], SMALL).finish().unwrap().is_empty());
+}
+
+#[test]
+fn clustered_rows_are_sorted_in_runs_and_all_there() {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("n", DataType::Int64, false),
+        Field::new("key", DataType::Utf8View, true),
+        Field::new("k2", DataType::Int32, true),
+    ]));
+    let batches: Vec<RecordBatch> = (0..23)
+        .map(|i| {
+            let rows = 30 + i * 9;
+            let columns = vec![
+                Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|n| i as i64 * 1000 + n))) as ArrayRef,
+                values(&DataType::Utf8View, rows, true, i as u64),
+                values(&DataType::Int32, rows, true, i as u64 + 50),
+            ];
+            RecordBatch::try_new(schema.clone(), columns).unwrap()
+        })
+        .collect();
+    let all = concat_batches(&schema, &batches).unwrap();
+    let sorted_by = |batch: &RecordBatch| {
+        let columns = [1, 2, 0].map(|c| arrow::compute::SortColumn { values: batch.column(c).clone(), options: None });
+        let order = arrow::compute::lexsort_to_indices(&columns, None).unwrap();
+        arrow::compute::take_record_batch(batch, &order).unwrap()
+    };
+    let one_run = Limits { run_bytes: 1 << 30, ..SMALL };
+    // `n` grows with arrival: that it breaks ties shows that the sort is stable.
+    assert_eq!(round_trip(&memory(), &batches, &[1, 2], one_run), sorted_by(&all));
+    let runs = round_trip(&memory(), &batches, &[1, 2], SMALL);
+    assert_ne!(runs, sorted_by(&all));
+    assert_eq!(sorted_by(&runs), sorted_by(&all));
+}
+
+/// The promise of the format: a stock Vortex reader opens the file.
+#[test]
+fn any_vortex_reader_can_read_an_extent() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("n", values(&DataType::Int64, 950, true, 1), true),
+        ("s", values(&DataType::Utf8View, 950, false, 2), false),
+        ("t", values(&DataType::Time32(TimeUnit::Second), 950, true, 3), true),
+    ])
+    .unwrap();
+    let mut writer = db.small_writer(batch.schema(), &[], Limits { extent_bytes: 1 << 30, ..SMALL });
+    writer.push(&batch).unwrap();
+    let extents = writer.finish().unwrap();
+    let bytes = std::fs::read(extents[0].extent().path().unwrap()).unwrap();
+
+    let runtime = vortex::io::runtime::single::SingleThreadRuntime::default();
+    let session = <VortexSession as VortexSessionDefault>::default();
+    let session = vortex::io::session::RuntimeSessionExt::with_handle(session, runtime.handle());
+    let file = session.open_options().open_buffer(bytes).unwrap();
+    assert_eq!(file.row_count(), 950);
+    let rows: Vec<_> = file.scan().unwrap().into_array_iter(&runtime).unwrap().collect();
+    let mut parts = Vec::new();
+    let target = Field::new("", DataType::Struct(batch.schema().fields().clone()), false);
+    for part in rows {
+        let mut ctx = session.create_execution_ctx();
+        let array = session.arrow().execute_arrow(part.unwrap(), Some(&target), &mut ctx).unwrap();
+        parts.push(RecordBatch::from(array.as_struct()));
+    }
+    assert_eq!(concat_batches(&batch.schema(), &parts).unwrap(), batch);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn whatever_is_pushed_comes_back(
+        rows in proptest::collection::vec(
+            (any::<Option<i64>>(), any::<Option<f64>>(), proptest::option::of(".{0,40}"), 0u8..4),
+            0..600,
+        ),
+        cut in 1usize..200,
+    ) {
+        let few = ["", "one", "a somewhat longer string", "日本"];
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("i", Arc::new(Int64Array::from_iter(rows.iter().map(|r| r.0))) as ArrayRef, true),
+            ("f", Arc::new(Float64Array::from_iter(rows.iter().map(|r| r.1))), true),
+            ("s", Arc::new(StringViewArray::from_iter(rows.iter().map(|r| r.2.as_deref()))), true),
+            ("d", Arc::new(StringViewArray::from_iter_values(rows.iter().map(|r| few[r.3 as usize]))), false),
+        ]).unwrap();
+        let parts: Vec<RecordBatch> = (0..rows.len().max(1))
+            .step_by(cut)
+            .map(|at| batch.slice(at, cut.min(rows.len() - at)))
+            .collect();
+        let back = round_trip(&memory(), &parts, &[], SMALL);
+        prop_assert_eq!(back.num_rows(), batch.num_rows());
+        for column in [0, 2, 3] {
+            prop_assert_eq!(back.column(column), batch.column(column));
+        }
+        let bits = |b: &RecordBatch| -> Vec<Option<u64>> {
+            b.column(1).as_primitive::<arrow::datatypes::Float64Type>().iter().map(|v| v.map(f64::to_bits)).collect()
+        };
+        prop_assert_eq!(bits(&back), bits(&batch));
+    }
+}

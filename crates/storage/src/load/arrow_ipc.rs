@@ -1,0 +1,133 @@
+//! Arrow IPC, the file format (also called Feather 2) and the stream format.
+//!
+//! Reading a record batch is little more than copying it, so it happens with the I/O; casting to
+//! the table's types is left for the parse.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::reader::{FileReader, StreamReader};
+use thalweg_base::limits::BATCH_ROWS;
+use thalweg_base::{Error, Result};
+
+use super::input::{cannot, guarded, shown};
+use super::layout::Layout;
+use super::parquet::conform;
+
+enum Stream {
+    File(FileReader<BufReader<File>>),
+    Stream(StreamReader<BufReader<File>>),
+}
+
+impl Stream {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Stream::File(reader) => reader.schema(),
+            Stream::Stream(reader) => reader.schema(),
+        }
+    }
+
+    fn next(&mut self) -> Option<Result<RecordBatch, ArrowError>> {
+        match self {
+            Stream::File(reader) => reader.next(),
+            Stream::Stream(reader) => reader.next(),
+        }
+    }
+
+    fn position(&mut self) -> u64 {
+        let reader = match self {
+            Stream::File(reader) => reader.get_mut(),
+            Stream::Stream(reader) => reader.get_mut(),
+        };
+        reader.stream_position().unwrap_or(0)
+    }
+}
+
+fn open(path: &Path) -> Result<Stream> {
+    let mut file = File::open(path).map_err(|e| cannot("open", path, e))?;
+    let mut magic = Vec::new();
+    file.by_ref().take(6).read_to_end(&mut magic).map_err(|e| cannot("read", path, e))?;
+    file.seek(SeekFrom::Start(0)).map_err(|e| cannot("read", path, e))?;
+    if magic.starts_with(b"FEA1") {
+        return Err(Error::unsupported(format!("{} is a Feather 1 file", shown(path)))
+            .hint("write it again as Feather 2, which is Arrow IPC"));
+    }
+    let file = BufReader::with_capacity(128 * 1024, file);
+    guarded(path, || match &magic[..] {
+        b"ARROW1" => FileReader::try_new(file, None).map(Stream::File),
+        _ => StreamReader::try_new(file, None).map(Stream::Stream),
+    })
+}
+
+/// The schema an Arrow file declares.
+pub(super) fn schema(path: &Path) -> Result<SchemaRef> {
+    Ok(open(path)?.schema())
+}
+
+pub(super) struct ArrowSource {
+    path: Arc<PathBuf>,
+    stream: Stream,
+    layout: Arc<Layout>,
+    done: Arc<AtomicU64>,
+    batches: u64,
+}
+
+impl ArrowSource {
+    pub(super) fn open(
+        path: &Path,
+        schema: &SchemaRef,
+        done: Arc<AtomicU64>,
+    ) -> Result<ArrowSource> {
+        let stream = open(path)?;
+        let names: Vec<String> =
+            stream.schema().fields().iter().map(|f| f.name().clone()).collect();
+        let layout = Arc::new(Layout::by_name(path, &names, schema, None)?);
+        Ok(ArrowSource { path: Arc::new(path.to_owned()), stream, layout, done, batches: 0 })
+    }
+
+    pub(super) fn next_unit(&mut self) -> Result<Option<ArrowBatches>> {
+        let next = guarded(&self.path, || self.stream.next().transpose());
+        let Some(batch) =
+            next.map_err(|e| e.detail(format!("in record batch {}", self.batches)))?
+        else {
+            return Ok(None);
+        };
+        self.done.store(self.stream.position(), Ordering::Relaxed);
+        self.batches += 1;
+        Ok(Some(ArrowBatches {
+            path: Arc::clone(&self.path),
+            layout: Arc::clone(&self.layout),
+            batch,
+            number: self.batches - 1,
+            row: 0,
+        }))
+    }
+}
+
+/// One record batch of a file, to be handed on in slices.
+pub(super) struct ArrowBatches {
+    path: Arc<PathBuf>,
+    layout: Arc<Layout>,
+    batch: RecordBatch,
+    number: u64,
+    row: usize,
+}
+
+impl ArrowBatches {
+    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let rows = BATCH_ROWS.min(self.batch.num_rows() - self.row);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let slice = self.batch.slice(self.row, rows);
+        self.row += rows;
+        let place = || format!("{}, record batch {}", shown(&self.path), self.number);
+        conform(&slice, &self.layout, &place).map(Some)
+    }
+}

@@ -1,0 +1,463 @@
+//! JSON lines into typed batches.
+//!
+//! A record is a flat object on one line. Its values go to the same builders as fields of CSV do,
+//! as the bytes between their delimiters, so numbers never pass through a double: decimals stay
+//! exact. A nested value fits only a text column, which then holds its JSON text.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use thalweg_base::limits::BATCH_ROWS;
+use thalweg_base::{Error, Result, text};
+
+use super::block::Block;
+use super::columns::{Column, Sink, each};
+use super::csv::{finish_batch, new_columns};
+use super::input::shown;
+use super::layout::{Layout, find, shortened, unknown_columns};
+use super::parse::Bad;
+
+/// A value of an object, as bytes; strings are unescaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    Null,
+    Boolean(&'a [u8]),
+    Number(&'a [u8]),
+    Text(&'a [u8]),
+    /// An array or object, unparsed.
+    Nested(&'a [u8]),
+}
+
+/// What is wrong with a line, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub at: usize,
+    pub what: &'static str,
+}
+
+/// Reads the object of one line and calls `each` for its members in order.
+pub(super) fn object<E: From<Wrong>>(
+    line: &[u8],
+    scratch: &mut Scratch,
+    mut each: impl FnMut(&[u8], Value<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut at = blanks(line, 0);
+    expect(line, &mut at, b'{', "an object is expected")?;
+    at = blanks(line, at);
+    if line.get(at) == Some(&b'}') {
+        return end(line, at + 1).map_err(E::from);
+    }
+    loop {
+        at = blanks(line, at);
+        expect(line, &mut at, b'"', "a key in double quotes is expected")?;
+        let key = string(line, &mut at, &mut scratch.key)?;
+        at = blanks(line, at);
+        expect(line, &mut at, b':', "a colon is expected")?;
+        at = blanks(line, at);
+        let value = value(line, &mut at, &mut scratch.value)?;
+        each(key, value)?;
+        at = blanks(line, at);
+        match line.get(at) {
+            Some(b',') => at += 1,
+            Some(b'}') => return end(line, at + 1).map_err(E::from),
+            Some(_) => {
+                return Err(Wrong { at, what: "a comma or a closing brace is expected" }.into());
+            }
+            None => return Err(Wrong { at, what: "the object does not end on its line" }.into()),
+        }
+    }
+}
+
+/// Room for strings that need unescaping.
+#[derive(Default)]
+pub(super) struct Scratch {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+fn blanks(line: &[u8], at: usize) -> usize {
+    at + line[at..].iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r')).count()
+}
+
+fn end(line: &[u8], at: usize) -> Result<(), Wrong> {
+    let at = blanks(line, at);
+    if at == line.len() { Ok(()) } else { Err(Wrong { at, what: "text follows the object" }) }
+}
+
+fn expect(line: &[u8], at: &mut usize, byte: u8, what: &'static str) -> Result<(), Wrong> {
+    match line.get(*at) {
+        Some(&b) if b == byte => {
+            *at += 1;
+            Ok(())
+        }
+        Some(_) => Err(Wrong { at: *at, what }),
+        None => Err(Wrong { at: *at, what: "the object does not end on its line" }),
+    }
+}
+
+/// The string whose opening quote is just before `at`.
+fn string<'a>(line: &'a [u8], at: &mut usize, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], Wrong> {
+    let start = *at;
+    let unclosed = Wrong { at: start, what: "a string is not closed" };
+    let next =
+        |from: usize| memchr::memchr2(b'"', b'\\', &line[from..]).map(|n| from + n).ok_or(unclosed);
+    let mut stop = next(start)?;
+    if line[stop] == b'"' {
+        *at = stop + 1;
+        return Ok(&line[start..stop]);
+    }
+    scratch.clear();
+    let mut from = start;
+    while line[stop] == b'\\' {
+        scratch.extend_from_slice(&line[from..stop]);
+        from = stop + 2;
+        let plain = match line.get(stop + 1) {
+            Some(&b @ (b'"' | b'\\' | b'/')) => b,
+            Some(b'b') => 8,
+            Some(b'f') => 12,
+            Some(b'n') => b'\n',
+            Some(b'r') => b'\r',
+            Some(b't') => b'\t',
+            Some(b'u') => {
+                let (char, length) =
+                    unicode(&line[stop..]).ok_or(Wrong { at: stop, what: "a bad \\u escape" })?;
+                scratch.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                from = stop + length;
+                stop = next(from)?;
+                continue;
+            }
+            Some(_) => return Err(Wrong { at: stop, what: "an unknown escape" }),
+            None => return Err(unclosed),
+        };
+        scratch.push(plain);
+        stop = next(from)?;
+    }
+    scratch.extend_from_slice(&line[from..stop]);
+    *at = stop + 1;
+    Ok(scratch)
+}
+
+/// The character of a `\uXXXX` escape, or of a surrogate pair of them, and its length.
+fn unicode(escape: &[u8]) -> Option<(char, usize)> {
+    let unit = |at: usize| -> Option<u32> {
+        let digits = escape.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    match unit(0)? {
+        high @ 0xd800..=0xdbff => {
+            let low = unit(6).filter(|low| (0xdc00..=0xdfff).contains(low))?;
+            Some((char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00))?, 12))
+        }
+        unit => Some((char::from_u32(unit)?, 6)),
+    }
+}
+
+fn value<'a>(line: &'a [u8], at: &mut usize, scratch: &'a mut Vec<u8>) -> Result<Value<'a>, Wrong> {
+    let start = *at;
+    match line.get(start) {
+        Some(b'"') => {
+            *at += 1;
+            string(line, at, scratch).map(Value::Text)
+        }
+        Some(b'{' | b'[') => nested(line, at).map(Value::Nested),
+        Some(_) => {
+            let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\r');
+            let token = &line[start..];
+            let token = &token[..token.iter().position(ends).unwrap_or(token.len())];
+            *at = start + token.len();
+            match token {
+                b"null" => Ok(Value::Null),
+                b"true" | b"false" => Ok(Value::Boolean(token)),
+                _ if number(token) => Ok(Value::Number(token)),
+                _ => Err(Wrong { at: start, what: "not a JSON value" }),
+            }
+        }
+        None => Err(Wrong { at: start, what: "the object does not end on its line" }),
+    }
+}
+
+/// RFC 8259's grammar: `-? int frac? exp?`.
+fn number(token: &[u8]) -> bool {
+    let digits = |t: &[u8]| t.iter().take_while(|b| b.is_ascii_digit()).count();
+    let mut rest = token.strip_prefix(b"-").unwrap_or(token);
+    let whole = digits(rest);
+    if whole == 0 || (whole > 1 && rest[0] == b'0') {
+        return false;
+    }
+    rest = &rest[whole..];
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let count = digits(fraction);
+        if count == 0 {
+            return false;
+        }
+        rest = &fraction[count..];
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let exponent =
+            exponent.strip_prefix(b"+").or(exponent.strip_prefix(b"-")).unwrap_or(exponent);
+        return digits(exponent) > 0 && digits(exponent) == exponent.len();
+    }
+    rest.is_empty()
+}
+
+/// An array or object by its balanced brackets; what is between them is taken as it is.
+fn nested<'a>(line: &'a [u8], at: &mut usize) -> Result<&'a [u8], Wrong> {
+    let start = *at;
+    let mut open: Vec<u8> = Vec::new();
+    let mut unused = Vec::new();
+    while let Some(&byte) = line.get(*at) {
+        *at += 1;
+        match byte {
+            b'"' => {
+                string(line, at, &mut unused)?;
+            }
+            b'{' => open.push(b'}'),
+            b'[' => open.push(b']'),
+            b'}' | b']' => {
+                if open.pop() != Some(byte) {
+                    return Err(Wrong { at: *at - 1, what: "brackets do not match" });
+                }
+                if open.is_empty() {
+                    return Ok(&line[start..*at]);
+                }
+            }
+            _ => {}
+        }
+    }
+    Err(Wrong { at: *at, what: "the object does not end on its line" })
+}
+
+/// The non-blank lines of a block from `pos` on: the line's bytes and where the next begins.
+pub(super) fn next_line(block: &Block, pos: &mut usize) -> Option<(usize, usize)> {
+    while *pos < block.data.len() {
+        let start = *pos;
+        let stop =
+            memchr::memchr(b'\n', &block.data[start..]).map_or(block.data.len(), |n| start + n);
+        *pos = stop + 1;
+        if !block.data[start..stop].trim_ascii().is_empty() {
+            return Some((start, stop));
+        }
+    }
+    None
+}
+
+/// The error for a line that is not a record.
+pub(super) fn wrong(block: &Block, start: usize, wrong: Wrong) -> Error {
+    let line = &block.data[start..];
+    let place = format!("{}, line {}", shown(&block.path), block.line_of(start));
+    if line.first() == Some(&b'[') {
+        return Error::user(format!("{place}: a JSON array, where one object a line is expected"))
+            .hint("convert it first: `jq -c '.[]' IN.json > OUT.jsonl`");
+    }
+    let rest = &line[wrong.at.min(line.len())..];
+    let rest = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
+    let error = Error::user(format!("{place}, character {}: {}", wrong.at + 1, wrong.what));
+    let error = if rest.is_empty() {
+        error
+    } else {
+        error.detail(format!("the text there is {}", shortened(rest)))
+    };
+    error.hint("each line must hold one whole object; pretty-printed JSON becomes that with `jq -c . IN.json > OUT.jsonl`")
+}
+
+/// The batches of one block.
+pub(super) struct JsonBatches {
+    block: Block,
+    layout: Arc<Layout>,
+    pos: usize,
+    columns: Vec<Column>,
+    /// The column each key of the last record went to, in its order: the next record's guess.
+    keys: Vec<(Vec<u8>, usize)>,
+    /// Per column the number of the last row that had a value for it.
+    seen: Vec<usize>,
+    scratch: Scratch,
+}
+
+enum Stop {
+    Wrong(Wrong),
+    Unknown(String),
+    Twice(usize),
+    Bad(usize, Bad, Vec<u8>),
+}
+
+impl From<Wrong> for Stop {
+    fn from(wrong: Wrong) -> Self {
+        Stop::Wrong(wrong)
+    }
+}
+
+impl JsonBatches {
+    /// `layout` must map every column of the table to itself: any of them may turn up.
+    pub(super) fn new(block: Block, layout: Arc<Layout>) -> JsonBatches {
+        JsonBatches {
+            pos: block.start,
+            block,
+            layout,
+            columns: Vec::new(),
+            keys: Vec::new(),
+            seen: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The next at most `BATCH_ROWS` rows.
+    pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let layout = Arc::clone(&self.layout);
+        if self.columns.is_empty() {
+            self.columns = new_columns(&layout)?;
+        }
+        self.seen.clear();
+        self.seen.resize(self.columns.len(), 0);
+        let mut rows = 0;
+        while rows < BATCH_ROWS {
+            let Some((start, stop)) = next_line(&self.block, &mut self.pos) else { break };
+            rows += 1;
+            self.row(start, stop, rows).map_err(|stop| self.error(start, stop))?;
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        finish_batch(&layout, &mut self.columns, rows).map(Some)
+    }
+
+    fn row(&mut self, start: usize, stop: usize, row: usize) -> Result<(), Stop> {
+        let Self { block, layout, columns, keys, seen, scratch, .. } = self;
+        let schema = &layout.schema;
+        let mut position = 0;
+        object(&block.data[start..stop], scratch, |key, value| {
+            let target = match keys.get(position) {
+                Some((known, target)) if known == key => *target,
+                _ => {
+                    let name = String::from_utf8_lossy(key);
+                    let target =
+                        find(schema, &name).ok_or_else(|| Stop::Unknown(name.into_owned()))?;
+                    keys.truncate(position);
+                    keys.push((key.to_vec(), target));
+                    target
+                }
+            };
+            position += 1;
+            if std::mem::replace(&mut seen[target], row) == row {
+                return Err(Stop::Twice(target));
+            }
+            let result = each!(&mut columns[target], sink => put(sink, value, schema.field(target).is_nullable()));
+            result.map_err(|(bad, bytes)| Stop::Bad(target, bad, bytes.to_vec()))
+        })?;
+        for (target, last) in seen.iter().enumerate() {
+            if *last != row {
+                if !schema.field(target).is_nullable() {
+                    return Err(Stop::Bad(target, Bad::Null, Vec::new()));
+                }
+                each!(&mut columns[target], sink => sink.null());
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, start: usize, stop: Stop) -> Error {
+        let place = || format!("{}, line {}", shown(&self.block.path), self.block.line_of(start));
+        match stop {
+            Stop::Wrong(what) => wrong(&self.block, start, what),
+            Stop::Unknown(key) => {
+                unknown_columns(&self.block.path, &[text::quoted(&key)], &self.layout.schema)
+                    .context(format!("line {}", self.block.line_of(start)))
+            }
+            Stop::Twice(target) => Error::user(format!(
+                "{}: two values for column {}",
+                place(),
+                text::quoted(self.layout.schema.field(target).name())
+            ))
+            .hint("keys are matched without regard to case; rename one of them"),
+            Stop::Bad(target, bad, value) => {
+                self.layout.bad_value(&self.block, start, target, &value, bad)
+            }
+        }
+    }
+}
+
+#[inline]
+fn put<'v, S: Sink>(sink: &mut S, value: Value<'v>, nullable: bool) -> Result<(), (Bad, &'v [u8])> {
+    match value {
+        Value::Null if nullable => {
+            sink.null();
+            Ok(())
+        }
+        Value::Null => Err((Bad::Null, b"null")),
+        Value::Nested(bytes) if !S::TEXT => Err((Bad::Syntax, bytes)),
+        Value::Boolean(bytes)
+        | Value::Number(bytes)
+        | Value::Text(bytes)
+        | Value::Nested(bytes) => sink.value(bytes).map_err(|bad| (bad, bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(line: &str) -> Result<Vec<(String, String)>, Wrong> {
+        let mut out = Vec::new();
+        object(line.as_bytes(), &mut Scratch::default(), |key, value| {
+            let value = match value {
+                Value::Null => "null".into(),
+                Value::Boolean(b) => format!("b:{}", String::from_utf8_lossy(b)),
+                Value::Number(b) => format!("n:{}", String::from_utf8_lossy(b)),
+                Value::Text(b) => format!("t:{}", String::from_utf8_lossy(b)),
+                Value::Nested(b) => format!("x:{}", String::from_utf8_lossy(b)),
+            };
+            out.push((String::from_utf8_lossy(key).into_owned(), value));
+            Ok::<(), Wrong>(())
+        })?;
+        Ok(out)
+    }
+
+    #[test]
+    fn reads_objects() {
+        let check = |line: &str, expected: &[(&str, &str)]| {
+            let expected = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            assert_eq!(members(line), Ok(expected), "{line}");
+        };
+        check("{}", &[]);
+        check(" { \"a\" : 1 , \"b\":null}\r", &[("a", "n:1"), ("b", "null")]);
+        check(
+            r#"{"a":"x\n\"\u00e9\ud83d\ude00\\","b":true}"#,
+            &[("a", "t:x\n\"é😀\\"), ("b", "b:true")],
+        );
+        check(
+            r#"{"a":{"b":["}",1]},"c":-1.5e+3}"#,
+            &[("a", r#"x:{"b":["}",1]}"#), ("c", "n:-1.5e+3")],
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_not_an_object() {
+        for line in [
+            "",
+            "[1]",
+            "1",
+            "{",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"a\":1",
+            "{\"a\":1,}",
+            "{\"a\":01}",
+            "{\"a\":1.}",
+            "{\"a\":+1}",
+            "{\"a\":tru}",
+            "{\"a\":\"x}",
+            "{\"a\":[1}",
+            "{\"a\":\"\\q\"}",
+            "{\"a\":\"\\ud800\"}",
+            "{\"a\":1} x",
+            "{a:1}",
+            "{\"a\":1 \"b\":2}",
+            "{\"a\":\"\\",
+            "{\"a\":\"\\u12",
+        ] {
+            assert!(members(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Reading input files into Arrow batches of a table's exact schema.
+//!
+//! A load asks four questions in this order, and each has its file:
+//!
+//! 1. Which files, in which format? [`expand`], [`format_of`] (`input.rs`).
+//! 2. If nobody declared the columns, which are they? [`infer`] (`infer.rs`).
+//! 3. Who reads what next? [`Reader::next`] (`reader.rs`) hands out [`Unit`]s: blocks of text cut
+//!    at a record boundary (`block.rs`), Parquet row groups (`parquet.rs`), Arrow record batches
+//!    (`arrow_ipc.rs`). Blocking I/O and decompression happen here and nowhere else.
+//! 4. What do the bytes mean? [`Unit::parse`] yields batches of at most `BATCH_ROWS` rows, pure
+//!    CPU, bounded work per item. CSV: `scan.rs` finds the ends of fields, `csv.rs` walks them
+//!    column by column. JSON lines: `json.rs`. Both end in the typed builders of `columns.rs`,
+//!    which read single values with `parse.rs`. `layout.rs` decides which input column fills
+//!    which column of the table.
+//!
+//! An error names the file and, for text, the line, the column, the value and the way out.
+
+mod arrow_ipc;
+mod block;
+mod columns;
+mod csv;
+mod infer;
+mod input;
+mod json;
+mod layout;
+mod parquet;
+mod parse;
+mod reader;
+mod scan;
+
+#[cfg(test)]
+mod tests;
+
+pub use infer::{Inferred, infer};
+pub use input::{Compression, CsvOptions, Format, expand, format_of};
+pub use reader::{Batches, Reader, Unit};

@@ -1,0 +1,273 @@
+//! Where the fields of delimited text end.
+//!
+//! Eight bytes at a time (SIMD within a register): one mask of the bytes that are a delimiter, a
+//! line end or a quote, then a jump from set bit to set bit. Wide numeric files have a delimiter
+//! every five bytes or so, where a call of `memchr` per field costs more than the field.
+//! Quoted fields are the exception and take the `memchr` way.
+
+use super::block::Dialect;
+
+/// Accepts any number of fields: to look at a first record.
+pub(super) const ANY: usize = usize::MAX;
+
+/// The records of one stretch of a block.
+///
+/// `ends` holds for each record its first byte and then the end of each field; a field begins one
+/// byte (the delimiter) after the end of the field before it.
+#[derive(Default)]
+pub(super) struct Records {
+    pub ends: Vec<u32>,
+    pub rows: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Malformed {
+    /// The record that starts at `at` has `found` fields.
+    Ragged {
+        at: usize,
+        found: usize,
+    },
+    Unclosed {
+        at: usize,
+    },
+}
+
+/// The shape all records of a file share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub dialect: Dialect,
+    pub fields: usize,
+    /// Each record ends with a delimiter after its last field, as `dbgen` writes them.
+    pub trailing: bool,
+}
+
+#[inline]
+fn equal(word: u64, pattern: u64) -> u64 {
+    const LOW7: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let x = word ^ pattern;
+    // The high bit of each byte that is zero, exactly: no carry crosses bytes.
+    !(((x & LOW7) + LOW7) | x | LOW7)
+}
+
+fn repeat(byte: u8) -> u64 {
+    u64::from(byte) * 0x0101_0101_0101_0101
+}
+
+impl Records {
+    /// Replaces the content with up to `rows_max` records from `pos` on; returns where they end.
+    ///
+    /// Blank lines are skipped, unless a blank line is a record of the only column.
+    pub(super) fn scan(
+        &mut self,
+        data: &[u8],
+        pos: usize,
+        shape: &Shape,
+        rows_max: usize,
+    ) -> Result<usize, Malformed> {
+        self.ends.clear();
+        self.rows = 0;
+        if pos >= data.len() || rows_max == 0 {
+            return Ok(pos);
+        }
+        let Dialect { delimiter, quote, escape } = shape.dialect;
+        let delimiters = repeat(delimiter);
+        let lines = repeat(b'\n');
+        let quotes = repeat(quote.unwrap_or(delimiter));
+        // Blocks are below 4 GiB: a block's worth beyond the longest record at the most.
+        self.ends.push(pos as u32);
+        let mut record = 0;
+        let mut field_start = pos;
+        let mut at = pos;
+        'words: while at < data.len() {
+            let word = match data[at..].first_chunk::<8>() {
+                Some(eight) => u64::from_le_bytes(*eight),
+                None => {
+                    // Zeros match nothing: no dialect gives NUL a meaning.
+                    let mut eight = [0; 8];
+                    eight[..data.len() - at].copy_from_slice(&data[at..]);
+                    u64::from_le_bytes(eight)
+                }
+            };
+            let mut mask = equal(word, delimiters) | equal(word, lines) | equal(word, quotes);
+            while mask != 0 {
+                let here = at + (mask.trailing_zeros() / 8) as usize;
+                mask &= mask - 1;
+                let byte = data[here];
+                if byte == delimiter {
+                    self.ends.push(here as u32);
+                    field_start = here + 1;
+                } else if byte == b'\n' {
+                    if self.end_record(data, record, field_start, here, shape)? {
+                        if self.rows == rows_max {
+                            return Ok(here + 1);
+                        }
+                        record = self.ends.len();
+                        self.ends.push(here as u32 + 1);
+                    } else {
+                        self.ends[record] = here as u32 + 1;
+                    }
+                    field_start = here + 1;
+                } else if here == field_start {
+                    at = closing(data, here, byte, escape)
+                        .ok_or(Malformed::Unclosed { at: here })?
+                        + 1;
+                    continue 'words;
+                }
+            }
+            at += 8;
+        }
+        if self.ends[record] as usize == data.len()
+            || !self.end_record(data, record, field_start, data.len(), shape)?
+        {
+            self.ends.truncate(record);
+        }
+        Ok(data.len())
+    }
+
+    /// Closes the record whose ends begin at `record`; false if it was a blank line.
+    #[inline]
+    fn end_record(
+        &mut self,
+        data: &[u8],
+        record: usize,
+        field_start: usize,
+        line_end: usize,
+        shape: &Shape,
+    ) -> Result<bool, Malformed> {
+        let end = if line_end > field_start && data[line_end - 1] == b'\r' {
+            line_end - 1
+        } else {
+            line_end
+        };
+        let mut found = self.ends.len() - record;
+        if found == 1 && end == field_start && shape.fields != 1 {
+            return Ok(false);
+        }
+        if found == shape.fields.wrapping_add(1) && shape.trailing && end == field_start {
+            found -= 1;
+        } else {
+            self.ends.push(end as u32);
+        }
+        if found != shape.fields && shape.fields != ANY {
+            return Err(Malformed::Ragged { at: self.ends[record] as usize, found });
+        }
+        self.rows += 1;
+        Ok(true)
+    }
+}
+
+/// The closing quote of the field opened at `open`.
+fn closing(data: &[u8], open: usize, quote: u8, escape: Option<u8>) -> Option<usize> {
+    let mut at = open + 1;
+    loop {
+        let next = match escape {
+            Some(escape) if escape != quote => memchr::memchr2(quote, escape, data.get(at..)?)?,
+            _ => memchr::memchr(quote, data.get(at..)?)?,
+        } + at;
+        if data[next] != quote || data.get(next + 1) == Some(&quote) {
+            at = next + 2;
+        } else {
+            return Some(next);
+        }
+    }
+}
+
+/// The value of a field that begins with `quote`, copied to `scratch` only if something in it is
+/// doubled or escaped. `None` if text follows the closing quote.
+pub(super) fn unquote<'a>(
+    field: &'a [u8],
+    quote: u8,
+    escape: Option<u8>,
+    scratch: &'a mut Vec<u8>,
+) -> Option<&'a [u8]> {
+    let inner = match field {
+        [_, inner @ .., last] if *last == quote => inner,
+        _ => return None,
+    };
+    let escape = escape.unwrap_or(quote);
+    if memchr::memchr2(quote, escape, inner).is_none() {
+        return Some(inner);
+    }
+    scratch.clear();
+    let mut rest = inner;
+    while let Some(at) = memchr::memchr2(quote, escape, rest) {
+        scratch.extend_from_slice(&rest[..at]);
+        let next = *rest.get(at + 1)?;
+        if rest[at] == quote && next != quote {
+            return None;
+        }
+        scratch.push(next);
+        rest = &rest[at + 2..];
+    }
+    scratch.extend_from_slice(rest);
+    Some(scratch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(text: &str, count: usize, trailing: bool) -> Result<Vec<Vec<&str>>, Malformed> {
+        let dialect = Dialect { delimiter: b',', quote: Some(b'"'), escape: None };
+        let shape = Shape { dialect, fields: count, trailing };
+        let mut records = Records::default();
+        let mut out = Vec::new();
+        let mut pos = 0;
+        // Two records at a time, so that resuming is tested too.
+        while pos < text.len() {
+            pos = records.scan(text.as_bytes(), pos, &shape, 2)?;
+            for record in records.ends.chunks_exact(count + 1) {
+                let mut start = record[0] as usize;
+                out.push(
+                    record[1..]
+                        .iter()
+                        .map(|&end| {
+                            let field = &text[start..end as usize];
+                            start = end as usize + 1;
+                            field
+                        })
+                        .collect(),
+                );
+            }
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn finds_fields() {
+        let abc = vec![vec!["a", "b"], vec!["c", ""]];
+        assert_eq!(fields("a,b\nc,\n", 2, false), Ok(abc.clone()));
+        assert_eq!(fields("a,b\r\nc,", 2, false), Ok(abc.clone()));
+        assert_eq!(fields("\n\na,b\n\r\n\nc,\n\n", 2, false), Ok(abc.clone()));
+        assert_eq!(fields("a,b,\nc,,\r\n", 2, true), Ok(abc));
+        assert_eq!(fields("a\n\nb", 1, false), Ok(vec![vec!["a"], vec![""], vec!["b"]]));
+        assert_eq!(fields("\"x,\n\"\"y\",b\n", 2, false), Ok(vec![vec!["\"x,\n\"\"y\"", "b"]]));
+        assert_eq!(fields("5\" pipe,6\"\n", 2, false), Ok(vec![vec!["5\" pipe", "6\""]]));
+        assert_eq!(fields("a,b\nc\n", 2, false), Err(Malformed::Ragged { at: 4, found: 1 }));
+        assert_eq!(fields("a,b,c\n", 2, false), Err(Malformed::Ragged { at: 0, found: 3 }));
+        assert_eq!(fields("a,\"b\n", 2, false), Err(Malformed::Unclosed { at: 2 }));
+        let long = "0123456789,0123456789\n".repeat(5);
+        assert_eq!(fields(&long, 2, false), Ok(vec![vec!["0123456789"; 2]; 5]));
+    }
+
+    #[test]
+    fn takes_quotes_off() {
+        let check = |field: &str, escape: Option<u8>, expected: Option<&str>| {
+            let mut scratch = Vec::new();
+            assert_eq!(
+                unquote(field.as_bytes(), b'"', escape, &mut scratch),
+                expected.map(str::as_bytes),
+                "{field}"
+            );
+        };
+        check("\"\"", None, Some(""));
+        check("\"abc\"", None, Some("abc"));
+        check("\"a\"\"c\"", None, Some("a\"c"));
+        check("\"\"\"\"", None, Some("\""));
+        check("\"a\"c", None, None);
+        check("\"a\"c\"", None, None);
+        check("\"", None, None);
+        check("\"a\\\"c\"", Some(b'\\'), Some("a\"c"));
+        check("\"a\\\\\"", Some(b'\\'), Some("a\\"));
+    }
+}

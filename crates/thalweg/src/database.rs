@@ -1,0 +1,64 @@
+//! Opening the database a command names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use thalweg_base::{Error, Result, text};
+use thalweg_engine::{Config, Engine, PolicyKind};
+
+pub const MEMORY: &str = ":memory:";
+
+/// What the command line says about the engine; what it leaves out keeps the engine's default.
+#[derive(Default)]
+pub struct Settings {
+    pub threads: Option<usize>,
+    pub policy: Option<PolicyKind>,
+}
+
+impl Settings {
+    fn config(&self, create: bool) -> Config {
+        let mut config = Config { create, ..Config::default() };
+        if let Some(threads) = self.threads {
+            config.threads = threads;
+        }
+        if let Some(policy) = self.policy {
+            config.policy = policy;
+        }
+        config
+    }
+}
+
+/// Opens `location`; a database that is not there is made only where the command says so, so
+/// that a mistyped name does not leave an empty one behind.
+pub fn open(location: &str, create: bool, settings: &Settings) -> Result<Arc<Engine>> {
+    if location != MEMORY && !create {
+        must_exist(location)?;
+    }
+    Engine::open(location, settings.config(create))
+}
+
+fn must_exist(location: &str) -> Result<()> {
+    let hint = format!(
+        "thalweg load {location} TABLE FILES… creates it and loads a table; \
+         --create makes an empty one; {MEMORY} is a database that ends with the process"
+    );
+    match std::fs::read_dir(Path::new(location)).map(|mut entries| entries.next().is_none()) {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            Err(Error::user(format!("the folder {} holds no database", text::quoted(location)))
+                .detail("it is empty")
+                .hint(hint))
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::user(format!("there is no database {}", text::quoted(location))).hint(hint))
+        }
+        Err(e) => Err(Error::io(format!("cannot open the database {}", text::quoted(location)), e)
+            .hint("a database is a folder")),
+    }
+}
+
+/// For clap, which lists the names in `--help` and in its errors.
+pub fn policies() -> impl TypedValueParser<Value = PolicyKind> {
+    PossibleValuesParser::new(PolicyKind::ALL.map(PolicyKind::name)).try_map(|name| name.parse())
+}

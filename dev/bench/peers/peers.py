@@ -1,0 +1,207 @@
+"""Another engine in a process of its own, driven by JSON lines: one request, one reply.
+
+    {"cmd": "load", "engine": "duckdb", "threads": 2, "format": "parquet",
+     "tables": {"t": ["/a.parquet"]}, "schema_sql": "CREATE TABLE ...", "database": "/x.db"}
+    {"cmd": "query", "sql": "..."}                  -> {"ms": 1.5, "rows": 4}
+    {"cmd": "result", "sql": "...", "path": "/f"}   -> {"rows": 4}, the rows in /f as an Arrow stream
+    {"cmd": "streams", "streams": [["...", "..."]]} -> {"streams": [[[start_ms, end_ms, rows], ...]]}
+    {"cmd": "version", "engine": "duckdb"}          -> {"engine": "duckdb", "version": "2.0.0"}
+    {"cmd": "quit"}
+
+What goes wrong comes back as {"error": "..."} and the process lives on. Every engine runs as it
+is shipped, except for the number of threads; a time ends when the whole result is in memory as
+Arrow, which is what both of them are quickest at.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+
+# Replies have this descriptor to themselves: whatever a library prints goes to stderr.
+replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)
+
+import pyarrow as pa
+
+
+def quoted(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text):
+    return "'" + text.replace("'", "''") + "'"
+
+
+class DuckDb:
+    def __init__(self, request):
+        import duckdb
+
+        self.connection = duckdb.connect(
+            request.get("database") or ":memory:",
+            config={"threads": str(request["threads"])},
+        )
+
+    @staticmethod
+    def version():
+        import duckdb
+
+        return duckdb.__version__
+
+    def load(self, request):
+        declared = request.get("schema_sql")
+        if declared:
+            self.connection.execute(declared)
+        for name, files in request["tables"].items():
+            source = self.source(request, files)
+            if declared:
+                self.connection.execute(f"INSERT INTO {quoted(name)} SELECT * FROM {source}")
+            else:
+                self.connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM {source}")
+        self.connection.execute("CHECKPOINT")
+
+    @staticmethod
+    def source(request, files):
+        files = "[" + ", ".join(map(literal, files)) + "]"
+        if request["format"] == "parquet":
+            return f"read_parquet({files})"
+        csv = request.get("csv", {})
+        options = f", header = {'true' if csv.get('header', True) else 'false'}"
+        options += f", delim = {literal(csv.get('delimiter', ','))}"
+        return f"read_csv({files}{options})"
+
+    def session(self):
+        """What one stream runs its statements on: a connection is not shared between threads."""
+        cursor = self.connection.cursor()
+
+        def run(sql):
+            relation = cursor.sql(sql)
+            return relation.to_arrow_table() if relation is not None else pa.table({})
+
+        return run
+
+
+class DataFusion:
+    def __init__(self, request):
+        from datafusion import SessionConfig, SessionContext
+
+        self.context = SessionContext(SessionConfig().with_target_partitions(request["threads"]))
+        self.folders = []
+
+    @staticmethod
+    def version():
+        import datafusion
+
+        return datafusion.__version__
+
+    def load(self, request):
+        if request["format"] != "parquet":
+            raise ValueError("DataFusion is compared on Parquet files: load with format parquet")
+        for name, files in request["tables"].items():
+            # It registers one location per table, so several files become a folder of links.
+            location = files[0]
+            if len(files) > 1:
+                folder = tempfile.TemporaryDirectory(prefix="thalweg-peer-")
+                self.folders.append(folder)
+                for i, file in enumerate(files):
+                    os.symlink(os.path.abspath(file), f"{folder.name}/{i:06}.parquet")
+                location = folder.name + "/"
+            self.context.register_parquet(name, location)
+
+    def session(self):
+        def run(sql):
+            frame = self.context.sql(sql)
+            batches = frame.collect()
+            return pa.Table.from_batches(batches, schema=batches[0].schema if batches else frame.schema())
+
+        return run
+
+
+ENGINES = {"duckdb": DuckDb, "datafusion": DataFusion}
+
+
+def engine_class(request):
+    name = request.get("engine", "")
+    if name not in ENGINES:
+        raise ValueError(f"unknown engine {name!r}: there are {', '.join(ENGINES)}")
+    return ENGINES[name]
+
+
+def run_streams(engine, streams):
+    barrier = threading.Barrier(len(streams))
+    results = [[] for _ in streams]
+    errors = []
+    origin = []
+
+    def stream(i):
+        run = engine.session()
+        if barrier.wait() == 0:
+            origin.append(time.perf_counter())
+        barrier.wait()
+        try:
+            for sql in streams[i]:
+                start = time.perf_counter()
+                rows = run(sql).num_rows
+                end = time.perf_counter()
+                results[i].append([(start - origin[0]) * 1e3, (end - origin[0]) * 1e3, rows])
+        except Exception as error:
+            errors.append(f"stream {i + 1}, statement {len(results[i]) + 1}: {error}")
+
+    threads = [threading.Thread(target=stream, args=(i,)) for i in range(len(streams))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise RuntimeError("; ".join(errors))
+    return results
+
+
+class Peer:
+    def __init__(self):
+        self.engine = None
+        self.run = None
+
+    def handle(self, request):
+        command = request.get("cmd")
+        if command == "version":
+            return {"engine": request.get("engine"), "version": engine_class(request).version()}
+        if command == "load":
+            start = time.perf_counter()
+            self.engine = engine_class(request)(request)
+            self.engine.load(request)
+            self.run = self.engine.session()
+            return {"seconds": time.perf_counter() - start}
+        if command not in ("query", "result", "streams"):
+            raise ValueError(f"unknown command {command!r}")
+        if self.engine is None:
+            raise ValueError(f"{command} needs a load before it")
+        if command == "query":
+            start = time.perf_counter()
+            rows = self.run(request["sql"]).num_rows
+            return {"ms": (time.perf_counter() - start) * 1e3, "rows": rows}
+        if command == "result":
+            table = self.run(request["sql"])
+            with pa.OSFile(request["path"], "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+                writer.write_table(table)
+            return {"rows": table.num_rows}
+        return {"streams": run_streams(self.engine, request["streams"])}
+
+
+def main():
+    peer = Peer()
+    for line in sys.stdin:
+        try:
+            request = json.loads(line)
+            if request.get("cmd") == "quit":
+                return
+            reply = peer.handle(request)
+        # pyo3 turns a Rust panic into a BaseException; a peer that panics must still answer.
+        except BaseException as error:
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+main()

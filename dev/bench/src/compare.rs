@@ -1,0 +1,146 @@
+//! The same queries on other engines: are the answers equal, and who is faster?
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use thalweg_base::Result;
+use thalweg_engine::{Engine, Session};
+
+use crate::answers::{self, Order, Rows};
+use crate::generate::{Benchmark, GeneratedTable};
+use crate::peers::{self, Peer, PeerKind, PeerLoad};
+use crate::power::execute;
+use crate::report::model::{PeerQuery, PeerResult, Peers};
+use crate::run::{Options, say};
+use crate::workload::{Query, Workload};
+
+/// A single statement of a peer that takes longer is given up.
+const PEER_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Checks every answer; returns a line for each that is wrong. TPC-H at scale factor 1 has
+/// published answers; all else is compared with DuckDB over the same files.
+pub fn check(
+    engine: &Arc<Engine>,
+    workload: &Workload,
+    options: &Options,
+    files: &[GeneratedTable],
+) -> Result<Vec<String>> {
+    let published = workload.benchmark == Benchmark::Tpch && options.scale_factor == 1.0;
+    let mut duckdb = match published {
+        true => None,
+        false => Some(start(PeerKind::DuckDb, workload, options, files)?),
+    };
+    let session = engine.session();
+    let mut wrong = vec![];
+    for query in &workload.queries {
+        for statement in &query.statements {
+            let (schema, batches) = engine.block_on(collect(&session, statement))?;
+            let ours = Rows::from_batches(&schema, &batches)?;
+            let verdict = match &mut duckdb {
+                None => answers::against_published(query.number, statement, &ours),
+                Some(peer) => {
+                    let (schema, batches) = peer.result(statement)?;
+                    let theirs = Rows::from_batches(&schema, &batches)?;
+                    let order = Order::of_sql(statement, &ours.columns);
+                    Some(answers::compare(&ours, &theirs, &order))
+                }
+            };
+            if let Some(Err(mismatch)) = verdict {
+                wrong.push(format!("{}: {mismatch}", query.name));
+                break;
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+async fn collect(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    let answer = session.query(sql).await?;
+    let schema = Arc::clone(&answer.schema);
+    Ok((schema, answer.collect().await?))
+}
+
+fn start(
+    kind: PeerKind,
+    workload: &Workload,
+    options: &Options,
+    files: &[GeneratedTable],
+) -> Result<Peer> {
+    let python = peers::venv(&peers::venv_dir(), &say)?;
+    let mut peer = Peer::start(&python, kind, options.threads, PEER_TIMEOUT)?;
+    say(&format!("loading into {} {}", kind.name(), peer.version()));
+    let csv = files.iter().flat_map(|f| &f.files).any(|f| f.extension().is_some_and(|e| e == "csv"));
+    let format = match csv {
+        true => peers::FileFormat::Csv { delimiter: ',', header: true },
+        false => peers::FileFormat::Parquet,
+    };
+    let tables = files.iter().map(|f| (f.name.clone(), f.files.clone())).collect();
+    let seconds = peer.load(&PeerLoad {
+        tables,
+        format,
+        schema_sql: Some(workload.schema.to_string()),
+        database: None,
+        threads: options.threads,
+    })?;
+    say(&format!("loaded in {}", thalweg_base::text::seconds(seconds)));
+    Ok(peer)
+}
+
+/// Runs every query on every engine, repetition by repetition, so that a disturbance of the
+/// machine hits all alike.
+pub fn peers(
+    engine: &Arc<Engine>,
+    workload: &Workload,
+    options: &Options,
+    files: &[GeneratedTable],
+) -> Result<Peers> {
+    let mut others = vec![];
+    for kind in &options.peers {
+        others.push(start(*kind, workload, options, files)?);
+    }
+    let session = engine.session();
+    let mut queries = vec![];
+    for query in &workload.queries {
+        say(&format!("{} on all engines", query.name));
+        let mut ours = vec![];
+        let mut theirs: Vec<Result<Vec<f64>>> = others.iter().map(|_| Ok(vec![])).collect();
+        // The first repetition warms up.
+        for repetition in 0..=options.runs {
+            let started = Instant::now();
+            engine.block_on(execute(&session, query))?;
+            let ms = started.elapsed().as_secs_f64() * 1e3;
+            if repetition > 0 {
+                ours.push(ms);
+            }
+            for (peer, times) in others.iter_mut().zip(&mut theirs) {
+                let Ok(seen) = times else { continue };
+                match on_peer(peer, query) {
+                    Ok(ms) if repetition > 0 => seen.push(ms),
+                    Ok(_) => {}
+                    Err(e) => *times = Err(e),
+                }
+            }
+        }
+        let mut results = vec![PeerResult::measured(ours, None)];
+        for times in theirs {
+            results.push(match times {
+                Ok(times) => PeerResult::measured(times, None),
+                Err(e) => PeerResult::failed(e.to_string()),
+            });
+        }
+        queries.push(PeerQuery { query: query.name.clone(), results });
+    }
+    let us = ("Thalweg".to_string(), env!("CARGO_PKG_VERSION").to_string());
+    let them = others.iter().map(|p| (p.kind().name().to_string(), p.version().to_string()));
+    Ok(Peers::new(std::iter::once(us).chain(them).collect(), queries))
+}
+
+fn on_peer(peer: &mut Peer, query: &Query) -> Result<f64> {
+    let mut ms = 0.0;
+    for statement in &query.statements {
+        ms += peer.query(statement)?.ms;
+    }
+    Ok(ms)
+}

@@ -1,0 +1,421 @@
+//! Other engines, each in a Python process of its own, for a comparison in the same run.
+//!
+//! `peers.py` has the protocol. A peer is started once and kept, so that what is measured is the
+//! query and not the start; it is killed when dropped, and when it does not answer in time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::reader::StreamReader;
+use arrow::record_batch::RecordBatch;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use thalweg_base::{Error, Result};
+
+const SCRIPT: &str = include_str!("../peers/peers.py");
+const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
+
+/// How long `version`, which imports the engine from a cold disk, may take.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// Of what a peer writes to stderr, this many last lines go into the error when it dies.
+const STDERR_LINES_MAX: usize = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PeerKind {
+    DuckDb,
+    DataFusion,
+}
+
+impl PeerKind {
+    pub const ALL: [PeerKind; 2] = [PeerKind::DuckDb, PeerKind::DataFusion];
+
+    /// As its makers write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PeerKind::DuckDb => "DuckDB",
+            PeerKind::DataFusion => "DataFusion",
+        }
+    }
+
+    /// As the command line and the protocol write it.
+    pub fn id(self) -> &'static str {
+        match self {
+            PeerKind::DuckDb => "duckdb",
+            PeerKind::DataFusion => "datafusion",
+        }
+    }
+
+    pub fn parse(id: &str) -> Result<PeerKind> {
+        Self::ALL.into_iter().find(|kind| kind.id() == id.to_ascii_lowercase()).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.id()).collect();
+            Error::user(format!("unknown peer \"{id}\""))
+                .hint(format!("there are {}", known.join(" and ")))
+        })
+    }
+}
+
+/// Where the peers are installed: `$THALWEG_VENV`, else `.cache/venv` below the working folder.
+pub fn venv_dir() -> PathBuf {
+    std::env::var_os("THALWEG_VENV")
+        .filter(|dir| !dir.is_empty())
+        .map_or_else(|| PathBuf::from(".cache").join("venv"), PathBuf::from)
+}
+
+/// The Python of a virtual environment in `dir` that has the peers in it; made first if need be.
+/// `progress` gets a line when that will take a while.
+pub fn venv(dir: &Path, progress: &dyn Fn(&str)) -> Result<PathBuf> {
+    let python = dir.join("bin").join("python");
+    // Written last: an installation that was interrupted is done again.
+    let stamp = dir.join("thalweg-requirements.txt");
+    let installed = std::fs::read_to_string(&stamp).is_ok_and(|text| text == REQUIREMENTS);
+    if installed && python.exists() {
+        return Ok(python);
+    }
+    if !python.exists() {
+        progress(&format!("making a Python environment in {}", dir.display()));
+        let mut make = Command::new("python3");
+        make.args(["-m", "venv"]).arg(dir);
+        run(make, "python3 -m venv").map_err(|e| {
+            e.hint("the comparison needs Python 3.10 or later with its venv module (Debian: python3-venv)")
+        })?;
+    }
+    let wanted = REQUIREMENTS.split_whitespace().collect::<Vec<_>>().join(", ");
+    progress(&format!("installing {wanted} (once)"));
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    install.args(REQUIREMENTS.split_whitespace());
+    run(install, "pip install").map_err(|e| {
+        e.hint(format!("or install {wanted} yourself and name that environment in THALWEG_VENV"))
+    })?;
+    std::fs::write(&stamp, REQUIREMENTS)
+        .map_err(|e| Error::io(format!("cannot write \"{}\"", stamp.display()), e))?;
+    Ok(python)
+}
+
+fn run(mut command: Command, what: &str) -> Result<()> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| Error::io(format!("cannot run {what}"), e))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    let last = lines.split_off(lines.len().saturating_sub(STDERR_LINES_MAX));
+    Err(Error::resources(format!("{what} failed ({})", output.status)).detail(last.join("\n")))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFormat {
+    Parquet,
+    Csv { delimiter: char, header: bool },
+}
+
+/// What a peer is to hold before it is asked anything.
+#[derive(Clone, Debug)]
+pub struct PeerLoad {
+    pub tables: BTreeMap<String, Vec<PathBuf>>,
+    pub format: FileFormat,
+    /// Declares the tables; without it the types are those of the files.
+    pub schema_sql: Option<String>,
+    /// Where DuckDB keeps its database; None: in memory. DataFusion reads the files in place.
+    pub database: Option<PathBuf>,
+    pub threads: usize,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+pub struct PeerAnswer {
+    pub ms: f64,
+    pub rows: u64,
+}
+
+/// A statement of a stream: start and end since the streams began, and its rows.
+pub type PeerSpan = (f64, f64, u64);
+
+/// A running engine.
+pub struct Peer {
+    kind: PeerKind,
+    child: Child,
+    stdin: ChildStdin,
+    replies: Receiver<String>,
+    stderr: Arc<Mutex<VecDeque<String>>>,
+    version: String,
+    timeout: Duration,
+}
+
+impl Peer {
+    /// Starts the engine with `threads` threads; a request that takes longer than `timeout` ends it.
+    pub fn start(python: &Path, kind: PeerKind, threads: usize, timeout: Duration) -> Result<Peer> {
+        let mut child = Command::new(python)
+            .args(["-W", "ignore", "-c", SCRIPT])
+            // DataFusion's Python package takes the size of its runtime from here.
+            .env("TOKIO_WORKER_THREADS", threads.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| {
+                Error::io(format!("cannot start {} with \"{}\"", kind.name(), python.display()), e)
+            })?;
+        let (Some(stdin), Some(stdout), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(Error::internal("a child process came without its pipes"));
+        };
+
+        let (sender, replies) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(|l| l.ok()) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = stderr.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(errors).lines().map_while(|l| l.ok()) {
+                let Ok(mut kept) = kept.lock() else { break };
+                kept.push_back(line);
+                if kept.len() > STDERR_LINES_MAX {
+                    kept.pop_front();
+                }
+            }
+        });
+
+        let mut peer = Peer {
+            kind,
+            child,
+            stdin,
+            replies,
+            stderr,
+            version: String::new(),
+            timeout: START_TIMEOUT,
+        };
+        #[derive(Deserialize)]
+        struct Version {
+            version: String,
+        }
+        let version: Version = peer.ask(json!({"cmd": "version", "engine": kind.id()}))?;
+        peer.version = version.version;
+        peer.timeout = timeout;
+        Ok(peer)
+    }
+
+    pub fn kind(&self) -> PeerKind {
+        self.kind
+    }
+
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Gives it the data; returns the seconds that took.
+    pub fn load(&mut self, load: &PeerLoad) -> Result<f64> {
+        #[derive(Deserialize)]
+        struct Loaded {
+            seconds: f64,
+        }
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let tables: BTreeMap<&String, Vec<String>> = load
+            .tables
+            .iter()
+            .map(|(name, files)| (name, files.iter().map(text).collect()))
+            .collect();
+        let mut request = json!({
+            "cmd": "load",
+            "engine": self.kind.id(),
+            "threads": load.threads,
+            "tables": tables,
+            "schema_sql": load.schema_sql,
+            "database": load.database.as_ref().map(text),
+            "format": "parquet",
+        });
+        if let FileFormat::Csv { delimiter, header } = load.format {
+            request["format"] = json!("csv");
+            request["csv"] = json!({"delimiter": delimiter, "header": header});
+        }
+        Ok(self.ask::<Loaded>(request)?.seconds)
+    }
+
+    /// Runs a statement to its last row.
+    pub fn query(&mut self, sql: &str) -> Result<PeerAnswer> {
+        self.ask(json!({"cmd": "query", "sql": sql}))
+    }
+
+    /// Runs a statement for its rows.
+    pub fn result(&mut self, sql: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+        let path = std::env::temp_dir().join(format!(
+            "thalweg-peer-{}-{}.arrows",
+            std::process::id(),
+            self.child.id()
+        ));
+        let asked: Result<Value> =
+            self.ask(json!({"cmd": "result", "sql": sql, "path": path.to_string_lossy()}));
+        let read = asked.and_then(|_| {
+            let broken =
+                |e| Error::internal(format!("cannot read the answer of {}: {e}", self.kind.name()));
+            let file = File::open(&path)
+                .map_err(|e| Error::io(format!("cannot open \"{}\"", path.display()), e))?;
+            let reader = StreamReader::try_new(BufReader::new(file), None).map_err(broken)?;
+            let schema = reader.schema();
+            Ok((schema, reader.collect::<Result<Vec<_>, _>>().map_err(broken)?))
+        });
+        // It may never have come into being; a leftover in the temporary folder harms nobody.
+        let _ = std::fs::remove_file(&path);
+        read
+    }
+
+    /// Runs streams of statements at once, each stream on its own connection.
+    pub fn streams(&mut self, streams: &[Vec<String>]) -> Result<Vec<Vec<PeerSpan>>> {
+        #[derive(Deserialize)]
+        struct Streams {
+            streams: Vec<Vec<PeerSpan>>,
+        }
+        Ok(self.ask::<Streams>(json!({"cmd": "streams", "streams": streams}))?.streams)
+    }
+
+    fn ask<T: for<'a> Deserialize<'a>>(&mut self, request: Value) -> Result<T> {
+        let name = self.kind.name();
+        if writeln!(self.stdin, "{request}").and_then(|()| self.stdin.flush()).is_err() {
+            return Err(self.died());
+        }
+        let line = match self.replies.recv_timeout(self.timeout) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => return Err(self.died()),
+            Err(RecvTimeoutError::Timeout) => {
+                // There is no other way to make it stop; what is asked of it later says so too.
+                let _ = self.child.kill();
+                return Err(Error::cancelled(format!(
+                    "{name} did not answer within {}",
+                    thalweg_base::text::seconds(self.timeout.as_secs_f64())
+                )));
+            }
+        };
+        let reply: Value = serde_json::from_str(&line).map_err(|e| {
+            Error::internal(format!("{name} answered what is no JSON: {e}")).detail(line.clone())
+        })?;
+        if let Some(error) = reply.get("error") {
+            return Err(Error::user(format!(
+                "{name}: {}",
+                error.as_str().unwrap_or("unknown error")
+            )));
+        }
+        serde_json::from_value(reply).map_err(|e| {
+            Error::internal(format!("{name} answered something else: {e}")).detail(line)
+        })
+    }
+
+    fn died(&mut self) -> Error {
+        let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+        let stderr = self.stderr.lock().map_or_else(
+            |_| String::new(),
+            |lines| lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n"),
+        );
+        let error = Error::resources(format!("{} is gone ({status})", self.kind.name()))
+            .hint("signal 9 without a timeout is mostly the system running out of memory");
+        if stderr.is_empty() { error } else { error.detail(stderr) }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It has no state worth a clean shutdown, and a statement may be running.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_understood_and_others_refused() {
+        assert_eq!(PeerKind::parse("DuckDB").unwrap(), PeerKind::DuckDb);
+        let error = PeerKind::parse("oracle").unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "unknown peer \"oracle\"\nhint: there are duckdb and datafusion"
+        );
+    }
+
+    #[test]
+    fn no_python_is_a_clear_error() {
+        let error = Peer::start(Path::new("/no/such/python"), PeerKind::DuckDb, 1, START_TIMEOUT)
+            .err()
+            .unwrap();
+        assert!(
+            error.message().starts_with("cannot start DuckDB with \"/no/such/python\""),
+            "{error}"
+        );
+    }
+
+    /// Needs an installed environment, so it runs only where `THALWEG_VENV` names one.
+    #[test]
+    fn both_peers_answer_fail_and_time_out() {
+        if std::env::var_os("THALWEG_VENV").is_none() {
+            return;
+        }
+        let python = venv(&venv_dir(), &|line| println!("{line}")).unwrap();
+        let folder =
+            std::env::temp_dir().join(format!("thalweg-peers-test-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let csv = folder.join("t.csv");
+        std::fs::write(&csv, "a|b\n1|x\n2|\n").unwrap();
+
+        let mut duckdb = Peer::start(&python, PeerKind::DuckDb, 2, START_TIMEOUT).unwrap();
+        assert_eq!(duckdb.version(), "2.0.0");
+        let early = duckdb.query("SELECT 1").unwrap_err();
+        assert!(early.message().contains("needs a load before it"), "{early}");
+        let mut load = PeerLoad {
+            tables: [("t".to_string(), vec![csv])].into(),
+            format: FileFormat::Csv { delimiter: '|', header: true },
+            schema_sql: Some("CREATE TABLE t (a BIGINT, b VARCHAR)".into()),
+            database: None,
+            threads: 2,
+        };
+        assert!(duckdb.load(&load).unwrap() > 0.0);
+        assert_eq!(duckdb.query("SELECT * FROM t").unwrap().rows, 2);
+        let wrong = duckdb.query("SELECT nonsense FROM t").unwrap_err();
+        assert!(wrong.message().starts_with("DuckDB: "), "{wrong}");
+        let (schema, batches) =
+            duckdb.result("SELECT b, sum(a) AS s FROM t GROUP BY b ORDER BY s").unwrap();
+        assert_eq!(schema.field(1).name(), "s");
+        assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), 2);
+        let spans = duckdb.streams(&vec![vec!["SELECT 1".to_string(); 3]; 2]).unwrap();
+        assert_eq!((spans.len(), spans[0].len()), (2, 3));
+        assert!(spans[1][2].1 >= spans[1][2].0 && spans[1][2].2 == 1);
+        let copy = format!("COPY t TO '{}' (FORMAT parquet)", folder.join("t.parquet").display());
+        duckdb.query(&copy).unwrap();
+        duckdb.timeout = Duration::from_millis(200);
+        let late = duckdb
+            .query("SELECT count(*) FROM range(100000000000) r(x) WHERE x % 7 = 3")
+            .unwrap_err();
+        assert_eq!(late.message(), "DuckDB did not answer within 200.0 ms");
+        let gone = duckdb.query("SELECT 1").unwrap_err();
+        assert!(gone.message().starts_with("DuckDB is gone"), "{gone}");
+
+        let mut datafusion = Peer::start(&python, PeerKind::DataFusion, 2, START_TIMEOUT).unwrap();
+        assert_eq!(datafusion.version(), "55.0.0");
+        assert!(datafusion.load(&load).unwrap_err().message().contains("Parquet"));
+        load.format = FileFormat::Parquet;
+        load.tables = [("t".to_string(), vec![folder.join("t.parquet"); 2])].into();
+        datafusion.load(&load).unwrap();
+        assert_eq!(datafusion.query("SELECT * FROM t").unwrap().rows, 4);
+        let (schema, batches) = datafusion.result("SELECT a FROM t WHERE a > 9").unwrap();
+        assert_eq!(
+            (schema.fields().len(), batches.iter().map(|b| b.num_rows()).sum::<usize>()),
+            (1, 0)
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,10 @@
+//! A benchmark's report in three forms with the same figures: text for the terminal, one HTML
+//! page to send on, and the model itself as JSON.
+
+mod chart;
+mod figures;
+pub mod html;
+pub mod model;
+#[cfg(test)]
+mod sample;
+pub mod text;

@@ -1,0 +1,141 @@
+//! A made-up report for tests: plausible shapes, invented figures.
+
+use thalweg_base::Prng;
+
+use super::model::*;
+
+/// Milliseconds of the 22 queries.
+const POWER_MS: [f64; 22] = [
+    412.0, 58.0, 187.0, 143.0, 221.0, 61.0, 198.0, 176.0, 488.0, 243.0, 41.0, 132.0, 391.0, 74.0,
+    83.0, 96.0, 118.0, 602.0, 154.0, 121.0, 517.0, 64.0,
+];
+
+pub fn report() -> Report {
+    let mut prng = Prng::new(7);
+    let mut around = move |value: f64, percent: i64| {
+        value * (1.0 + prng.range(-percent * 10, percent * 10) as f64 / 1e3)
+    };
+
+    let queries = POWER_MS.iter().enumerate().map(|(i, &ms)| PowerQuery {
+        query: format!("Q{}", i + 1),
+        rows: [4, 100, 10, 5, 5, 1, 4, 2, 175, 20][i % 10],
+        timing: Timing::new((0..5).map(|_| around(ms, 6)).collect()).unwrap(),
+    });
+    let power = PowerRun::new(queries.collect());
+
+    let mut concurrency = Vec::new();
+    for (policy, stretch_short, stretch_heavy) in [
+        ("fifo", 5.2, 1.9),
+        ("round_robin", 3.1, 2.3),
+        ("small_first", 1.3, 2.7),
+        ("fair", 1.5, 2.5),
+    ] {
+        let streams = (0..3).map(|stream| {
+            let mut now = 0.0;
+            let mut spans = Vec::new();
+            for i in 0..22 {
+                let index = (i * 7 + stream * 5 + 13) % 22;
+                let alone = POWER_MS[index] / 1e3;
+                let stretch = if alone < 0.1 { stretch_short } else { stretch_heavy };
+                let end_s = now + around(alone * stretch, 30);
+                spans.push(Span { query: format!("Q{}", index + 1), start_s: now, end_s, rows: 4 });
+                now = end_s;
+            }
+            spans
+        });
+        concurrency.push(Concurrency::new(policy, power.seconds, streams.collect()));
+    }
+
+    let mixed = [("fifo", 3.9), ("round_robin", 1.2), ("small_first", 0.21), ("fair", 0.32)].map(
+        |(policy, short_s)| {
+            let heavy = |n: usize| MixedQuery {
+                weight: Weight::Heavy,
+                span: Span {
+                    query: format!("heavy {n}"),
+                    start_s: 0.0,
+                    end_s: 2.4 + n as f64 * 0.9,
+                    rows: 1,
+                },
+            };
+            let mut queries = vec![heavy(1), heavy(2)];
+            queries.extend((1..=6).map(|n| MixedQuery {
+                weight: Weight::Short,
+                span: Span {
+                    query: format!("short {n}"),
+                    start_s: 0.05,
+                    end_s: 0.05 + around(short_s, 20),
+                    rows: 10,
+                },
+            }));
+            (policy.to_string(), queries)
+        },
+    );
+
+    let peers = POWER_MS.iter().enumerate().map(|(i, &ms)| {
+        let mut runs = |value: f64| (0..5).map(|_| around(value, 9)).collect::<Vec<_>>();
+        let factor = [1.9, 0.7, 1.3, 2.8, 1.1, 0.45, 1.6, 3.9, 1.2, 0.93, 5.5][i % 11];
+        let mut results = vec![
+            PeerResult::measured(runs(ms), None),
+            PeerResult::measured(runs(ms * factor), None),
+            PeerResult::measured(runs(ms * factor * 1.7), None),
+        ];
+        if i == 17 {
+            results[2] = PeerResult::failed("ResourcesExhausted: <not enough memory>".to_string());
+        }
+        PeerQuery { query: format!("Q{}", i + 1), results }
+    });
+
+    let table = |name: &str, rows: u64, raw_mb: f64, ratio: f64, seconds: f64| {
+        let raw = (raw_mb * 1e6) as u64;
+        LoadTable::new(
+            name,
+            rows,
+            raw,
+            (raw as f64 / ratio) as u64,
+            seconds,
+            rows / 8_000_000 + 1,
+            rows / 65_536 + 1,
+        )
+    };
+    Report {
+        format: FORMAT,
+        benchmark: "TPC-H".into(),
+        scale_factor: 10.0,
+        started: "2026-01-31 12:00:00".into(),
+        engine: Engine { name: "Thalweg".into(), version: "0.1.0".into(), threads: 8 },
+        machine: Machine {
+            cpu: "Example CPU 9000".into(),
+            cores: 8,
+            memory_bytes: 32 << 30,
+            os: "Debian GNU/Linux 12 (bookworm), x86_64 6.1".into(),
+        },
+        load: Some(Load::new(
+            vec![
+                table("lineitem", 59_986_052, 7_775.7, 3.31, 24.8),
+                table("orders", 15_000_000, 1_749.2, 2.62, 6.9),
+                table("partsupp", 8_000_000, 1_204.8, 2.11, 4.4),
+                table("customer", 1_500_000, 244.8, 1.94, 1.1),
+                table("part", 2_000_000, 243.3, 4.02, 0.9),
+                table("supplier", 100_000, 14.2, 1.9, 0.2),
+                table("nation", 25, 0.002, 0.4, 0.01),
+                table("region", 5, 0.0004, 0.2, 0.01),
+            ],
+            27.4,
+        )),
+        concurrency,
+        mixed: Some(Mixed::new(mixed.to_vec())),
+        peers: Some(Peers::new(
+            vec![
+                ("Thalweg".into(), "0.1.0".into()),
+                ("DuckDB".into(), "2.0.0".into()),
+                ("DataFusion".into(), "55.0.0".into()),
+            ],
+            peers.collect(),
+        )),
+        power: Some(power),
+        notes: vec![
+            "All 22 answers are equal to DuckDB's and to the published ones.".into(),
+            "Engines took turns, query by query; the cache was warm.".into(),
+        ],
+    }
+}

@@ -1,0 +1,239 @@
+//! `thalweg bench`: the steps in order, each printed as soon as it is done.
+
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thalweg_base::{Error, Result};
+use thalweg_engine::{Config, Engine, PolicyKind};
+
+use crate::compare;
+use crate::generate::{self, Benchmark, FileFormat, GeneratedTable};
+use crate::peers::PeerKind;
+use crate::report::model::{self, Report};
+use crate::report::{html, text};
+use crate::workload::Workload;
+use crate::{load, mixed, power, streams};
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    Queries(Benchmark),
+    /// Two heavy queries, then six short ones, at once, under each policy; on TPC-H's tables.
+    Policies,
+}
+
+/// The command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub suite: Suite,
+    pub scale_factor: f64,
+    /// Stream counts to run, in turn; empty: only the power run.
+    pub streams: Vec<usize>,
+    /// Policies for streams and mixes; empty: all.
+    pub policies: Vec<PolicyKind>,
+    pub peers: Vec<PeerKind>,
+    /// Compare every answer with the published one or DuckDB's.
+    pub check: bool,
+    /// Queries by name; empty: all.
+    pub queries: Vec<String>,
+    pub report: Option<PathBuf>,
+    pub json: Option<PathBuf>,
+    pub threads: usize,
+    /// Measured runs of each query, after one that warms up.
+    pub runs: usize,
+    /// Where the database is kept; `None`: a temporary folder.
+    pub database: Option<PathBuf>,
+    /// Where the files are kept; `None`: `.cache/bench` below the working folder.
+    pub data: Option<PathBuf>,
+    pub format: FileFormat,
+}
+
+/// How far a long step is.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    pub table: Option<String>,
+    pub rows: u64,
+    pub bytes_done: u64,
+    /// 0 while it is not known.
+    pub bytes_total: u64,
+}
+
+/// Shows samples until what it returns is dropped.
+pub type Watch = dyn Fn(Box<dyn Fn() -> Sample + Send>) -> Box<dyn Any>;
+
+/// Runs a benchmark; the figures go to standard output, what happens meanwhile to standard error.
+///
+/// # Errors
+/// Anything that keeps a step from running; and, with `check`, an answer that is wrong.
+pub fn run(options: &Options, watch: &Watch) -> Result<()> {
+    let benchmark = match options.suite {
+        Suite::Queries(benchmark) => benchmark,
+        Suite::Policies => Benchmark::Tpch,
+    };
+    if options.runs == 0 {
+        return Err(Error::user("--runs must be at least 1"));
+    }
+    let workload = Workload::new(benchmark)?.only(&options.queries)?;
+    let (folder, files) = data(options, benchmark, options.format, watch)?;
+    say(&format!("data: {}", folder.display()));
+
+    let temporary;
+    let location = match &options.database {
+        Some(path) => path.clone(),
+        None => {
+            temporary = tempfile::tempdir()
+                .map_err(|e| Error::io("cannot make a temporary folder for the database", e))?;
+            temporary.path().join("db")
+        }
+    };
+    let location = location.to_string_lossy().into_owned();
+    let config = Config { threads: options.threads, ..Config::default() };
+    let engine = Engine::open(&location, config)?;
+
+    let title = match options.suite {
+        Suite::Queries(benchmark) => benchmark.to_string(),
+        Suite::Policies => "Policies".to_string(),
+    };
+    let us = model::Engine {
+        name: "Thalweg".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        threads: options.threads,
+    };
+    let mut report = Report::new(&title, options.scale_factor, us);
+    let look = text::Options::stdout();
+    println!("{}", text::head(&report, look));
+
+    if let Some(loaded) = load::load(&engine, &workload, &files, watch)? {
+        println!("{}", text::load(&loaded, look));
+        report.load = Some(loaded);
+    } else {
+        say(&format!("the database {location} has the tables already: not loaded again"));
+    }
+
+    let mut wrong = vec![];
+    match options.suite {
+        Suite::Policies => {
+            let found = mixed::run(&engine, &policies(options), options.runs)?;
+            println!("{}", text::mixed(&found, look));
+            report.mixed = Some(found);
+        }
+        Suite::Queries(_) => {
+            let power = power::run(&engine, &workload, options.runs)?;
+            println!("{}", text::power(&power, look));
+            let seconds = power.seconds;
+            report.power = Some(power);
+            if options.check {
+                wrong = compare::check(&engine, &workload, options, &files)?;
+                let kind = if benchmark == Benchmark::Tpch && options.scale_factor == 1.0 {
+                    "the specification's validation answers"
+                } else {
+                    "DuckDB's"
+                };
+                let right = workload.queries.len() - wrong.len();
+                let note = format!("{right} of {} answers agree with {kind}.", workload.queries.len());
+                println!("{note}\n");
+                for line in &wrong {
+                    println!("  {line}");
+                }
+                report.notes.push(note);
+                report.notes.extend(wrong.iter().cloned());
+            }
+            for &count in &options.streams {
+                for policy in policies(options) {
+                    say(&format!("{count} streams under {policy}"));
+                    let run = streams::run(&engine, &workload, count, policy, seconds)?;
+                    println!("{}", text::concurrency(&run, look));
+                    report.concurrency.push(run);
+                }
+            }
+            if report.concurrency.len() > 1 {
+                println!("{}", text::policies(&report.concurrency, look));
+            }
+            if !options.peers.is_empty() {
+                let files = parquet(options, benchmark, &files, watch)?;
+                let found = compare::peers(&engine, &workload, options, &files)?;
+                println!("{}", text::peers(&found, look));
+                report.peers = Some(found);
+            }
+        }
+    }
+    write(options, &report)?;
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::internal(format!("{} answers are wrong", wrong.len())).detail(wrong.join("\n")))
+    }
+}
+
+fn policies(options: &Options) -> Vec<PolicyKind> {
+    if options.policies.is_empty() { PolicyKind::ALL.to_vec() } else { options.policies.clone() }
+}
+
+fn write(options: &Options, report: &Report) -> Result<()> {
+    let save = |path: &Path, content: String| {
+        std::fs::write(path, content)
+            .map_err(|e| Error::io(format!("cannot write the report \"{}\"", path.display()), e))
+    };
+    if let Some(path) = &options.json {
+        let json = serde_json::to_string_pretty(report)
+            .map_err(|e| Error::internal(format!("the report is no JSON: {e}")))?;
+        save(path, json + "\n")?;
+    }
+    if let Some(path) = &options.report {
+        save(path, html::render(report))?;
+        println!("report: {}", path.display());
+    }
+    Ok(())
+}
+
+/// The benchmark's files, generated unless they are there.
+fn data(
+    options: &Options,
+    benchmark: Benchmark,
+    format: FileFormat,
+    watch: &Watch,
+) -> Result<(PathBuf, Vec<GeneratedTable>)> {
+    let name = format!("{}-sf{}-{}", benchmark.name(), options.scale_factor, format.extension());
+    let base = options.data.clone().unwrap_or_else(|| Path::new(".cache").join("bench"));
+    let folder = base.join(name);
+    let rows = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let seen = Arc::clone(&rows);
+    let watching = watch(Box::new(move || Sample {
+        table: Some(format!("generating {benchmark}")),
+        rows: seen[0].load(Ordering::Relaxed),
+        bytes_done: seen[0].load(Ordering::Relaxed),
+        bytes_total: seen[1].load(Ordering::Relaxed),
+    }));
+    let files = generate::generate(
+        benchmark,
+        options.scale_factor,
+        format,
+        &folder,
+        options.threads,
+        &|p| {
+            rows[0].store(p.rows, Ordering::Relaxed);
+            rows[1].store(p.rows_expected, Ordering::Relaxed);
+        },
+    )?;
+    drop(watching);
+    Ok((folder, files))
+}
+
+/// The same tables as Parquet, which every peer reads.
+pub(crate) fn parquet(
+    options: &Options,
+    benchmark: Benchmark,
+    files: &[GeneratedTable],
+    watch: &Watch,
+) -> Result<Vec<GeneratedTable>> {
+    if options.format == FileFormat::Parquet {
+        return Ok(files.to_vec());
+    }
+    data(options, benchmark, FileFormat::Parquet, watch).map(|(_, files)| files)
+}
+
+pub(crate) fn say(line: &str) {
+    eprintln!("{line}");
+}

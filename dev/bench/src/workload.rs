@@ -1,0 +1,78 @@
+//! What is asked: the queries of each benchmark, and the tables they are asked of.
+
+use thalweg_base::{Error, Result};
+use thalweg_engine::Session;
+
+use crate::generate::Benchmark;
+
+/// A query as the benchmark numbers it. Two TPC-DS templates are of two statements.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// As in tables: `Q1.1`, `Q7`.
+    pub name: String,
+    /// As the benchmark numbers it, where it does so with a whole number.
+    pub number: usize,
+    pub statements: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Workload {
+    pub benchmark: Benchmark,
+    pub queries: Vec<Query>,
+    /// One `CREATE TABLE` per table.
+    pub schema: &'static str,
+}
+
+macro_rules! texts {
+    ($folder:literal: $($name:literal)*) => {
+        [$(($name, include_str!(concat!("../queries/", $folder, "/q", $name, ".sql")))),*]
+    };
+}
+
+const SSB: [(&str, &str); 13] = texts!("ssb":
+    "1.1" "1.2" "1.3" "2.1" "2.2" "2.3" "3.1" "3.2" "3.3" "3.4" "4.1" "4.2" "4.3");
+
+const TPCDS: [(&str, &str); 99] = texts!("tpcds":
+    "01" "02" "03" "04" "05" "06" "07" "08" "09" "10" "11" "12" "13" "14" "15" "16" "17" "18" "19"
+    "20" "21" "22" "23" "24" "25" "26" "27" "28" "29" "30" "31" "32" "33" "34" "35" "36" "37" "38"
+    "39" "40" "41" "42" "43" "44" "45" "46" "47" "48" "49" "50" "51" "52" "53" "54" "55" "56" "57"
+    "58" "59" "60" "61" "62" "63" "64" "65" "66" "67" "68" "69" "70" "71" "72" "73" "74" "75" "76"
+    "77" "78" "79" "80" "81" "82" "83" "84" "85" "86" "87" "88" "89" "90" "91" "92" "93" "94" "95"
+    "96" "97" "98" "99");
+
+const TPCH: [(&str, &str); 22] = texts!("tpch":
+    "01" "02" "03" "04" "05" "06" "07" "08" "09" "10" "11" "12" "13" "14" "15" "16" "17" "18" "19"
+    "20" "21" "22");
+
+impl Workload {
+    pub fn new(benchmark: Benchmark) -> Result<Workload> {
+        let (queries, schema) = match benchmark {
+            Benchmark::Ssb => (numbered(&SSB)?, include_str!("../schemas/ssb.sql")),
+            Benchmark::Tpcds => (numbered(&TPCDS)?, include_str!("../schemas/tpcds.sql")),
+            Benchmark::Tpch => (numbered(&TPCH)?, include_str!("../schemas/tpch.sql")),
+        };
+        Ok(Workload { benchmark, queries, schema })
+    }
+
+    /// Only the queries of these names (`Q1.1` or `1.1`); all if there are none.
+    pub fn only(mut self, names: &[String]) -> Result<Workload> {
+        let plain = |name: &str| name.trim_start_matches(['Q', 'q']).trim_start_matches('0').to_string();
+        for name in names {
+            if !self.queries.iter().any(|q| plain(&q.name) == plain(name)) {
+                return Err(Error::user(format!("{} has no query \"{name}\"", self.benchmark)));
+            }
+        }
+        if !names.is_empty() {
+            self.queries.retain(|q| names.iter().any(|n| plain(n) == plain(&q.name)));
+        }
+        Ok(self)
+    }
+}
+
+fn numbered(texts: &[(&'static str, &'static str)]) -> Result<Vec<Query>> {
+    let query = |(i, (name, text)): (usize, &(&str, &'static str))| {
+        let statements = Session::split(text)?;
+        Ok(Query { name: format!("Q{}", name.trim_start_matches('0')), number: i + 1, statements })
+    };
+    texts.iter().enumerate().map(query).collect()
+}

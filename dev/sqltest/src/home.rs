@@ -1,0 +1,96 @@
+//! The engine of one test, its folder and its sessions.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use thalweg_base::{Error, Result};
+use thalweg_engine::{Engine, Session};
+
+use crate::mode::{Mode, Place};
+
+pub struct Home {
+    pub mode: &'static Mode,
+    folder: TempDir,
+    /// Settings and prepared statements do not outlive the engine: then it must not be reopened.
+    keep_session: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    engine: Option<Arc<Engine>>,
+    /// By number of the connection. Owned here, so that reopening can let go of all of them.
+    sessions: HashMap<usize, Session>,
+    statements: usize,
+}
+
+/// How long the tasks of a closed engine may take to let go of its files.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
+
+impl Home {
+    pub fn new(mode: &'static Mode, keep_session: bool) -> Result<Home> {
+        let io = |e| Error::io("cannot make a temporary folder", e);
+        let folder = TempDir::new().map_err(io)?;
+        std::fs::create_dir(folder.path().join("tmp")).map_err(io)?;
+        let state = State { engine: None, sessions: HashMap::new(), statements: 0 };
+        let home = Home { mode, folder, keep_session, state: Mutex::new(state) };
+        home.state.lock().engine = Some(Engine::open(&home.location(), mode.config())?);
+        Ok(home)
+    }
+
+    fn location(&self) -> String {
+        match self.mode.place {
+            Place::Memory => ":memory:".into(),
+            Place::Disk { .. } => self.folder.path().join("db").to_string_lossy().into_owned(),
+        }
+    }
+
+    pub fn tmp(&self) -> PathBuf {
+        self.folder.path().join("tmp")
+    }
+
+    pub fn data() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
+    }
+
+    /// The session of a connection, and the engine, reopened when it is time to.
+    pub fn session(&self, connection: usize) -> Result<(Arc<Engine>, Session)> {
+        let mut state = self.state.lock();
+        state.statements += 1;
+        if let Place::Disk { reopen_statements } = self.mode.place
+            && !self.keep_session
+            && state.statements.is_multiple_of(reopen_statements)
+        {
+            self.reopen_locked(&mut state)?;
+        }
+        let engine = state.engine.clone().ok_or_else(|| Error::internal("the engine is closed"))?;
+        let session = state.sessions.entry(connection).or_insert_with(|| engine.session()).clone();
+        Ok((engine, session))
+    }
+
+    pub fn reopen(&self) -> Result<()> {
+        self.reopen_locked(&mut self.state.lock())
+    }
+
+    fn reopen_locked(&self, state: &mut State) -> Result<()> {
+        if self.mode.place == Place::Memory {
+            return Ok(());
+        }
+        state.sessions.clear();
+        state.engine = None;
+        let closing = Instant::now();
+        loop {
+            match Engine::open(&self.location(), self.mode.config()) {
+                Ok(engine) => {
+                    state.engine = Some(engine);
+                    return Ok(());
+                }
+                Err(e) if closing.elapsed() > CLOSE_MAX => return Err(e),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! `LOAD`, for tests only: what `thalweg load` does, as a statement.
+//!
+//! ```text
+//! LOAD [schema.]table FROM 'file' ['file' …]
+//!     [COLUMNS (a INT, b VARCHAR)] [CLUSTER BY (a, b)] [FORMAT csv|json|parquet|arrow]
+//!     [DELIMITER ';'] [QUOTE '''' | QUOTE none] [ESCAPE '\'] [HEADER true|false] [NULLS ('', 'NA')]
+//! ```
+
+use thalweg_base::{Error, Result};
+use thalweg_engine::{CsvOptions, Format, LoadRequest};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Quoted(String),
+    /// What stands between parentheses.
+    Group(String),
+}
+
+/// The request a `LOAD` statement makes; `None` if it is another statement.
+pub fn parse(sql: &str) -> Result<Option<LoadRequest>> {
+    let Some(rest) = sql.trim().strip_prefix("LOAD ") else { return Ok(None) };
+    let mut tokens = tokens(rest).into_iter().peekable();
+    let wrong = |what: &str| Error::user(format!("LOAD: {what}: {sql}"));
+    let mut request = LoadRequest::default();
+    let mut csv: Option<CsvOptions> = None;
+    match tokens.next() {
+        Some(Token::Word(table) | Token::Quoted(table)) => request.table = table,
+        _ => return Err(wrong("a table is expected")),
+    }
+    while let Some(token) = tokens.next() {
+        let Token::Word(word) = token else { return Err(wrong("a word is expected")) };
+        if word == "FROM" {
+            while let Some(Token::Quoted(file)) = tokens.next_if(|t| matches!(t, Token::Quoted(_)))
+            {
+                request.files.push(file);
+            }
+            continue;
+        }
+        if word == "CLUSTER" && tokens.next() != Some(Token::Word("BY".into())) {
+            return Err(wrong("CLUSTER BY is expected"));
+        }
+        let argument = match tokens.next() {
+            Some(Token::Word(text) | Token::Quoted(text) | Token::Group(text)) => text,
+            None => return Err(wrong("an argument is missing")),
+        };
+        let byte = argument.bytes().next().unwrap_or(b',');
+        let options = || csv.clone().unwrap_or_default();
+        match word.as_str() {
+            "COLUMNS" => request.columns = Some(argument),
+            "CLUSTER" => {
+                request.cluster_by = argument.split(',').map(|c| c.trim().to_string()).collect();
+            }
+            "FORMAT" => {
+                request.format = Some(match argument.as_str() {
+                    "csv" => Format::Csv(CsvOptions::default()),
+                    "json" => Format::JsonLines,
+                    "parquet" => Format::Parquet,
+                    "arrow" => Format::Arrow,
+                    _ => return Err(wrong("no such format")),
+                });
+            }
+            "DELIMITER" => csv = Some(CsvOptions { delimiter: byte, ..options() }),
+            "QUOTE" => {
+                let quote = (argument != "none").then_some(byte);
+                csv = Some(CsvOptions { quote, ..options() });
+            }
+            "ESCAPE" => csv = Some(CsvOptions { escape: Some(byte), ..options() }),
+            "HEADER" => csv = Some(CsvOptions { header: Some(argument == "true"), ..options() }),
+            "NULLS" => {
+                let null = |t: &Token| match t {
+                    Token::Word(text) | Token::Quoted(text) | Token::Group(text) => text.clone(),
+                };
+                let nulls = self::tokens(&argument).iter().map(null).collect();
+                csv = Some(CsvOptions { nulls, ..options() });
+            }
+            _ => return Err(wrong(&format!("unknown option {word}"))),
+        }
+    }
+    request.csv = csv;
+    Ok(Some(request))
+}
+
+/// Blanks and commas separate.
+fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens = vec![];
+    let mut chars = text.chars().peekable();
+    while let Some(&c) = chars.peek() {
+        match c {
+            c if c.is_whitespace() || c == ',' => {
+                chars.next();
+            }
+            '\'' => {
+                chars.next();
+                let mut out = String::new();
+                while let Some(c) = chars.next() {
+                    if c == '\'' && chars.next_if_eq(&'\'').is_none() {
+                        break;
+                    }
+                    out.push(c);
+                }
+                tokens.push(Token::Quoted(out));
+            }
+            '(' => {
+                chars.next();
+                let (mut out, mut depth) = (String::new(), 1);
+                for c in chars.by_ref() {
+                    depth += match c {
+                        '(' => 1,
+                        ')' => -1,
+                        _ => 0,
+                    };
+                    if depth == 0 {
+                        break;
+                    }
+                    out.push(c);
+                }
+                tokens.push(Token::Group(out));
+            }
+            _ => {
+                let mut out = String::new();
+                while let Some(c) =
+                    chars.next_if(|c| !c.is_whitespace() && !matches!(c, ',' | '(' | '\''))
+                {
+                    out.push(c);
+                }
+                tokens.push(Token::Word(out));
+            }
+        }
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_options_are_read() {
+        let text =
+            "LOAD s.t FROM 'a.csv', 'b.csv' COLUMNS (a INT, b DECIMAL(4, 2)) CLUSTER BY (a, b)
+            DELIMITER ';' QUOTE '''' HEADER false NULLS ('', 'NA')";
+        let request = parse(text).unwrap().unwrap();
+        assert_eq!(request.table, "s.t");
+        assert_eq!(request.files, ["a.csv", "b.csv"]);
+        assert_eq!(request.columns.as_deref(), Some("a INT, b DECIMAL(4, 2)"));
+        assert_eq!(request.cluster_by, ["a", "b"]);
+        let csv = CsvOptions {
+            delimiter: b';',
+            quote: Some(b'\''),
+            header: Some(false),
+            nulls: vec![String::new(), "NA".into()],
+            ..CsvOptions::default()
+        };
+        assert_eq!(request.csv, Some(csv));
+        assert!(parse("SELECT 1").unwrap().is_none());
+        assert!(parse("LOAD t FROM 'a' WITH b").is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! The ways in which every file is run.
+
+use thalweg_engine::{Config, PolicyKind};
+
+/// One way to run the engine that must not change any answer.
+#[derive(Debug)]
+pub struct Mode {
+    pub name: &'static str,
+    pub threads: usize,
+    pub policy: PolicyKind,
+    pub cache_bytes_max: Option<u64>,
+    pub place: Place,
+}
+
+/// Where the database lives.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place {
+    Memory,
+    /// In a directory, closed and opened again after this many statements.
+    Disk {
+        reopen_statements: usize,
+    },
+}
+
+pub const MODES: [Mode; 3] = [
+    // The mode whose answers `THALWEG_SLT_COMPLETE` writes down.
+    Mode {
+        name: "memory",
+        threads: 2,
+        policy: PolicyKind::SmallFirst,
+        cache_bytes_max: None,
+        place: Place::Memory,
+    },
+    // What was not committed durably, or is held only in memory, is lost here.
+    Mode {
+        name: "disk",
+        threads: 1,
+        policy: PolicyKind::Fifo,
+        cache_bytes_max: None,
+        place: Place::Disk { reopen_statements: 25 },
+    },
+    // Hardly a column fits the cache, so that everything is decoded again, and tasks often wait.
+    Mode {
+        name: "pending",
+        threads: 4,
+        policy: PolicyKind::RoundRobin,
+        cache_bytes_max: Some(64 * 1024),
+        place: Place::Memory,
+    },
+];
+
+impl Mode {
+    pub fn config(&self) -> Config {
+        Config {
+            threads: self.threads,
+            policy: self.policy,
+            cache_bytes_max: self.cache_bytes_max,
+            ..Config::default()
+        }
+    }
+}
