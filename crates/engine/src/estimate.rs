@@ -1,6 +1,6 @@
 //! How much CPU time a plan will take: rough, but enough to tell a look-up from a report.
 
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
 
 use crate::exec::ScanExec;
 
@@ -15,20 +15,19 @@ const UNKNOWN_ROWS: f64 = 1e6;
 
 /// CPU nanoseconds of `plan` over all its tasks, from the planner's cardinalities.
 pub fn cpu_ns(plan: &dyn ExecutionPlan) -> u64 {
-    (LEAST_NS + work(plan)) as u64
+    (LEAST_NS + work(plan, &StatisticsContext::new())) as u64
 }
 
-fn work(plan: &dyn ExecutionPlan) -> f64 {
+fn work(plan: &dyn ExecutionPlan, statistics: &StatisticsContext) -> f64 {
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
         return scan.table().rows() as f64 * scan.columns_read() as f64 * SCAN_NS;
     }
+    let rows = |plan: &dyn ExecutionPlan| {
+        let known = statistics.compute(plan, &StatisticsArgs::new());
+        known.ok().and_then(|s| s.num_rows.get_value().copied()).map_or(UNKNOWN_ROWS, |n| n as f64)
+    };
     plan.children()
         .into_iter()
-        .map(|child| work(child.as_ref()) + rows(child.as_ref()) * OPERATOR_NS)
+        .map(|child| work(child.as_ref(), statistics) + rows(child.as_ref()) * OPERATOR_NS)
         .sum()
-}
-
-fn rows(plan: &dyn ExecutionPlan) -> f64 {
-    let rows = plan.partition_statistics(None).ok().and_then(|s| s.num_rows.get_value().copied());
-    rows.map_or(UNKNOWN_ROWS, |n| n as f64)
 }

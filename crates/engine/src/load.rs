@@ -212,7 +212,7 @@ async fn read_all(
     for _ in 0..workers {
         let (reader, target, progress) = (Arc::clone(reader), target.clone(), Arc::clone(progress));
         tasks.spawn(async move {
-            let mut writer = target.writer();
+            let mut writer = target.writer().map_err(into_datafusion)?;
             loop {
                 let next = Arc::clone(&reader);
                 let Some(unit) = blocking(move || next.next()).await? else { break };

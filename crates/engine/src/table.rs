@@ -52,10 +52,6 @@ impl StoredTable {
         StoredTable { source, statistics: OnceLock::new() }
     }
 
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-
     fn all_statistics(&self) -> &Statistics {
         self.statistics.get_or_init(|| {
             let table = &self.source.table;

@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 impl Target {
-    pub fn writer(&self) -> ExtentWriter {
+    pub fn writer(&self) -> Result<ExtentWriter> {
         self.database.extent_writer(Arc::clone(&self.schema), &self.cluster_by)
     }
 }
@@ -75,7 +75,7 @@ impl Writers {
     pub async fn push(&mut self, batch: RecordBatch) -> Result<()> {
         let chunk_rows = thalweg_base::limits::CHUNK_ROWS_MAX as u64;
         if self.tasks.len() < self.most && self.rows >= self.tasks.len() as u64 * chunk_rows {
-            let mut writer = self.target.writer();
+            let mut writer = self.target.writer()?;
             let shared = Arc::clone(&self.shared);
             self.tasks.spawn(async move {
                 loop {

@@ -33,7 +33,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { cache_bytes_max: memory_bytes() / 100 * CACHE_MEMORY_PERCENT, create: true }
+        Options { cache_bytes_max: machine_memory_bytes() / 100 * CACHE_MEMORY_PERCENT, create: true }
     }
 }
 
@@ -260,7 +260,7 @@ fn cannot_write(path: &Path, e: std::io::Error) -> Error {
 }
 
 /// The machine's memory, or the container's if that is less.
-fn memory_bytes() -> u64 {
+pub fn machine_memory_bytes() -> u64 {
     const UNKNOWN: u64 = 4 << 30;
     let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;

@@ -70,7 +70,7 @@ mod transaction;
 mod types;
 
 pub use cache::CacheStats;
-pub use database::{Database, Options};
+pub use database::{Database, Options, machine_memory_bytes};
 pub use extent::{Extent, ExtentWriter, NewExtent, Segment};
 pub use snapshot::{External, PUBLIC, RelationKind, Schema, Snapshot, View};
 pub use statistics::{BOUND_BYTES_MAX, ChunkStatistics, ColumnStatistics};

@@ -45,7 +45,8 @@ use crate::runtime::{blocking, checkpoint};
 #[derive(Clone)]
 pub struct Source {
     pub database: Database,
-    /// Pins the extents for as long as any stream reads them.
+    /// Never read, only held: it pins the extents for as long as any stream reads them.
+    #[expect(dead_code)]
     pub snapshot: Arc<Snapshot>,
     pub table: Arc<Table>,
     /// `schema.table`, for people.

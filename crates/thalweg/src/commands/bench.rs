@@ -1,18 +1,28 @@
 //! `thalweg bench`: the arguments only; generators, harness and reports are `thalweg-bench`.
 
+use std::any::Any;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use thalweg_base::Result;
+use thalweg_bench::generate::{Benchmark, FileFormat};
+use thalweg_bench::peers::PeerKind;
+use thalweg_bench::{Options, Suite as Run};
 
 use super::sql::threads;
 use crate::database;
 use crate::failure::Outcome;
+use crate::progress::{Progress, Sample};
 use thalweg_engine::PolicyKind;
 
 /// Measure this machine with a standard workload, also against other engines
 ///
-/// Generates the data on first use, loads it, runs the queries and prints times with their
-/// spread. With --streams several clients run the queries at the same time.
+/// Generates the data on first use, loads it, runs every query alone (the power run) and prints
+/// times with their spread. With --streams, several clients then run all queries at the same time,
+/// each in an order of its own, under each scheduling policy.
+///
+/// `policies` gives two heavy queries and, right behind them, six short ones to the engine at once,
+/// and shows when each is done under each policy.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub struct Args {
@@ -24,13 +34,18 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub sf: f64,
 
-    /// Clients that run at the same time; several counts, as in 1,4,16, are measured in turn
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    /// Clients that run at the same time; several counts, as in 2,4,16, are measured in turn
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = threads)]
     pub streams: Vec<usize>,
 
-    /// In which order the tasks of concurrent queries run [default: small_first]
-    #[arg(long, value_name = "POLICY", value_parser = database::policies())]
-    pub policy: Option<PolicyKind>,
+    /// In which order the tasks of concurrent queries run; several are measured in turn [default:
+    /// all]
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = database::policies())]
+    pub policy: Vec<PolicyKind>,
+
+    /// Only these queries, as in 1.1,2.3 or 1,9,18
+    #[arg(long, value_name = "QUERIES", value_delimiter = ',')]
+    pub queries: Vec<String>,
 
     /// Other engines to run beside, such as duckdb,datafusion
     #[arg(long, value_name = "PEERS", value_delimiter = ',')]
@@ -64,7 +79,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "parquet")]
     pub format: DataFormat,
 
-    /// Compare every result with the expected one
+    /// Compare every answer: TPC-H at scale factor 1 with the specification's, all else with
+    /// DuckDB's over the same files
     #[arg(long)]
     pub check: bool,
 }
@@ -90,9 +106,9 @@ pub enum DataFormat {
 const AFTER: &str = "\
 Examples:
   thalweg bench ssb --sf 1
-  thalweg bench tpch --sf 10 --streams 1,4,16 --report tpch.html
+  thalweg bench tpch --sf 10 --streams 2,4,16 --report tpch.html
   thalweg bench tpch --peers duckdb,datafusion --json tpch.json
-  thalweg bench policies --streams 8
+  thalweg bench policies --report policies.html
   thalweg bench ssb --sf 0.1 --check --db ssb.db --data ssb-files";
 
 pub fn run(args: Args) -> Outcome {
@@ -100,6 +116,46 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// The one place that meets the benchmark crate.
-fn start(_args: Args) -> thalweg_base::Result<()> {
-    Err(thalweg_base::Error::unsupported("this build has no benchmarks"))
+fn start(args: Args) -> Result<()> {
+    let suite = match args.suite {
+        Suite::Ssb => Run::Queries(Benchmark::Ssb),
+        Suite::Tpch => Run::Queries(Benchmark::Tpch),
+        Suite::Tpcds => Run::Queries(Benchmark::Tpcds),
+        Suite::Policies => Run::Policies,
+    };
+    let options = Options {
+        suite,
+        scale_factor: args.sf,
+        streams: args.streams,
+        policies: args.policy,
+        peers: args.peers.iter().map(|id| PeerKind::parse(id)).collect::<Result<_>>()?,
+        check: args.check,
+        queries: args.queries,
+        report: args.report,
+        json: args.json,
+        threads: args
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        runs: args.runs,
+        database: args.db,
+        data: args.data,
+        format: match args.format {
+            DataFormat::Csv => FileFormat::Csv,
+            DataFormat::Parquet => FileFormat::Parquet,
+        },
+    };
+    thalweg_bench::run(&options, &watch)
+}
+
+/// Progress bars for the steps that take long.
+fn watch(sample: Box<dyn Fn() -> thalweg_bench::Sample + Send>) -> Box<dyn Any> {
+    Box::new(Progress::start(move || {
+        let s = sample();
+        Sample {
+            table: s.table,
+            rows: s.rows,
+            bytes_done: s.bytes_done,
+            bytes_total: s.bytes_total,
+        }
+    }))
 }
