@@ -99,15 +99,24 @@ impl Catalog {
     }
 
     /// Makes a new catalog at `path`: complete under another name first, so that no crash leaves
-    /// half of one.
+    /// half of one, and then linked to its own, so that of two processes only one gets it.
     pub fn create(path: &Path) -> Result<Self> {
-        let partial = path.with_extension("redb.new");
+        let partial = path.with_extension(format!("redb.new-{}", std::process::id()));
         let name = display(path);
+        let failed = |e| Error::io(format!("cannot create {name}"), e);
         let _ = std::fs::remove_file(&partial);
         let redb = builder().create(&partial).map_err(|e| open_failed(&name, e))?;
-        let catalog = Catalog { redb, name };
+        let catalog = Catalog { redb, name: name.clone() };
         catalog.initialize()?;
-        std::fs::rename(&partial, path).map_err(|e| Error::io(format!("cannot create {}", catalog.name), e))?;
+        match std::fs::hard_link(&partial, path) {
+            Ok(()) => std::fs::remove_file(&partial).map_err(failed)?,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                let _ = std::fs::remove_file(&partial);
+                return Err(open_failed(&name, DatabaseError::DatabaseAlreadyOpen));
+            }
+            // Not every file system has links.
+            Err(_) => std::fs::rename(&partial, path).map_err(failed)?,
+        }
         Ok(catalog)
     }
 

@@ -224,7 +224,8 @@ fn check_unused(path: &Path) -> Result<()> {
     for entry in fs::read_dir(path).map_err(cannot_read)? {
         let entry = entry.map_err(cannot_read)?;
         let name = entry.file_name();
-        let ours = [EXTENTS, "catalog.redb.new", "lost+found"].iter().any(|n| name == *n);
+        let partial = name.to_str().is_some_and(|n| n.starts_with("catalog.redb.new-"));
+        let ours = partial || name == EXTENTS || name == "lost+found";
         let stray = name == EXTENTS && fs::read_dir(entry.path()).map_err(cannot_read)?.next().is_some();
         if !ours || stray {
             return Err(Error::user(format!("\"{}\" is not a database, and not empty", path.display()))

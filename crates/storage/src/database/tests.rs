@@ -264,7 +264,7 @@ fn places_that_are_no_database() {
 
     let interrupted = dir.path().join("interrupted");
     fs::create_dir_all(interrupted.join("extents")).unwrap();
-    fs::write(interrupted.join("catalog.redb.new"), "half").unwrap();
+    fs::write(interrupted.join("catalog.redb.new-7"), "half").unwrap();
     Database::open(&interrupted, Options::default()).unwrap();
 }
 

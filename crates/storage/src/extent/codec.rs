@@ -7,8 +7,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
+use arrow::array::{Array, ArrayRef, make_array};
+use arrow::datatypes::{Field, Schema as ArrowSchema};
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 use vortex::VortexSessionDefault;
@@ -54,6 +54,10 @@ impl ColumnTypes {
         let names: FieldNames = schema.fields().iter().map(|f| f.name().as_str()).collect();
         let row = DType::Struct(StructFields::new(names, columns.clone()), Nullability::NonNullable);
         Ok(ColumnTypes { columns, row })
+    }
+
+    pub fn column(&self, column: usize) -> &DType {
+        &self.columns[column]
     }
 }
 
@@ -167,23 +171,7 @@ fn without_empty_nulls(array: ArrayRef) -> ArrayRef {
     if array.nulls().is_none_or(|n| n.null_count() > 0) || array.data_type().is_nested() {
         return array;
     }
-    match array.data_type() {
-        DataType::Utf8View => {
-            let (views, buffers, _) = array.as_string_view().clone().into_parts();
-            // SAFETY: the parts of a valid array, less a mask that hides none of its values.
-            Arc::new(unsafe { arrow::array::StringViewArray::new_unchecked(views, buffers, None) })
-        }
-        _ => match array.to_data().into_builder().nulls(None).build() {
-            Ok(data) => arrow::array::make_array(data),
-            Err(_) => array,
-        },
-    }
-}
-
-impl ColumnTypes {
-    pub fn column(&self, column: usize) -> &DType {
-        &self.columns[column]
-    }
+    array.to_data().into_builder().nulls(None).build().map_or(array, make_array)
 }
 
 /// Our own statistics are in the catalog; Vortex's would only be parsed with each chunk.

@@ -44,6 +44,7 @@ fn help_names_every_option_and_gives_examples() {
                 "--sf",
                 "--streams",
                 "--policy",
+                "--queries",
                 "--peers",
                 "--report",
                 "--json",

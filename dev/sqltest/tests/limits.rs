@@ -1,0 +1,262 @@
+//! What text files cannot say: sizes, depths, times, and several sessions at once.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use futures::StreamExt;
+use thalweg_base::{Error, Kind, Result};
+use thalweg_engine::{Config, Engine, PolicyKind, Session};
+
+/// Generous: the machine may be busy and the build unoptimised.
+const SOON: Duration = Duration::from_secs(60);
+/// A query that would run for much longer than any test, in little memory.
+const ENDLESS: &str = "SELECT count(*) FROM n a, n b, n c WHERE a.v + b.v * c.v = -1";
+
+fn engine(threads: usize, policy: PolicyKind) -> Arc<Engine> {
+    let config = Config { threads, policy, ..Config::default() };
+    Engine::open(":memory:", config).expect("opens in memory")
+}
+
+fn run(engine: &Engine, session: &Session, sql: &str) -> Result<Vec<RecordBatch>> {
+    engine.block_on(async { session.query(sql).await?.collect().await })
+}
+
+/// The one number a query gives.
+fn number(engine: &Engine, session: &Session, sql: &str) -> i64 {
+    let batches = run(engine, session, sql).unwrap_or_else(|e| panic!("{e:#}: {sql:.200}"));
+    let batch = batches.iter().find(|b| b.num_rows() > 0).expect("a row");
+    batch.column(0).as_primitive::<Int64Type>().value(0)
+}
+
+fn with_numbers(threads: usize, rows: u64) -> (Arc<Engine>, Session) {
+    let engine = engine(threads, PolicyKind::SmallFirst);
+    let session = engine.session();
+    let sql = format!("CREATE TABLE n AS SELECT value AS v FROM range(0, {rows})");
+    run(&engine, &session, &sql).expect("the table is made");
+    (engine, session)
+}
+
+fn soon(what: &str, mut check: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !check() {
+        assert!(start.elapsed() < SOON, "{what} took longer than {SOON:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_list_of_100_000_numbers_is_answered() {
+    let (engine, session) = with_numbers(2, 300_000);
+    let list: Vec<String> = (0..100_000).map(|i| (i * 7).to_string()).collect();
+    let sql = format!("SELECT count(*) FROM n WHERE v IN ({})", list.join(", "));
+    assert!(sql.len() > 700_000);
+    let start = Instant::now();
+    // 0, 7, … below 300 000.
+    assert_eq!(number(&engine, &session, &sql), 42_858);
+    assert!(start.elapsed() < SOON, "took {:?}", start.elapsed());
+}
+
+#[test]
+fn a_text_of_1_mib_is_answered() {
+    let (engine, session) = with_numbers(2, 10);
+    let sql = format!("SELECT length('{}') + max(v) FROM n", "x".repeat(1 << 20));
+    assert_eq!(number(&engine, &session, &sql), (1 << 20) + 9);
+    let rows: Vec<String> = (0..20_000).map(|i| format!("({i})")).collect();
+    let sql = format!("INSERT INTO n VALUES {}", rows.join(","));
+    run(&engine, &session, &sql).expect("20 000 rows of VALUES");
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_010);
+}
+
+#[test]
+fn a_text_beyond_the_limit_is_refused() {
+    let (engine, session) = with_numbers(1, 1);
+    let sql = format!("SELECT '{}'", "x".repeat(thalweg_base::limits::SQL_BYTES_MAX));
+    let e = run(&engine, &session, &sql).expect_err("too long");
+    assert_eq!(e.kind(), Kind::User, "{e:#}");
+    assert!(e.hint_text().is_some());
+}
+
+/// Each of these nests a statement in its own way, deeper than any stack is.
+#[test]
+fn deep_nesting_is_an_error_and_no_crash() {
+    let (engine, session) = with_numbers(2, 10);
+    let depth = 10_000;
+    let around = |open: &str, core: &str, close: &str| {
+        format!("SELECT count(*) FROM n WHERE {}{core}{}", open.repeat(depth), close.repeat(depth))
+    };
+    let subqueries =
+        format!("{}SELECT v FROM n{}", "SELECT v FROM (".repeat(depth), ") q".repeat(depth));
+    let unions = vec!["SELECT v FROM n"; depth].join(" UNION ALL ");
+    let statements = [
+        around("(", "v = 1", ")"),
+        around("NOT ", "v = 1", ""),
+        around("abs(", "v", ") = 1"),
+        around("-(", "v", ") = 1"),
+        around("CASE WHEN ", "v = 1", " THEN true END"),
+        around("v IN (SELECT v FROM n WHERE ", "v = 1", ")"),
+        subqueries,
+        format!("SELECT {}1{}", "[".repeat(depth), "]".repeat(depth)),
+        format!("SELECT count(*) FROM n WHERE v = 1 {}", "OR v = 2 ".repeat(depth)),
+        format!("SELECT count(*) FROM n WHERE v = 1 {}", "AND v + 1 = 2 ".repeat(depth)),
+        format!("SELECT v {} FROM n", "+ 1 ".repeat(depth)),
+        format!("SELECT v {} FROM n", "|| 'x' ".repeat(depth)),
+        format!("SELECT count(*) FROM ({unions}) q"),
+    ];
+    for sql in statements {
+        let start = Instant::now();
+        match run(&engine, &session, &sql) {
+            // A right answer is fine, too: chains are not necessarily deep.
+            Ok(_) => {}
+            Err(e) => {
+                assert!(
+                    matches!(e.kind(), Kind::User | Kind::Unsupported),
+                    "{:?}: {e:#.300}: {sql:.80}",
+                    e.kind()
+                );
+            }
+        }
+        assert!(start.elapsed() < SOON, "took {:?}: {sql:.80}", start.elapsed());
+    }
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 10);
+}
+
+#[test]
+fn cancel_ends_a_running_query() {
+    let (engine, session) = with_numbers(2, 20_000);
+    let other = session.clone();
+    let canceller = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        let asked = Instant::now();
+        other.cancel();
+        asked
+    });
+    let e = run(&engine, &session, ENDLESS).expect_err("cancelled");
+    let ended = Instant::now();
+    let asked = canceller.join().expect("no panic");
+    assert_eq!(e.kind(), Kind::Cancelled, "{e:#}");
+    assert!(ended - asked < Duration::from_secs(5), "took {:?}", ended - asked);
+    soon("the end of the query", || engine.queries().is_empty());
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_000);
+}
+
+#[test]
+fn cancel_ends_an_insert_without_a_trace() {
+    let (engine, session) = with_numbers(2, 20_000);
+    let other = session.clone();
+    let canceller = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        other.cancel();
+    });
+    let sql = "INSERT INTO n SELECT a.v FROM n a, n b";
+    let e = run(&engine, &session, sql).expect_err("cancelled");
+    canceller.join().expect("no panic");
+    assert_eq!(e.kind(), Kind::Cancelled, "{e:#}");
+    soon("the end of the insert", || engine.queries().is_empty());
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_000);
+}
+
+#[test]
+fn an_answer_dropped_half_way_frees_everything() {
+    let (engine, session) = with_numbers(2, 500_000);
+    engine.block_on(async {
+        let sql = "SELECT a.v, b.v FROM n a JOIN n b ON a.v % 1000 = b.v % 1000";
+        let mut answer = session.query(sql).await.expect("starts").into_stream();
+        let first = answer.next().await.expect("a batch").expect("rows");
+        assert!(first.num_rows() > 0);
+    });
+    soon("the end of the query", || engine.queries().is_empty());
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 500_000);
+}
+
+#[test]
+fn a_time_limit_stops_a_query() {
+    let (engine, session) = with_numbers(2, 20_000);
+    run(&engine, &session, "SET thalweg.statement_timeout_ms = 200").expect("is set");
+    let start = Instant::now();
+    let e = run(&engine, &session, ENDLESS).expect_err("stopped");
+    assert_eq!(e.kind(), Kind::Cancelled, "{e:#}");
+    assert!(e.message().contains("0.2 s"), "{e:#}");
+    assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
+    soon("the end of the query", || engine.queries().is_empty());
+    run(&engine, &session, "SET thalweg.statement_timeout_ms = 0").expect("is set");
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_000);
+}
+
+#[test]
+fn memory_runs_out_with_an_error_that_says_so() {
+    let config = Config { threads: 2, memory_bytes_max: Some(8 << 20), ..Config::default() };
+    let engine = Engine::open(":memory:", config).expect("opens");
+    let session = engine.session();
+    run(&engine, &session, "CREATE TABLE n AS SELECT value AS v FROM range(0, 1000000)")
+        .expect("is made");
+    let sql = "SELECT count(*) FROM n a JOIN (SELECT v, v::VARCHAR || 'some more text' AS s FROM n) b ON a.v = b.v AND a.v::VARCHAR < b.s";
+    let e = run(&engine, &session, sql).expect_err("8 MiB are not enough");
+    assert_eq!(e.kind(), Kind::Resources, "{e:#}");
+    assert!(e.hint_text().is_some(), "{e:#}");
+    soon("the end of the query", || engine.queries().is_empty());
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n WHERE v >= 0"), 1_000_000);
+}
+
+/// Eight sessions, each with its own queries, under each policy: every answer is that of the
+/// session alone. One of them also writes, and one changes the policy meanwhile.
+#[test]
+fn eight_sessions_at_once_get_right_answers() {
+    for policy in [PolicyKind::Fifo, PolicyKind::RoundRobin, PolicyKind::SmallFirst] {
+        let engine = engine(3, policy);
+        let session = engine.session();
+        let table = "CREATE TABLE n AS SELECT value AS v, value % 100 AS g, 'k' || (value % 1000) AS s FROM range(0, 200000)";
+        run(&engine, &session, table).expect("is made");
+        run(&engine, &session, "CREATE TABLE log (who BIGINT)").expect("is made");
+        let queries = [
+            ("SELECT count(*) FROM n", 200_000),
+            ("SELECT sum(v) FROM n", 19_999_900_000),
+            ("SELECT count(DISTINCT s) FROM n", 1000),
+            ("SELECT count(*) FROM n a JOIN n b ON a.v = b.v WHERE a.g = 7", 2000),
+            ("SELECT max(c) FROM (SELECT g, count(*) AS c FROM n GROUP BY g)", 2000),
+            ("SELECT sum(v) FROM (SELECT v FROM n ORDER BY v DESC LIMIT 10)", 1_999_945),
+            ("SELECT count(*) FROM n WHERE s LIKE 'k99%'", 2200),
+            ("SELECT v FROM n WHERE v = 123456", 123_456),
+        ];
+        thread::scope(|scope| {
+            for who in 0..8 {
+                let (engine, queries) = (&engine, &queries);
+                scope.spawn(move || {
+                    let session = engine.session();
+                    for round in 0..queries.len() {
+                        let (sql, expected) = queries[(who + round) % queries.len()];
+                        assert_eq!(number(engine, &session, sql), expected, "{policy}: {sql}");
+                        let insert = format!("INSERT INTO log VALUES ({who})");
+                        if who % 2 == 0 {
+                            run(engine, &session, &insert).expect("appends do not conflict");
+                        }
+                        if who == 7 {
+                            let other = ["fifo", "round_robin", "small_first"][round % 3];
+                            run(engine, &session, &format!("SET thalweg.policy = '{other}'"))
+                                .expect("a policy");
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(number(&engine, &session, "SELECT count(*) FROM log"), 32);
+        soon("the end of all queries", || engine.queries().is_empty());
+    }
+}
+
+#[test]
+fn a_statement_is_one_statement() {
+    let (engine, session) = with_numbers(1, 1);
+    let check = |sql: &str, expected: &str| {
+        let e: Error = run(&engine, &session, sql).expect_err(sql);
+        assert_eq!(e.kind(), Kind::User, "{sql}");
+        assert!(e.message().contains(expected), "{sql}: {e:#}");
+    };
+    check("", "empty");
+    check("  ;  ", "empty");
+    check("SELECT 1; SELECT 2", "one statement");
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n;"), 1);
+    assert_eq!(Session::split("SELECT ';'; -- a;\n SELECT 2;").expect("small").len(), 2);
+}
