@@ -77,7 +77,13 @@ macro_rules! constructors {
 
 impl Error {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error(Box::new(Inner { kind, message: message.into(), detail: None, hint: None, source: None }))
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            source: None,
+        }))
     }
 
     constructors! {

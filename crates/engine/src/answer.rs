@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use futures::{Stream, StreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt};
 use thalweg_base::{QueryId, Result};
 use tokio::sync::{mpsc, oneshot};
 
@@ -39,6 +40,7 @@ pub struct Answer {
     pub tag: Tag,
     job: Arc<Job>,
     rows: mpsc::Receiver<Item>,
+    cancelled: BoxFuture<'static, Cancel>,
     ended: bool,
 }
 
@@ -48,8 +50,16 @@ impl Answer {
         head: oneshot::Receiver<Result<Head>>,
         rows: mpsc::Receiver<Item>,
     ) -> Result<Answer> {
-        match head.await {
-            Ok(Ok(Head { schema, tag })) => Ok(Answer { schema, tag, job, rows, ended: false }),
+        let mut cancelled = Arc::clone(&job.run).until_cancelled().boxed();
+        let head = tokio::select! {
+            biased;
+            head = head => head,
+            why = &mut cancelled => return Err(why.error()),
+        };
+        match head {
+            Ok(Ok(Head { schema, tag })) => {
+                Ok(Answer { schema, tag, job, rows, cancelled, ended: false })
+            }
             Ok(Err(e)) => Err(job.run.cancelled().map_or(e, Cancel::error)),
             Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),
         }
@@ -80,7 +90,14 @@ impl Stream for Answer {
         if self.ended {
             return Poll::Ready(None);
         }
-        let item = match std::task::ready!(self.rows.poll_recv(cx)) {
+        let received = match self.rows.poll_recv(cx) {
+            Poll::Ready(received) => received,
+            Poll::Pending => match self.cancelled.poll_unpin(cx) {
+                Poll::Ready(_) => None,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        let item = match received {
             Some(Some(Ok(batch))) => return Poll::Ready(Some(Ok(batch))),
             Some(Some(Err(e))) => Some(Err(self.job.run.cancelled().map_or(e, Cancel::error))),
             Some(None) => None,

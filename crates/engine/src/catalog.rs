@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::{
+    CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider,
+};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::ViewTable;
-use datafusion::execution::SessionState;
+use datafusion::datasource::{TableType, ViewTable};
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use parking_lot::RwLock;
 use std::sync::Weak;
@@ -18,6 +20,7 @@ use thalweg_storage::{Database, Schema, Snapshot};
 use crate::error::into_datafusion;
 use crate::exec::Source;
 use crate::files;
+use crate::statement;
 use crate::table::StoredTable;
 
 /// The one catalog's name, as `information_schema` shows it.
@@ -64,7 +67,8 @@ impl Catalog {
 
     fn state(&self) -> Result<SessionState> {
         let state = self.state.read().upgrade();
-        let state = state.ok_or_else(|| into_datafusion(Error::internal("the session is closed")))?;
+        let state =
+            state.ok_or_else(|| into_datafusion(Error::internal("the session is closed")))?;
         let state = state.read();
         Ok(state.clone())
     }
@@ -133,6 +137,14 @@ impl SchemaProvider for SchemaHandle {
         Ok(None)
     }
 
+    /// Without planning a view: `information_schema.tables` lists those that no longer can be, too.
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        if self.schema.views.contains_key(name) {
+            return Ok(Some(TableType::View));
+        }
+        Ok(self.table_exist(name).then_some(TableType::Base))
+    }
+
     fn table_exist(&self, name: &str) -> bool {
         let s = &self.schema;
         s.tables.contains_key(name) || s.views.contains_key(name) || s.externals.contains_key(name)
@@ -141,7 +153,11 @@ impl SchemaProvider for SchemaHandle {
 
 impl SchemaHandle {
     fn qualified(&self, name: &str) -> String {
-        if self.schema.name == PUBLIC { name.into() } else { format!("{}.{name}", self.schema.name) }
+        if self.schema.name == PUBLIC {
+            name.into()
+        } else {
+            format!("{}.{name}", self.schema.name)
+        }
     }
 
     /// Views are stored as their `CREATE VIEW` text and planned anew, so that they follow their
@@ -167,7 +183,7 @@ impl SchemaHandle {
     }
 
     async fn external(&self, name: &str, sql: &str) -> Result<Arc<dyn TableProvider>> {
-        match self.plan_text(sql).await? {
+        match without_tables(&self.catalog.state()?).create_logical_plan(sql).await? {
             LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) => {
                 files::external(&command, &self.catalog.state()?).await
             }
@@ -178,8 +194,21 @@ impl SchemaHandle {
     async fn plan_text(&self, sql: &str) -> Result<LogicalPlan> {
         // Boxed: a view's plan may look up another view.
         let state = self.catalog.state()?;
-        Box::pin(async move { state.create_logical_plan(sql).await }).await
+        Box::pin(async move {
+            let statement = statement::parse(&state, sql).map_err(into_datafusion)?;
+            statement::plan(&state, statement).await
+        })
+        .await
     }
+}
+
+/// A state that knows no table. DataFusion looks up the very table a `CREATE EXTERNAL TABLE`
+/// names: one that is being read would look itself up for ever, and one whose files are gone
+/// could not be replaced.
+pub(crate) fn without_tables(state: &SessionState) -> SessionState {
+    SessionStateBuilder::new_from_existing(state.clone())
+        .with_catalog_list(Arc::new(MemoryCatalogProviderList::new()))
+        .build()
 }
 
 fn broken(what: &str, name: &str) -> DataFusionError {

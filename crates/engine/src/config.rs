@@ -1,9 +1,14 @@
 //! What an engine is started with, and what SQL can change while it runs.
 
-use datafusion::common::extensions_options;
-use datafusion::config::ConfigExtension;
+use std::any::Any;
+
+use datafusion::common::Result as DfResult;
+use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use thalweg_base::Error;
 use thalweg_base::limits::QUERY_MEMORY_PERCENT;
 use thalweg_scheduler::PolicyKind;
+
+use crate::error::into_datafusion;
 
 /// How an engine is opened. The default uses the whole machine.
 #[derive(Clone, Debug)]
@@ -33,23 +38,84 @@ impl Default for Config {
 
 impl Config {
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.memory_bytes_max.unwrap_or_else(|| {
-            thalweg_storage::machine_memory_bytes() / 100 * QUERY_MEMORY_PERCENT
-        })
+        self.memory_bytes_max
+            .unwrap_or_else(|| thalweg_storage::machine_memory_bytes() / 100 * QUERY_MEMORY_PERCENT)
     }
 }
 
-extensions_options! {
-    /// `SET thalweg.…`
-    pub struct Settings {
-        /// Order in which the tasks of concurrent queries run: fifo, round_robin or small_first.
-        /// Holds for the whole engine, at once.
-        pub policy: String, default = "small_first".to_string()
-        /// A statement that runs longer is stopped; 0 is no limit. Holds for this session.
-        pub statement_timeout_ms: u64, default = 0
+/// `SET thalweg.…`
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub policy: PolicyKind,
+    pub statement_timeout_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { policy: PolicyKind::SmallFirst, statement_timeout_ms: 0 }
     }
 }
 
 impl ConfigExtension for Settings {
     const PREFIX: &'static str = "thalweg";
+}
+
+/// By hand and not by DataFusion's macro, whose entries lack the prefix, so that `SHOW` would not
+/// find them.
+impl ExtensionOptions for Settings {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> DfResult<()> {
+        match key {
+            "policy" => self.policy = value.parse::<PolicyKind>().map_err(into_datafusion)?,
+            "statement_timeout_ms" => {
+                self.statement_timeout_ms = value.parse().map_err(|_| {
+                    into_datafusion(
+                        Error::user(format!(
+                            "thalweg.statement_timeout_ms is a number of milliseconds, not {value:?}"
+                        ))
+                        .hint("0 is no limit"),
+                    )
+                })?;
+            }
+            _ => {
+                return Err(into_datafusion(
+                    Error::user(format!("there is no setting thalweg.{key}"))
+                        .hint("thalweg.policy and thalweg.statement_timeout_ms are the settings"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let entry = |key: &str, value: String, description| ConfigEntry {
+            key: format!("{}.{key}", Self::PREFIX),
+            value: Some(value),
+            description,
+        };
+        vec![
+            entry(
+                "policy",
+                self.policy.to_string(),
+                "Order in which the tasks of concurrent queries run: fifo, round_robin or \
+                 small_first. Holds for the whole engine, at once.",
+            ),
+            entry(
+                "statement_timeout_ms",
+                self.statement_timeout_ms.to_string(),
+                "A statement that runs longer is stopped; 0 is no limit. Holds for this session.",
+            ),
+        ]
+    }
 }

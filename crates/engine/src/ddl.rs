@@ -32,10 +32,18 @@ pub fn take_cluster_by(statement: &mut Statement) -> Vec<String> {
     let Statement::Statement(inner) = statement else { return vec![] };
     let ast::Statement::CreateTable(create) = inner.as_mut() else { return vec![] };
     let columns = match create.cluster_by.take() {
-        Some(ast::WrappedCollection::Parentheses(columns) | ast::WrappedCollection::NoWrapping(columns)) => columns,
+        Some(
+            ast::WrappedCollection::Parentheses(columns)
+            | ast::WrappedCollection::NoWrapping(columns),
+        ) => columns,
         None => return vec![],
     };
-    columns.iter().map(column_name).collect()
+    // `CLUSTER BY (a, b)` is one row of two columns to the parser.
+    let columns = columns.iter().flat_map(|expr| match expr {
+        ast::Expr::Tuple(columns) => columns.iter().collect(),
+        other => vec![other],
+    });
+    columns.map(column_name).collect()
 }
 
 /// An unquoted name is folded to lower case, as everywhere else.
@@ -88,10 +96,16 @@ impl Job<'_> {
                     check_location(location)?;
                 }
                 // Looks at the files, so that a mistake shows now and not at the first query.
-                let table = files::external(&create, self.state).await.map_err(from_datafusion)?;
+                let table = files::external(&create, self.state).await.map_err(|e| {
+                    let place = create.locations.first().map_or("", |l| l.as_str());
+                    from_datafusion(e).context(format!("LOCATION {}", quoted(place)))
+                })?;
                 if table.schema().fields().is_empty() {
-                    return Err(Error::user(format!("external table {} has no columns", quoted(&name)))
-                        .hint("its location holds no file with a schema"));
+                    return Err(Error::user(format!(
+                        "external table {} has no columns",
+                        quoted(&name)
+                    ))
+                    .hint("its location holds no file with a schema"));
                 }
                 let sql = absolute(self.sql, &create.locations)?;
                 let replace = create.or_replace && self.exists(&schema, &name);
@@ -116,7 +130,11 @@ impl Job<'_> {
                     return done("DROP TABLE");
                 }
                 self.commit(move |t| {
-                    if external { t.drop_external(&schema, &name) } else { t.drop_table(&schema, &name) }
+                    if external {
+                        t.drop_external(&schema, &name)
+                    } else {
+                        t.drop_table(&schema, &name)
+                    }
                 })
                 .await?;
                 done("DROP TABLE")
@@ -124,7 +142,9 @@ impl Job<'_> {
             DdlStatement::DropView(drop) => {
                 let (schema, name) = split_name(&drop.name)?;
                 let found = self.snapshot.schemas.get(&schema);
-                if found.is_some_and(|s| s.tables.contains_key(&name) || s.externals.contains_key(&name)) {
+                if found.is_some_and(|s| {
+                    s.tables.contains_key(&name) || s.externals.contains_key(&name)
+                }) {
                     return Err(Error::user(format!("{} is a table", quoted(&name)))
                         .hint(format!("DROP TABLE {} removes it", quoted(&name))));
                 }
@@ -142,15 +162,18 @@ impl Job<'_> {
             }
             DdlStatement::DropCatalogSchema(drop) => {
                 let name = match drop.name {
-                    SchemaReference::Bare { schema } | SchemaReference::Full { schema, .. } => schema.to_string(),
+                    SchemaReference::Bare { schema } | SchemaReference::Full { schema, .. } => {
+                        schema.to_string()
+                    }
                 };
                 self.commit(move |t| t.drop_schema(&name, drop.if_exists, drop.cascade)).await?;
                 done("DROP SCHEMA")
             }
             DdlStatement::CreateCatalog(_) => Err(Error::unsupported("a database has one catalog")
                 .hint("CREATE SCHEMA makes a namespace; another database is another directory")),
-            DdlStatement::CreateIndex(_) => Err(Error::unsupported("there are no indexes")
-                .hint("CREATE TABLE … CLUSTER BY (columns) lets queries skip what they do not need")),
+            DdlStatement::CreateIndex(_) => Err(Error::unsupported("there are no indexes").hint(
+                "CREATE TABLE … CLUSTER BY (columns) lets queries skip what they do not need",
+            )),
             other @ (DdlStatement::CreateFunction(_) | DdlStatement::DropFunction(_)) => {
                 let plan = LogicalPlan::Ddl(other);
                 self.session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
@@ -161,7 +184,9 @@ impl Job<'_> {
 
     fn exists(&self, schema: &str, name: &str) -> bool {
         self.snapshot.schemas.get(schema).is_some_and(|s| {
-            s.tables.contains_key(name) || s.views.contains_key(name) || s.externals.contains_key(name)
+            s.tables.contains_key(name)
+                || s.views.contains_key(name)
+                || s.externals.contains_key(name)
         })
     }
 
@@ -252,13 +277,21 @@ pub(crate) async fn commit(
 }
 
 pub(crate) fn already_exists(schema: &str, name: &str) -> Error {
-    let full = if schema == PUBLIC { quoted(name) } else { format!("{}.{}", quoted(schema), quoted(name)) };
+    let full = if schema == PUBLIC {
+        quoted(name)
+    } else {
+        format!("{}.{}", quoted(schema), quoted(name))
+    };
     Error::user(format!("{full} already exists"))
         .hint("use another name, CREATE … IF NOT EXISTS, or drop it first")
 }
 
 fn refuse(asked: bool, what: &str, instead: &str) -> Result<()> {
-    if asked { Err(Error::unsupported(format!("{what} are not supported")).hint(instead)) } else { Ok(()) }
+    if asked {
+        Err(Error::unsupported(format!("{what} are not supported")).hint(instead))
+    } else {
+        Ok(())
+    }
 }
 
 /// Schema and name of a relation in our one catalog.
@@ -302,15 +335,19 @@ pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordB
         cast_with_options(column, field.data_type(), &options)
             .map_err(|e| from_arrow(&e).context(format!("column {}", quoted(field.name()))))
     });
-    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_>>()?).map_err(|e| from_arrow(&e))
+    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_>>()?)
+        .map_err(|e| from_arrow(&e))
 }
 
 pub(crate) fn column_indices(schema: &Schema, names: &[String]) -> Result<Vec<usize>> {
     let index = |name: &String| {
         schema.index_of(name).map_err(|_| {
             let all: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            Error::user(format!("CLUSTER BY names column {}, which the table has not", quoted(name)))
-                .hint(format!("its columns are {}", all.join(", ")))
+            Error::user(format!(
+                "CLUSTER BY names column {}, which the table has not",
+                quoted(name)
+            ))
+            .hint(format!("its columns are {}", all.join(", ")))
         })
     };
     names.iter().map(index).collect()

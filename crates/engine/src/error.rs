@@ -25,7 +25,7 @@ fn convert(e: &DataFusionError) -> Error {
                 Some(nested) => convert(nested),
                 None => match inner.downcast_ref::<ArrowError>() {
                     Some(arrow) => from_arrow(arrow),
-                    None => Error::internal(inner.to_string()),
+                    None => foreign(&inner.to_string()),
                 },
             },
         },
@@ -45,8 +45,12 @@ fn convert(e: &DataFusionError) -> Error {
         D::SQL(inner, _) => syntax(&inner.to_string()),
         D::SchemaError(inner, _) => Error::user(inner.to_string()),
         D::Plan(message) => plan(message),
-        D::Configuration(message) | D::Execution(message) => Error::user(clean(message)),
-        D::NotImplemented(message) => Error::unsupported(clean(message)),
+        D::Configuration(message) | D::Execution(message) => {
+            known(message).unwrap_or_else(|| Error::user(clean(message)))
+        }
+        D::NotImplemented(message) => {
+            known(message).unwrap_or_else(|| Error::unsupported(clean(message)))
+        }
         D::ResourcesExhausted(message) => Error::resources(clean(message)).hint(
             "raise --memory, run fewer queries at once, or make the query's joins and groups smaller",
         ),
@@ -81,7 +85,9 @@ pub fn from_arrow(e: &ArrowError) -> Error {
         ArrowError::NotYetImplemented(message) => Error::unsupported(clean(message)),
         ArrowError::MemoryError(message) => Error::resources(clean(message)),
         ArrowError::IoError(message, _) => Error::new(Kind::Io, clean(message)),
-        ArrowError::ParquetError(message) => Error::user(format!("not a readable Parquet file: {message}")),
+        ArrowError::ParquetError(message) => {
+            Error::user(format!("not a readable Parquet file: {message}"))
+        }
         ArrowError::DivideByZero => Error::user("division by zero"),
         ArrowError::CastError(message)
         | ArrowError::ParseError(message)
@@ -117,7 +123,10 @@ fn from_object_store(e: &datafusion::object_store::Error) -> Error {
 }
 
 fn syntax(message: &str) -> Error {
-    let message = message.trim_start_matches("sql parser error: ").trim_start_matches("ParserError(").to_string();
+    let message = message
+        .trim_start_matches("sql parser error: ")
+        .trim_start_matches("ParserError(")
+        .to_string();
     if message.contains("recursion limit") {
         return Error::user("the statement is nested too deeply to parse")
             .hint("flatten it: use IN (…) for chains of OR, or split it with WITH");
@@ -125,14 +134,62 @@ fn syntax(message: &str) -> Error {
     Error::user(format!("syntax error: {message}"))
 }
 
+/// What DataFusion says in terms of its own plans, in terms of the statement.
+fn known(message: &str) -> Option<Error> {
+    let has = |text: &str| message.contains(text);
+    if has("does not support logical expression WindowFunction") {
+        return Some(Error::user("a window function stands where none is allowed").hint(
+            "it runs after WHERE, GROUP BY and HAVING: filter with QUALIFY, or in a query around this one",
+        ));
+    }
+    if has("does not support logical expression") && (has("Subquery") || has("Exists")) {
+        return Some(
+            Error::unsupported("a subquery is not supported at this place")
+                .hint("join its result instead, or move it into WHERE"),
+        );
+    }
+    if has("Correlated scalar subquery must be aggregated") {
+        return Some(
+            Error::unsupported("a correlated subquery that may give several rows is not supported")
+                .hint("make it one row with max(…) or min(…), or use LEFT JOIN"),
+        );
+    }
+    if has("null_aware anti join only supports") {
+        return Some(
+            Error::unsupported("NOT IN with a correlated subquery is not supported")
+                .hint("use NOT EXISTS, and say there what NULL means"),
+        );
+    }
+    if has("Temporary tables not supported") || has("Temporary views not supported") {
+        return Some(
+            Error::unsupported("temporary tables and views are not supported")
+                .hint("create an ordinary one and drop it"),
+        );
+    }
+    None
+}
+
+/// Errors of libraries below DataFusion, known by their text alone.
+fn foreign(message: &str) -> Error {
+    if message.contains("regex parse error") {
+        return Error::user(format!("not a regular expression: {message}"));
+    }
+    Error::internal(message)
+}
+
 fn plan(message: &str) -> Error {
+    if let Some(error) = known(message) {
+        return error;
+    }
     let message = clean(message);
     let error = Error::user(message.clone());
     if message.contains("table '") && message.contains("not found") {
         let name = message.split('\'').nth(1).unwrap_or_default();
         let short = name.trim_start_matches("thalweg.").trim_start_matches("public.");
         return Error::user(format!("table {} does not exist", thalweg_base::text::quoted(short)))
-            .hint("SHOW TABLES lists the tables; a file is queried as FROM 'path/to/file.parquet'");
+            .hint(
+                "SHOW TABLES lists the tables; a file is queried as FROM 'path/to/file.parquet'",
+            );
     }
     error
 }
@@ -140,8 +197,16 @@ fn plan(message: &str) -> Error {
 /// Drops the prefixes that repeat the error's kind, and the back-trace DataFusion may append.
 fn clean(message: &str) -> String {
     let mut text = message.split("\n\nbacktrace:").next().unwrap_or(message);
-    for prefix in ["Error during planning: ", "Execution error: ", "This feature is not implemented: ",
-        "Schema error: ", "Arrow error: ", "Internal error: ", "Optimizer rule ", "External error: "] {
+    for prefix in [
+        "Error during planning: ",
+        "Execution error: ",
+        "This feature is not implemented: ",
+        "Schema error: ",
+        "Arrow error: ",
+        "Internal error: ",
+        "Optimizer rule ",
+        "External error: ",
+    ] {
         text = text.trim_start_matches(prefix);
     }
     text.split(".\nThis issue was likely caused by").next().unwrap_or(text).to_string()

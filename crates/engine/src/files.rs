@@ -5,8 +5,12 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::csv::CsvFormat;
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::json::JsonFormat;
 use datafusion::datasource::listing::{
-    ListingTable, ListingTableConfig, ListingTableConfigExt, ListingTableUrl,
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableConfigExt, ListingTableUrl,
 };
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
@@ -48,7 +52,12 @@ pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn Ta
         }
     }
     let url = ListingTableUrl::parse(name)?;
-    let config = ListingTableConfig::new(url).infer_options(state).await.map_err(|e| {
+    let config = ListingTableConfig::new(url);
+    let config = match alias(Path::new(name)) {
+        Some(options) => Ok(config.with_listing_options(options)),
+        None => config.infer_options(state).await,
+    };
+    let config = config.map_err(|e| {
         let cause = from_datafusion(e);
         into_datafusion(
             Error::user(format!("cannot tell the format of {}: {cause}", quoted(name)))
@@ -59,6 +68,32 @@ pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn Ta
     let config = config.infer_partitions_from_path(state).await.map_err(named)?;
     let config = config.infer_schema(state).await.map_err(named)?;
     Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+}
+
+/// The format of a file whose extension DataFusion does not know though it knows the format.
+fn alias(path: &Path) -> Option<ListingOptions> {
+    let extension = |p: &Path| p.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let last = extension(path)?;
+    let (name, compression) = match last.parse::<FileCompressionType>() {
+        Ok(compression) if COMPRESSIONS.contains(&last.as_str()) => {
+            (extension(Path::new(path.file_stem()?))?, compression)
+        }
+        _ => (last.clone(), FileCompressionType::UNCOMPRESSED),
+    };
+    let format: Arc<dyn FileFormat> = match name.as_str() {
+        "jsonl" | "ndjson" => {
+            Arc::new(JsonFormat::default().with_file_compression_type(compression))
+        }
+        "tsv" => Arc::new(
+            CsvFormat::default()
+                .with_delimiter(b'\t')
+                .with_has_header(true)
+                .with_file_compression_type(compression),
+        ),
+        _ => return None,
+    };
+    let suffix = if name == last { name } else { format!("{name}.{last}") };
+    Some(ListingOptions::new(format).with_file_extension(suffix))
 }
 
 /// What a `CREATE EXTERNAL TABLE` describes.

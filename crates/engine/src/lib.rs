@@ -17,7 +17,7 @@
 //!
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
-//! * `statement.rs`: parse, plan, run. `ddl.rs`: what changes the catalog. [`load`](LoadRequest): files in.
+//! * `statement.rs`: parse, plan, run. `names.rs`: columns without a name get one. `ddl.rs`: what changes the catalog. [`load`](LoadRequest): files in.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
@@ -34,6 +34,7 @@ mod estimate;
 mod exec;
 mod files;
 mod load;
+mod names;
 mod prune;
 pub mod rules;
 pub mod runtime;

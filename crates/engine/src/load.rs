@@ -97,7 +97,14 @@ pub(crate) async fn load(
     let mut reports = vec![];
     let mut changes = vec![];
     for l in loaded {
-        changes.push((l.schema, l.name, l.table, l.report.columns.clone(), l.cluster_by, l.extents));
+        changes.push((
+            l.schema,
+            l.name,
+            l.table,
+            l.report.columns.clone(),
+            l.cluster_by,
+            l.extents,
+        ));
         reports.push(l.report);
     }
     ddl::commit(session, move |transaction| {
@@ -175,7 +182,8 @@ async fn load_table(
             None => reader,
         })
     };
-    let extents = read_all(&reader, &target, session.engine.config().threads, progress, before).await?;
+    let extents =
+        read_all(&reader, &target, session.engine.config().threads, progress, before).await?;
     let raw_bytes = reader.bytes_total();
     progress.bytes_done.store(before + raw_bytes, Ordering::Relaxed);
     let report = LoadReport {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::catalog::CatalogProviderList;
+use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
@@ -114,17 +114,17 @@ impl Session {
             // Nobody listens any more: then nobody wants to know.
             let _ = sender.send(crate::load::load(&inner, requests, &progress).await);
         });
-        match receiver.await {
-            Ok(result) => result,
-            Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),
+        tokio::select! {
+            biased;
+            result = receiver => match result {
+                Ok(result) => result,
+                Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),
+            },
+            why = Arc::clone(&job.run).until_cancelled() => Err(why.error()),
         }
     }
 
-    fn start(
-        &self,
-        run: Arc<Run>,
-        root: impl Future<Output = ()> + Send + 'static,
-    ) -> Arc<Job> {
+    fn start(&self, run: Arc<Run>, root: impl Future<Output = ()> + Send + 'static) -> Arc<Job> {
         let handle = self.inner.engine.runtime().handle();
         let task = run.spawn(handle, root).abort_handle();
         let timer = self.timeout().map(|limit| {
@@ -178,9 +178,9 @@ impl Session {
     pub fn complete(&self, line: &str, position: usize) -> (usize, Vec<String>) {
         let head = line.get(..position).unwrap_or(line);
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        let start = head.rfind(|c| !is_word(c)).map_or(0, |i| {
-            i + head[i..].chars().next().map_or(1, char::len_utf8)
-        });
+        let start = head
+            .rfind(|c| !is_word(c))
+            .map_or(0, |i| i + head[i..].chars().next().map_or(1, char::len_utf8));
         let prefix = head[start..].to_lowercase();
         let snapshot = self.inner.engine.database().snapshot();
         let mut names: Vec<String> = vec![];
@@ -220,7 +220,7 @@ fn check_size(sql: &str) -> Result<()> {
 }
 
 fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
-    let settings = Settings { policy: engine.policy().to_string(), ..Settings::default() };
+    let settings = Settings { policy: engine.policy(), ..Settings::default() };
     let mut config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, PUBLIC)
         .with_create_default_catalog_and_schema(false)

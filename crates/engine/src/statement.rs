@@ -1,8 +1,10 @@
 //! Runs one statement: parse, plan, then either rows or a change of the catalog.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
+use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::config::ExtensionOptions;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -15,9 +17,12 @@ use thalweg_scheduler::PolicyKind;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::{Head, Item, Tag, no_columns};
+use crate::catalog::without_tables;
+use crate::config::Settings;
 use crate::ddl;
-use crate::error::from_datafusion;
+use crate::error::{from_datafusion, into_datafusion};
 use crate::estimate;
+use crate::names;
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 
@@ -78,27 +83,31 @@ async fn start(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
     let cluster_by = ddl::take_cluster_by(&mut statement);
     if let Statement::Statement(inner) = &statement {
         match inner.as_ref() {
-            ast::Statement::Prepare { name, .. } => {
-                session.prepared.lock().insert(name.value.clone(), sql.to_string());
-            }
             ast::Statement::Execute { name: Some(name), .. } => {
-                prepare_anew(session, &name.to_string()).await?;
+                prepare_anew(session, &folded(name)).await?;
             }
             ast::Statement::StartTransaction { .. }
             | ast::Statement::Commit { .. }
             | ast::Statement::Rollback { .. } => {
-                return Err(Error::unsupported("transactions of several statements are not supported")
-                    .hint("each statement is a transaction of its own"));
+                return Err(Error::unsupported(
+                    "transactions of several statements are not supported",
+                )
+                .hint("each statement is a transaction of its own"));
             }
             _ => {}
         }
     }
     let creates_from_query = ddl::creates_from_query(&statement);
-    let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+    let plan = match &statement {
+        Statement::CreateExternalTable(_) => plan(&without_tables(&state), statement).await,
+        _ => plan(&state, statement).await,
+    };
+    let plan = plan.map_err(from_datafusion)?;
     checkpoint().await;
     match plan {
         LogicalPlan::Ddl(command) => {
-            let job = ddl::Job { session, state: &state, snapshot, sql, cluster_by, creates_from_query };
+            let job =
+                ddl::Job { session, state: &state, snapshot, sql, cluster_by, creates_from_query };
             job.run(command).await.map(Started::Done)
         }
         LogicalPlan::Statement(PlanStatement::SetVariable(set)) => {
@@ -107,28 +116,43 @@ async fn start(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
             execute_command(session, plan).await?;
             Ok(Started::Done(Tag::Done("SET".into())))
         }
+        LogicalPlan::Statement(PlanStatement::ResetVariable(reset))
+            if reset.variable.starts_with("thalweg.") =>
+        {
+            reset_variable(session, &reset.variable)?;
+            Ok(Started::Done(Tag::Done("RESET".into())))
+        }
         LogicalPlan::Statement(
             command @ (PlanStatement::Prepare(_)
             | PlanStatement::Deallocate(_)
             | PlanStatement::ResetVariable(_)),
         ) => {
-            let word = match &command {
-                PlanStatement::Prepare(_) => "PREPARE",
-                PlanStatement::Deallocate(_) => "DEALLOCATE",
+            execute_command(session, LogicalPlan::Statement(command.clone())).await?;
+            let word = match command {
+                PlanStatement::Prepare(prepare) => {
+                    session.prepared.lock().insert(prepare.name, sql.to_string());
+                    "PREPARE"
+                }
+                PlanStatement::Deallocate(deallocate) => {
+                    session.prepared.lock().remove(&deallocate.name);
+                    "DEALLOCATE"
+                }
                 _ => "RESET",
             };
-            execute_command(session, LogicalPlan::Statement(command)).await?;
             Ok(Started::Done(Tag::Done(word.into())))
         }
         plan @ LogicalPlan::Statement(PlanStatement::Execute(_)) => {
-            let frame = session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
+            let frame =
+                session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
             let plan = frame.into_unoptimized_plan();
             rows(run, state, &plan).await
         }
         plan @ (LogicalPlan::Dml(_) | LogicalPlan::Copy(_)) => {
             let word = match &plan {
                 LogicalPlan::Copy(_) => "COPY".to_string(),
-                LogicalPlan::Dml(dml) => dml.op.name().split_whitespace().next().unwrap_or("DML").to_uppercase(),
+                LogicalPlan::Dml(dml) => {
+                    dml.op.name().split_whitespace().next().unwrap_or("DML").to_uppercase()
+                }
                 _ => unreachable!("matched above"),
             };
             let count = execute_count(run, &state, &plan).await?;
@@ -151,6 +175,53 @@ pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
         0 => Err(Error::user("the statement is empty")),
         1 => Ok(statements.pop_front().expect("one")),
         n => Err(Error::user(format!("one statement is expected here, not {n}"))),
+    }
+}
+
+/// The logical plan of a statement. DataFusion refuses a SELECT list in which two columns would
+/// get one name, and takes casts and subqueries for unnamed: `SELECT a::INT, a::DOUBLE` or
+/// `SELECT 5, 5`. Such a list is given names and planned again.
+pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult<LogicalPlan> {
+    refuse_bags(&statement)?;
+    match state.statement_to_plan(statement.clone()).await {
+        Err(e) if e.to_string().contains("require unique expression names") => {
+            state.statement_to_plan(names::unique(statement)).await
+        }
+        planned => planned,
+    }
+}
+
+/// DataFusion plans these as semi and anti joins, which ignore how often a row occurs: better no
+/// answer than a wrong one.
+fn refuse_bags(statement: &Statement) -> DfResult<()> {
+    fn is_bag(body: &ast::SetExpr) -> bool {
+        let ast::SetExpr::SetOperation { op, set_quantifier, left, right } = body else {
+            return false;
+        };
+        let counts = matches!(op, ast::SetOperator::Intersect | ast::SetOperator::Except)
+            && *set_quantifier == ast::SetQuantifier::All;
+        counts || is_bag(left) || is_bag(right)
+    }
+    struct Bags;
+    impl ast::Visitor for Bags {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
+            if is_bag(&query.body) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    let mut inner = statement;
+    while let Statement::Explain(explain) = inner {
+        inner = &explain.statement;
+    }
+    match inner {
+        Statement::Statement(s) if ast::Visit::visit(s, &mut Bags).is_break() => {
+            Err(into_datafusion(
+                Error::unsupported("INTERSECT ALL and EXCEPT ALL are not supported")
+                    .hint("leave ALL out, or compare GROUP BY … count(*) of both sides"),
+            ))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -189,7 +260,8 @@ async fn execute_count(run: &Run, state: &SessionState, plan: &LogicalPlan) -> R
     while let Some(batch) = stream.next().await {
         let batch = batch.map_err(from_datafusion)?;
         for row in 0..batch.num_rows() {
-            let value = ScalarValue::try_from_array(batch.column(0), row).map_err(from_datafusion)?;
+            let value =
+                ScalarValue::try_from_array(batch.column(0), row).map_err(from_datafusion)?;
             if let ScalarValue::UInt64(Some(n)) = value {
                 count += n;
             }
@@ -206,13 +278,35 @@ fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()> {
     Ok(())
 }
 
+/// A name as the planner knows it: what is not quoted is folded to lower case.
+fn folded(name: &ast::ObjectName) -> String {
+    let parts = name.0.iter().map(|part| match part.as_ident() {
+        Some(ident) if ident.quote_style.is_some() => ident.value.clone(),
+        Some(ident) => ident.value.to_lowercase(),
+        None => part.to_string(),
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+/// DataFusion resets only its own variables.
+fn reset_variable(session: &Inner, variable: &str) -> Result<()> {
+    let defaults = Settings::default().entries();
+    let default = defaults.into_iter().find(|e| e.key == variable).and_then(|e| e.value);
+    let Some(value) = default else {
+        return Err(Error::user(format!("there is no setting {variable}")));
+    };
+    set_variable(session, variable, &value)?;
+    let state = session.context.state_ref();
+    let mut state = state.write();
+    state.config_mut().options_mut().set(variable, &value).map_err(from_datafusion)
+}
+
 /// DataFusion keeps the plan of a prepared statement, and with it the tables as they were. The
 /// text is planned again, so that EXECUTE sees what every other statement sees.
 async fn prepare_anew(session: &Inner, name: &str) -> Result<()> {
     let Some(text) = session.prepared.lock().get(name).cloned() else { return Ok(()) };
     let state = session.context.state();
-    let plan = state
-        .statement_to_plan(parse(&state, &text)?)
+    let plan = plan(&state, parse(&state, &text)?)
         .await
         .map_err(|e| from_datafusion(e).context(format!("prepared statement \"{name}\"")))?;
     let deallocate = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));

@@ -13,7 +13,9 @@ use datafusion::datasource::sink::DataSinkExec;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
+use thalweg_base::Error;
 
+use crate::error::into_datafusion;
 use crate::exec::{ScanExec, Source, TableSink};
 use crate::prune::scalar;
 use crate::rules::cardinality;
@@ -57,12 +59,13 @@ impl StoredTable {
             let table = &self.source.table;
             let columns = (0..table.arrow_schema.fields().len()).map(|c| {
                 let s = table.column_statistics(c);
-                let bound = |exact: bool, array: &Option<arrow::array::ArrayRef>| {
-                    match array.as_ref().map(|a| scalar(a)) {
-                        Some(Ok(value)) if !value.is_null() && exact => Precision::Exact(value),
-                        Some(Ok(value)) if !value.is_null() => Precision::Inexact(value),
-                        _ => Precision::Absent,
-                    }
+                let bound = |exact: bool, array: &Option<arrow::array::ArrayRef>| match array
+                    .as_ref()
+                    .map(|a| scalar(a))
+                {
+                    Some(Ok(value)) if !value.is_null() && exact => Precision::Exact(value),
+                    Some(Ok(value)) if !value.is_null() => Precision::Inexact(value),
+                    _ => Precision::Absent,
                 };
                 ColumnStatistics {
                     null_count: Precision::Exact(s.nulls as usize),
@@ -153,6 +156,12 @@ impl TableProvider for StoredTable {
         input: Arc<dyn ExecutionPlan>,
         op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if op == InsertOp::Replace {
+            return Err(into_datafusion(
+                Error::unsupported("REPLACE INTO is not supported: tables have no keys")
+                    .hint("INSERT OVERWRITE replaces all rows, INSERT INTO adds some"),
+            ));
+        }
         let table = &self.source.table;
         let sink = TableSink {
             target: Target {

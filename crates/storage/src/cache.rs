@@ -38,7 +38,11 @@ impl std::hash::Hash for Key {
 
 impl Key {
     fn mixed(&self) -> u64 {
-        hash_u64(self.extent.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(self.chunk) << 32 ^ u64::from(self.column))
+        hash_u64(
+            self.extent.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                ^ u64::from(self.chunk) << 32
+                ^ u64::from(self.column),
+        )
     }
 }
 

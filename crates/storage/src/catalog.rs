@@ -26,7 +26,9 @@ use redb::{Builder, DatabaseError, ReadableDatabase, ReadableTable, TableDefinit
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, ExtentId, Result, SnapshotId, TableId};
 
-use crate::extent::{ColumnTypes, EncodingNames, Extent, ExtentColumn, ExtentParts, Home, Location};
+use crate::extent::{
+    ColumnTypes, EncodingNames, Extent, ExtentColumn, ExtentParts, Home, Location,
+};
 use crate::hll::Sketch;
 use crate::snapshot::{External, PUBLIC, Schema, Snapshot, View};
 use crate::statistics::ChunkStatistics;
@@ -47,9 +49,17 @@ const EXTENTS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("extent
 #[derive(Serialize, Deserialize)]
 enum Relation {
     /// `arrow_schema` is an Arrow IPC stream without batches.
-    Table { id: u64, arrow_schema: Vec<u8>, cluster_by: Vec<u32> },
-    View { sql: String },
-    External { sql: String },
+    Table {
+        id: u64,
+        arrow_schema: Vec<u8>,
+        cluster_by: Vec<u32>,
+    },
+    View {
+        sql: String,
+    },
+    External {
+        sql: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -135,14 +145,19 @@ impl Catalog {
             transaction.open_table(RELATIONS)?;
             transaction.open_table(EXTENTS)?;
             let mut meta = transaction.open_table(META)?;
-            for (name, value) in [("format", FORMAT), ("snapshot", 0), ("next_extent", 1), ("next_table", 1)] {
+            for (name, value) in
+                [("format", FORMAT), ("snapshot", 0), ("next_extent", 1), ("next_table", 1)]
+            {
                 meta.insert(name, value)?;
             }
             Ok(())
         })
     }
 
-    fn write(&self, f: impl FnOnce(&redb::WriteTransaction) -> Result<(), redb::Error>) -> Result<()> {
+    fn write(
+        &self,
+        f: impl FnOnce(&redb::WriteTransaction) -> Result<(), redb::Error>,
+    ) -> Result<()> {
         let run = || -> Result<(), redb::Error> {
             let mut transaction = self.redb.begin_write()?;
             transaction.set_durability(redb::Durability::Immediate)?;
@@ -155,9 +170,15 @@ impl Catalog {
 
     fn failed(&self, what: &str, e: redb::Error) -> Error {
         match e {
+            redb::Error::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                damaged(&self.name, &e.to_string())
+            }
             redb::Error::Io(e) => Error::io(format!("{what} {}", self.name), e),
-            redb::Error::PreviousIo => Error::new(thalweg_base::Kind::Io, format!("{what} {}: an earlier write failed", self.name))
-                .hint("free some disk space if it is full, and open the database again"),
+            redb::Error::PreviousIo => Error::new(
+                thalweg_base::Kind::Io,
+                format!("{what} {}: an earlier write failed", self.name),
+            )
+            .hint("free some disk space if it is full, and open the database again"),
             redb::Error::Corrupted(why) => damaged(&self.name, &why),
             e => damaged(&self.name, &e.to_string()),
         }
@@ -165,7 +186,13 @@ impl Catalog {
 
     /// Writes what `next` has and `current` has not, and the other way round. Returns after it is
     /// durable.
-    pub fn commit(&self, current: &Snapshot, next: &Snapshot, home: &Home, next_table: u64) -> Result<()> {
+    pub fn commit(
+        &self,
+        current: &Snapshot,
+        next: &Snapshot,
+        home: &Home,
+        next_table: u64,
+    ) -> Result<()> {
         // Everything that can fail for its own reasons fails before the transaction.
         let changes = difference(current, next)?;
         self.write(|transaction| {
@@ -207,20 +234,31 @@ impl Catalog {
         let load = || self.load_checked(home);
         // A page that redb reads but that does not hold what its table should is met with
         // assertions of redb or Arrow; they must not reach the user as a crash.
-        catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| Err(damaged(&self.name, "its content is malformed")))
+        catch_unwind(AssertUnwindSafe(load))
+            .unwrap_or_else(|_| Err(damaged(&self.name, "its content is malformed")))
     }
 
     fn load_checked(&self, home: &Arc<Home>) -> Result<Loaded> {
         let failed = |e: redb::Error| self.failed("cannot read", e);
         let rows = self.rows().map_err(failed)?;
         let meta = |name: &str| {
-            rows.meta.get(name).copied().ok_or_else(|| damaged(&self.name, &format!("it has no {name:?} entry")))
+            rows.meta
+                .get(name)
+                .copied()
+                .ok_or_else(|| damaged(&self.name, &format!("it has no {name:?} entry")))
         };
         let format = meta("format")?;
         if format != FORMAT {
             let newer = format > FORMAT;
-            return Err(Error::unsupported(format!("{} has format {format}; this program reads format {FORMAT}", self.name))
-                .hint(if newer { "use a newer thalweg" } else { "load the data again into a new database" }));
+            return Err(Error::unsupported(format!(
+                "{} has format {format}; this program reads format {FORMAT}",
+                self.name
+            ))
+            .hint(if newer {
+                "use a newer thalweg"
+            } else {
+                "load the data again into a new database"
+            }));
         }
         let id = SnapshotId(meta("snapshot")?);
         home.next_extent.store(meta("next_extent")?, Ordering::Relaxed);
@@ -240,7 +278,9 @@ impl Catalog {
                     schema.views.insert(name.clone(), Arc::new(View { name: name.clone(), sql }));
                 }
                 Relation::External { sql } => {
-                    schema.externals.insert(name.clone(), Arc::new(External { name: name.clone(), sql }));
+                    schema
+                        .externals
+                        .insert(name.clone(), Arc::new(External { name: name.clone(), sql }));
                 }
                 Relation::Table { id: table_id, arrow_schema, cluster_by } => {
                     let arrow_schema = schema_from_bytes(&arrow_schema)
@@ -254,17 +294,31 @@ impl Catalog {
                         known.insert(extent.id);
                         extents.push(extent);
                     }
-                    let cluster_by: Vec<usize> = cluster_by.into_iter().map(|c| c as usize).collect();
+                    let cluster_by: Vec<usize> =
+                        cluster_by.into_iter().map(|c| c as usize).collect();
                     if cluster_by.iter().any(|&c| c >= arrow_schema.fields().len()) {
-                        return Err(damaged(&self.name, &format!("table {name:?} is clustered by a column it has not")));
+                        return Err(damaged(
+                            &self.name,
+                            &format!("table {name:?} is clustered by a column it has not"),
+                        ));
                     }
-                    let table = Table::new(TableId(table_id), name.clone(), arrow_schema, cluster_by, extents);
+                    let table = Table::new(
+                        TableId(table_id),
+                        name.clone(),
+                        arrow_schema,
+                        cluster_by,
+                        extents,
+                    );
                     schema.tables.insert(name.clone(), Arc::new(table));
                 }
             }
         }
         let schemas = schemas.into_iter().map(|(name, schema)| (name, Arc::new(schema))).collect();
-        Ok(Loaded { snapshot: Snapshot { id, schemas }, next_table: meta("next_table")?, extents: known })
+        Ok(Loaded {
+            snapshot: Snapshot { id, schemas },
+            next_table: meta("next_table")?,
+            extents: known,
+        })
     }
 
     fn rows(&self) -> Result<Rows, redb::Error> {
@@ -290,7 +344,8 @@ impl Catalog {
     }
 
     fn decode<'a, T: Deserialize<'a>>(&self, bytes: &'a [u8], relation: &str) -> Result<T> {
-        postcard::from_bytes(bytes).map_err(|e| damaged(&self.name, &format!("the record of {relation:?}: {e}")))
+        postcard::from_bytes(bytes)
+            .map_err(|e| damaged(&self.name, &format!("the record of {relation:?}: {e}")))
     }
 
     fn extent(
@@ -311,7 +366,9 @@ impl Catalog {
         let mut columns = Vec::with_capacity(record.columns.len());
         for (i, column) in record.columns.into_iter().enumerate() {
             let bound = |k: usize| bounds.column(i * BOUNDS_PER_COLUMN + k);
-            let flag = |k: usize| bound(k).as_boolean_opt().cloned().ok_or_else(|| fault("a flag is not Boolean"));
+            let flag = |k: usize| {
+                bound(k).as_boolean_opt().cloned().ok_or_else(|| fault("a flag is not Boolean"))
+            };
             let locations: Vec<Location> = column
                 .locations
                 .into_iter()
@@ -325,7 +382,9 @@ impl Catalog {
                 rows: rows.clone(),
                 nulls: column.nulls.into(),
                 distincts: column.distincts.into(),
-                stored_bytes: UInt64Array::from_iter_values(locations.iter().map(|l| u64::from(l.bytes))),
+                stored_bytes: UInt64Array::from_iter_values(
+                    locations.iter().map(|l| u64::from(l.bytes)),
+                ),
                 value_bytes: column.value_bytes.into(),
             };
             columns.push(ExtentColumn { locations, statistics, sketch: column.sketch });
@@ -368,7 +427,8 @@ fn difference<'a>(old: &'a Snapshot, new: &'a Snapshot) -> Result<Vec<Change<'a>
     let mut changes = Vec::new();
     for (name, schema) in &old.schemas {
         let kept = new.schemas.get(name);
-        let relations = schema.tables.keys().chain(schema.views.keys()).chain(schema.externals.keys());
+        let relations =
+            schema.tables.keys().chain(schema.views.keys()).chain(schema.externals.keys());
         for relation in relations {
             if kept.is_none_or(|k| k.relation(relation).is_none()) {
                 changes.push(Change::RemoveRelation((name, relation)));
@@ -384,7 +444,8 @@ fn difference<'a>(old: &'a Snapshot, new: &'a Snapshot) -> Result<Vec<Change<'a>
     for (id, table) in &before {
         let now = after.get(id).map_or(&none, |t| &t.extents);
         let same = common(&table.extents, now);
-        changes.extend((same..table.extents.len()).map(|at| Change::RemoveExtent((id.0, at as u64))));
+        changes
+            .extend((same..table.extents.len()).map(|at| Change::RemoveExtent((id.0, at as u64))));
     }
     for (id, table) in &after {
         let same = before.get(id).map_or(0, |t| common(&t.extents, &table.extents));
@@ -405,7 +466,10 @@ fn difference<'a>(old: &'a Snapshot, new: &'a Snapshot) -> Result<Vec<Change<'a>
         }
         for (relation, view) in &schema.views {
             if kept.and_then(|k| k.views.get(relation)).is_none_or(|v| v.sql != view.sql) {
-                changes.push(Change::PutRelation((name, relation), encode(&Relation::View { sql: view.sql.clone() })?));
+                changes.push(Change::PutRelation(
+                    (name, relation),
+                    encode(&Relation::View { sql: view.sql.clone() })?,
+                ));
             }
         }
         for (relation, external) in &schema.externals {
@@ -434,11 +498,13 @@ fn table_record(table: &Table) -> Result<Vec<u8>> {
 const BOUNDS_PER_COLUMN: usize = 4;
 
 fn record(extent: &Extent) -> Result<Vec<u8>> {
-    let mut bounds: Vec<(Field, Arc<dyn Array>)> = Vec::with_capacity(extent.columns().len() * BOUNDS_PER_COLUMN);
+    let mut bounds: Vec<(Field, Arc<dyn Array>)> =
+        Vec::with_capacity(extent.columns().len() * BOUNDS_PER_COLUMN);
     let mut columns = Vec::with_capacity(extent.columns().len());
     for (i, column) in extent.columns().iter().enumerate() {
         let statistics = &column.statistics;
-        let flags = [&statistics.min_exact, &statistics.max_exact].map(|f| Arc::new(f.clone()) as Arc<dyn Array>);
+        let flags = [&statistics.min_exact, &statistics.max_exact]
+            .map(|f| Arc::new(f.clone()) as Arc<dyn Array>);
         let [min_exact, max_exact] = flags;
         for (name, array) in [
             ("min", statistics.mins.clone()),
@@ -446,7 +512,8 @@ fn record(extent: &Extent) -> Result<Vec<u8>> {
             ("min_exact", min_exact),
             ("max_exact", max_exact),
         ] {
-            bounds.push((Field::new(format!("{name}_{i}"), array.data_type().clone(), true), array));
+            bounds
+                .push((Field::new(format!("{name}_{i}"), array.data_type().clone(), true), array));
         }
         columns.push(ColumnRecord {
             locations: column.locations.iter().map(|l| (l.offset, l.bytes, l.checksum)).collect(),
@@ -471,7 +538,8 @@ fn record(extent: &Extent) -> Result<Vec<u8>> {
 }
 
 fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
-    postcard::to_stdvec(value).map_err(|e| Error::internal(format!("a catalog record cannot be written: {e}")))
+    postcard::to_stdvec(value)
+        .map_err(|e| Error::internal(format!("a catalog record cannot be written: {e}")))
 }
 
 fn to_bytes(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<Vec<u8>> {
@@ -481,7 +549,8 @@ fn to_bytes(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<Vec<u8>> 
         batch.map_or(Ok(()), |batch| writer.write(batch))?;
         writer.finish()
     };
-    write(&mut bytes).map_err(|e| Error::internal("a catalog record cannot be written").source(e))?;
+    write(&mut bytes)
+        .map_err(|e| Error::internal("a catalog record cannot be written").source(e))?;
     Ok(bytes)
 }
 
@@ -505,24 +574,37 @@ fn display(path: &Path) -> String {
 }
 
 fn damaged(name: &str, why: &str) -> Error {
-    Error::corrupt(format!("{name} is damaged")).detail(why).hint("restore the database directory from a backup")
+    Error::corrupt(format!("{name} is damaged"))
+        .detail(why)
+        .hint("restore the database directory from a backup")
 }
 
 fn open_failed(name: &str, e: DatabaseError) -> Error {
     match e {
-        DatabaseError::DatabaseAlreadyOpen => Error::resources(format!("{name} is in use by another process"))
-            .hint("close the other program that has this database open, or connect to it as a server"),
+        DatabaseError::DatabaseAlreadyOpen => Error::resources(format!(
+            "{name} is in use by another process"
+        ))
+        .hint("close the other program that has this database open, or connect to it as a server"),
         DatabaseError::UpgradeRequired(version) => {
             Error::unsupported(format!("{name} has an old file format ({version})"))
                 .hint("load the data again into a new database")
         }
-        DatabaseError::Storage(redb::StorageError::Io(e)) if e.kind() == std::io::ErrorKind::InvalidData => {
+        DatabaseError::Storage(redb::StorageError::Io(e))
+            if matches!(
+                e.kind(),
+                std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof
+            ) =>
+        {
             damaged(name, &e.to_string())
         }
         DatabaseError::Storage(redb::StorageError::Io(e)) => {
             let denied = e.kind() == std::io::ErrorKind::PermissionDenied;
             let error = Error::io(format!("cannot open {name}"), e);
-            if denied { error.hint("the database directory must be readable and writable") } else { error }
+            if denied {
+                error.hint("the database directory must be readable and writable")
+            } else {
+                error
+            }
         }
         e => damaged(name, &e.to_string()),
     }

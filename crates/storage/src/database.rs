@@ -1,6 +1,6 @@
 //! One database: the catalog, the directory of extents, the cache, and the current snapshot.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { cache_bytes_max: machine_memory_bytes() / 100 * CACHE_MEMORY_PERCENT, create: true }
+        Options {
+            cache_bytes_max: machine_memory_bytes() / 100 * CACHE_MEMORY_PERCENT,
+            create: true,
+        }
     }
 }
 
@@ -58,8 +61,11 @@ impl Database {
         let catalog_path = path.join(CATALOG);
         let exists = match fs::metadata(path) {
             Ok(meta) if !meta.is_dir() => {
-                return Err(Error::user(format!("\"{}\" is a file; a database is a directory", path.display()))
-                    .hint("name another place, or load the file into a table of a database"));
+                return Err(Error::user(format!(
+                    "\"{}\" is a file; a database is a directory",
+                    path.display()
+                ))
+                .hint("name another place, or load the file into a table of a database"));
             }
             Ok(_) if catalog_path.exists() => true,
             Ok(_) => {
@@ -132,7 +138,12 @@ impl Database {
     }
 
     #[cfg(test)]
-    pub(crate) fn small_writer(&self, schema: SchemaRef, cluster_by: &[usize], limits: Limits) -> ExtentWriter {
+    pub(crate) fn small_writer(
+        &self,
+        schema: SchemaRef,
+        cluster_by: &[usize],
+        limits: Limits,
+    ) -> ExtentWriter {
         ExtentWriter::new(self.0.home.clone(), schema, cluster_by, limits).unwrap()
     }
 
@@ -142,7 +153,12 @@ impl Database {
     }
 
     /// Fetches the compressed bytes of some columns of a chunk: input and output, no decoding.
-    pub fn read(&self, extent: &Arc<Extent>, chunk: usize, columns: &[usize]) -> Result<Vec<Segment>> {
+    pub fn read(
+        &self,
+        extent: &Arc<Extent>,
+        chunk: usize,
+        columns: &[usize],
+    ) -> Result<Vec<Segment>> {
         extent.read(chunk, columns)
     }
 
@@ -175,19 +191,28 @@ impl Database {
         extent.shares(&self.0.home.cache)
     }
 
-    pub(crate) fn commit(&self, base: &Snapshot, operations: &[Operation]) -> Result<Arc<Snapshot>> {
+    pub(crate) fn commit(
+        &self,
+        base: &Snapshot,
+        operations: &[Operation],
+    ) -> Result<Arc<Snapshot>> {
         let inner = &*self.0;
         let committing = inner.committing.lock();
         let current = self.snapshot();
         let next = Arc::new(rebase(base, &current, operations)?);
         let (old, new) = (extents(&current), extents(&next));
-        let added = new.iter().filter(|e| !old.contains(e));
-        let removed = old.iter().filter(|e| !new.contains(e));
+        let added = new.values().filter(|e| !old.contains_key(&e.id));
+        let removed = old.values().filter(|e| !new.contains_key(&e.id));
         // If the commit fails halfway, the catalog may or may not have the new extents. Their
         // files must stay until the next open, which knows and sweeps.
-        added.for_each(|e| e.0.set_registered(true));
-        inner.catalog.commit(&current, &next, &inner.home, inner.next_table.load(Ordering::Relaxed))?;
-        removed.for_each(|e| e.0.set_registered(false));
+        added.for_each(|e| e.set_registered(true));
+        inner.catalog.commit(
+            &current,
+            &next,
+            &inner.home,
+            inner.next_table.load(Ordering::Relaxed),
+        )?;
+        removed.for_each(|e| e.set_registered(false));
         *inner.current.write() = next.clone();
         drop(committing);
         // `current` goes here, outside the lock: if nobody else has it, files are removed.
@@ -195,23 +220,8 @@ impl Database {
     }
 }
 
-/// Extents compared by id.
-struct ById<'a>(&'a Extent);
-
-impl PartialEq for ById<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id
-    }
-}
-impl Eq for ById<'_> {}
-impl std::hash::Hash for ById<'_> {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.id.hash(state);
-    }
-}
-
-fn extents(snapshot: &Snapshot) -> HashSet<ById<'_>> {
-    snapshot.tables().flat_map(|t| &t.extents).map(|e| ById(e)).collect()
+fn extents(snapshot: &Snapshot) -> HashMap<ExtentId, &Extent> {
+    snapshot.tables().flat_map(|t| &t.extents).map(|e| (e.id, &**e)).collect()
 }
 
 fn key(extent: &Extent, chunk: usize, column: usize) -> Key {
@@ -226,11 +236,15 @@ fn check_unused(path: &Path) -> Result<()> {
         let name = entry.file_name();
         let partial = name.to_str().is_some_and(|n| n.starts_with("catalog.redb.new-"));
         let ours = partial || name == EXTENTS || name == "lost+found";
-        let stray = name == EXTENTS && fs::read_dir(entry.path()).map_err(cannot_read)?.next().is_some();
+        let stray =
+            name == EXTENTS && fs::read_dir(entry.path()).map_err(cannot_read)?.next().is_some();
         if !ours || stray {
-            return Err(Error::user(format!("\"{}\" is not a database, and not empty", path.display()))
-                .detail(format!("it has no {CATALOG}, but a {name:?}"))
-                .hint("name a directory that is empty or does not exist yet"));
+            return Err(Error::user(format!(
+                "\"{}\" is not a database, and not empty",
+                path.display()
+            ))
+            .detail(format!("it has no {CATALOG}, but a {name:?}"))
+            .hint("name a directory that is empty or does not exist yet"));
         }
     }
     Ok(())
@@ -239,7 +253,8 @@ fn check_unused(path: &Path) -> Result<()> {
 /// Removes extent files that no table has: of interrupted loads, and of tables dropped while
 /// somebody still read them. Returns the highest id seen.
 fn sweep(directory: &Path, known: &HashSet<ExtentId>) -> Result<u64> {
-    let cannot_read = |e| Error::io(format!("cannot read directory \"{}\"", directory.display()), e);
+    let cannot_read =
+        |e| Error::io(format!("cannot read directory \"{}\"", directory.display()), e);
     let mut last = known.iter().map(|id| id.0).max().unwrap_or(0);
     for entry in fs::read_dir(directory).map_err(cannot_read)? {
         let entry = entry.map_err(cannot_read)?;
@@ -268,7 +283,8 @@ pub fn machine_memory_bytes() -> u64 {
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     });
     let total = total.map_or(UNKNOWN, |kib| kib * 1024);
-    let limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|t| t.trim().parse().ok());
+    let limit =
+        fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|t| t.trim().parse().ok());
     limit.map_or(total, |limit: u64| total.min(limit))
 }
 

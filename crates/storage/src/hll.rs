@@ -45,7 +45,8 @@ pub(crate) fn hash_u128(x: u128) -> u64 {
 }
 
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
-    let mut state = K1 ^ bytes.len() as u64;
+    // Mixed, or a length and the first byte would cancel out in short values.
+    let mut state = hash_u64(bytes.len() as u64);
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {
         let word = u64::from_le_bytes(word.try_into().expect("chunks_exact(8) gives 8 bytes"));
@@ -77,7 +78,8 @@ impl Sketch {
         let sound = match self {
             Sketch::Sparse(hashes) => hashes.len() <= SPARSE_MAX,
             Sketch::Dense(registers) => {
-                registers.len() == REGISTERS && registers.iter().all(|&r| usize::from(r) <= RANK_MAX)
+                registers.len() == REGISTERS
+                    && registers.iter().all(|&r| usize::from(r) <= RANK_MAX)
             }
         };
         if sound { Ok(()) } else { Err(Error::corrupt("a distinct-count sketch is malformed")) }
@@ -174,7 +176,7 @@ fn tau(mut x: f64) -> f64 {
     }
 }
 
-/// Counts one chunk. A probe of an 4 KiB table per value while there are few distinct values,
+/// Counts one chunk. A probe of a 4 KiB table per value while there are few distinct values,
 /// a shift and a compare afterwards; repeated values (sorted data) cost one comparison.
 pub(crate) struct SketchBuilder {
     last: u64,
@@ -212,7 +214,8 @@ impl SketchBuilder {
             slot = (slot + 1) % SLOTS;
         }
         if self.held == SPARSE_MAX {
-            let mut registers = registers_of(&self.slots.iter().copied().filter(|&h| h != 0).collect::<Vec<_>>());
+            let mut registers =
+                registers_of(&self.slots.iter().copied().filter(|&h| h != 0).collect::<Vec<_>>());
             raise(&mut registers, hash);
             self.registers = Some(registers);
             return;

@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use arrow::array::types::{ByteViewType, Float32Type, Float64Type};
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, GenericByteViewArray, PrimitiveArray,
-    StringViewArray, UInt64Array, downcast_primitive_array, make_comparator, new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray,
+    GenericByteViewArray, PrimitiveArray, StringViewArray, UInt64Array, downcast_primitive_array,
+    make_comparator, new_null_array,
 };
 use arrow::compute::{SortOptions, concat, max, max_boolean, min, min_boolean};
 use arrow::datatypes::{ArrowNativeType, DataType};
@@ -98,7 +99,9 @@ impl ChunkStatistics {
             concat(&parts.iter().map(|p| of(p)).collect::<Vec<_>>())
                 .map_err(|e| Error::internal("cannot join chunk statistics").source(e))
         };
-        let counts = |of: fn(&ChunkStatistics) -> &dyn Array| Ok::<_, Error>(arrays(of)?.as_primitive().clone());
+        let counts = |of: fn(&ChunkStatistics) -> &dyn Array| {
+            Ok::<_, Error>(arrays(of)?.as_primitive().clone())
+        };
         Ok(ChunkStatistics {
             mins: arrays(|p| &p.mins)?,
             maxs: arrays(|p| &p.maxs)?,
@@ -136,10 +139,13 @@ impl ChunkStatistics {
         exact: &BooleanArray,
         better: std::cmp::Ordering,
     ) -> (Option<ArrayRef>, bool) {
-        let Ok(compare) = make_comparator(bounds, bounds, SortOptions::default()) else { return (None, false) };
+        let Ok(compare) = make_comparator(bounds, bounds, SortOptions::default()) else {
+            return (None, false);
+        };
         let mut best: Option<usize> = None;
         // A cut bound equal to an exact one: the exact one is a value, and no value lies beyond.
-        let beats = |i: usize, j: usize| compare(i, j) == better || compare(i, j).is_eq() && exact.value(i);
+        let beats =
+            |i: usize, j: usize| compare(i, j) == better || compare(i, j).is_eq() && exact.value(i);
         for chunk in 0..self.len() {
             if self.nulls.value(chunk) == self.rows.value(chunk) {
                 continue;
@@ -202,11 +208,16 @@ impl StatisticsBuilder {
             return Ok((ChunkStatistics::empty(&self.data_type), Sketch::default()));
         }
         let join = |of: fn(&Bounds) -> &ArrayRef| {
-            let parts: Vec<&dyn Array> = self.chunks.iter().map(|(m, _)| of(&m.bounds).as_ref()).collect();
+            let parts: Vec<&dyn Array> =
+                self.chunks.iter().map(|(m, _)| of(&m.bounds).as_ref()).collect();
             concat(&parts).map_err(|e| Error::internal("cannot join bounds").source(e))
         };
-        let flags = |of: fn(&Bounds) -> bool| self.chunks.iter().map(|(m, _)| Some(of(&m.bounds))).collect();
-        let counts = |of: fn(&(Measured, u64)) -> u64| UInt64Array::from_iter_values(self.chunks.iter().map(of));
+        let flags = |of: fn(&Bounds) -> bool| {
+            self.chunks.iter().map(|(m, _)| Some(of(&m.bounds))).collect()
+        };
+        let counts = |of: fn(&(Measured, u64)) -> u64| {
+            UInt64Array::from_iter_values(self.chunks.iter().map(of))
+        };
         let statistics = ChunkStatistics {
             mins: join(|b| &b.min)?,
             maxs: join(|b| &b.max)?,
@@ -233,20 +244,29 @@ pub(crate) fn measure(array: &ArrayRef) -> Measured {
     let (bounds, value_bytes) = match data_type {
         _ if nulls == rows => (Bounds::unknown(data_type), 0),
         DataType::Boolean => (boolean(array.as_boolean(), &mut sketch), rows.div_ceil(8)),
-        DataType::Float32 => {
-            (float(array.as_primitive::<Float32Type>(), &mut sketch, f64::from, |v| v as f32), rows * 4)
+        DataType::Float32 => (
+            float(array.as_primitive::<Float32Type>(), &mut sketch, f64::from, |v| v as f32),
+            rows * 4,
+        ),
+        DataType::Float64 => {
+            (float(array.as_primitive::<Float64Type>(), &mut sketch, |v| v, |v| v), rows * 8)
         }
-        DataType::Float64 => (float(array.as_primitive::<Float64Type>(), &mut sketch, |v| v, |v| v), rows * 8),
         DataType::Utf8View => views(array.as_string_view(), &mut sketch, |bound, above| {
             let text = std::str::from_utf8(bound).ok()?;
             let cut = if above { text_above(text) } else { Some(text_below(text).to_owned()) };
             Some(Arc::new(StringViewArray::from_iter_values([cut?])))
         }),
         DataType::BinaryView => views(array.as_binary_view(), &mut sketch, |bound, above| {
-            let cut = if above { bytes_above(bound) } else { Some(bound[..bound.len().min(BOUND_BYTES_MAX)].to_vec()) };
+            let cut = if above {
+                bytes_above(bound)
+            } else {
+                Some(bound[..bound.len().min(BOUND_BYTES_MAX)].to_vec())
+            };
             Some(Arc::new(BinaryViewArray::from_iter_values([cut?])))
         }),
-        _ if data_type.is_nested() => (Bounds::unknown(data_type), array.get_array_memory_size() as u64),
+        _ if data_type.is_nested() => {
+            (Bounds::unknown(data_type), array.get_array_memory_size() as u64)
+        }
         _ => {
             let width = data_type.primitive_width().unwrap_or(0) as u64;
             let values: &dyn Array = array;
@@ -271,23 +291,52 @@ fn boolean(array: &BooleanArray, sketch: &mut SketchBuilder) -> Bounds {
     }
 }
 
-fn primitive<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, sketch: &mut SketchBuilder) -> Bounds {
-    // Decimals are the only 16-byte values; the narrower ones are hashed as one word.
-    if size_of::<T::Native>() <= 8 {
-        each(array, |v| sketch.insert(hash_u64(v.to_i64().unwrap_or_else(|| v.as_usize() as i64) as u64)));
-    } else {
-        let data = array.to_data();
-        let words: &[i128] = data.buffer(0);
-        match array.nulls().filter(|n| n.null_count() > 0) {
-            None => words.iter().for_each(|&v| sketch.insert(hash_u128(v as u128))),
-            Some(nulls) => nulls.valid_indices().for_each(|i| sketch.insert(hash_u128(words[i] as u128))),
+fn primitive<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    sketch: &mut SketchBuilder,
+) -> Bounds {
+    let (min, max) = (min(array), max(array));
+    let narrow = |v: Option<T::Native>| v.and_then(|v| v.to_i64());
+    let range = match (narrow(min), narrow(max)) {
+        (Some(min), Some(max)) => max.checked_sub(min).map(|range| (min, range as usize)),
+        _ => None,
+    };
+    match range {
+        // Dates, quantities, codes: a bit per possible value, and one hash per actual one.
+        Some((base, range)) if range < array.len() / 4 => {
+            let mut seen = vec![0u64; range / 64 + 1];
+            each(array, |v| {
+                let at = v.to_i64().map_or(0, |v| (v - base) as usize);
+                seen[at / 64] |= 1 << (at % 64);
+            });
+            let present = (0..=range).filter(|at| seen[at / 64] >> (at % 64) & 1 == 1);
+            present.for_each(|at| sketch.insert(hash_integer::<T>(base + at as i64)));
+        }
+        _ if size_of::<T::Native>() <= 8 => {
+            each(array, |v| {
+                sketch.insert(hash_u64(v.to_i64().unwrap_or_else(|| v.as_usize() as i64) as u64))
+            });
+        }
+        // Decimals are the only wider values.
+        _ => {
+            let data = array.to_data();
+            let values: &[i128] = data.buffer(0);
+            let mut see = |v: i128| sketch.insert(hash_u128(v as u128));
+            match array.nulls().filter(|n| n.null_count() > 0) {
+                None => values[..array.len()].iter().for_each(|&v| see(v)),
+                Some(nulls) => nulls.valid_indices().for_each(|i| see(values[i])),
+            }
         }
     }
     let bound = |v: Option<T::Native>| -> ArrayRef {
         Arc::new(PrimitiveArray::<T>::from_iter([v]).with_data_type(array.data_type().clone()))
     };
-    let (min, max) = (min(array), max(array));
     Bounds { min_exact: min.is_some(), max_exact: max.is_some(), min: bound(min), max: bound(max) }
+}
+
+/// As the values of a column of `T` are hashed, whatever their range.
+fn hash_integer<T: ArrowPrimitiveType>(v: i64) -> u64 {
+    if size_of::<T::Native>() <= 8 { hash_u64(v as u64) } else { hash_u128(i128::from(v) as u128) }
 }
 
 fn each<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, mut f: impl FnMut(T::Native)) {
@@ -317,7 +366,8 @@ fn float<T: ArrowPrimitiveType>(
         return Bounds::unknown(array.data_type());
     }
     let zero = |v: f64| v == 0.0;
-    let bound = |v: f64| -> ArrayRef { Arc::new(PrimitiveArray::<T>::from_iter_values([narrow(v)])) };
+    let bound =
+        |v: f64| -> ArrayRef { Arc::new(PrimitiveArray::<T>::from_iter_values([narrow(v)])) };
     Bounds {
         min: bound(if zero(low) { -0.0 } else { low }),
         max: bound(if zero(high) { 0.0 } else { high }),
@@ -335,15 +385,18 @@ fn views<T: ByteViewType + ?Sized>(
     let mut value_bytes = 0u64;
     let (mut low, mut high): (Option<Ranked>, Option<Ranked>) = (None, None);
     let views = array.views();
-    let mut last = None;
+    // A direct-mapped memory of views met before. Equal views are equal values, so columns of few
+    // short strings, and dictionaries, cost one comparison a row.
+    let mut met = [u128::MAX; 256];
     let mut see = |i: usize| {
         let view = views[i];
         value_bytes += u64::from(view as u32);
-        // Equal views are equal values of the same buffer: dictionaries and runs cost no more.
-        if last == Some(view) {
+        let folded = (view ^ (view >> 64)) as u64;
+        let slot = &mut met[(folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
+        if *slot == view {
             return;
         }
-        last = Some(view);
+        *slot = view;
         let bytes: &[u8] = array.value(i).as_ref();
         // A short string is its view: one hash of 16 bytes. A long one never collides with it,
         // as its length is hashed too.
@@ -365,8 +418,12 @@ fn views<T: ByteViewType + ?Sized>(
     let bound = |v: &Option<Ranked>, above| {
         v.as_ref().and_then(|v| cut(v.bytes, above)).unwrap_or_else(|| new_null_array(data_type, 1))
     };
-    let bounds =
-        Bounds { min_exact: exact(&low), max_exact: exact(&high), min: bound(&low, false), max: bound(&high, true) };
+    let bounds = Bounds {
+        min_exact: exact(&low),
+        max_exact: exact(&high),
+        min: bound(&low, false),
+        max: bound(&high, true),
+    };
     (bounds, value_bytes)
 }
 

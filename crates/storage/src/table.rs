@@ -81,7 +81,12 @@ impl Table {
     }
 
     /// This table with other extents, as of snapshot `at`.
-    pub(crate) fn changed(&self, extents: Vec<Arc<Extent>>, at: SnapshotId, replaced: bool) -> Self {
+    pub(crate) fn changed(
+        &self,
+        extents: Vec<Arc<Extent>>,
+        at: SnapshotId,
+        replaced: bool,
+    ) -> Self {
         let (schema, cluster_by) = (self.arrow_schema.clone(), self.cluster_by.clone());
         let mut table = Table::new(self.id, self.name.clone(), schema, cluster_by, extents);
         table.changed_at = at;
@@ -111,7 +116,12 @@ impl Table {
     /// # Panics
     /// If there is no chunk `i`.
     pub fn chunk(&self, i: usize) -> ChunkRef {
-        assert!(i < self.chunks(), "chunk {i} of table {:?}, which has {}", self.name, self.chunks());
+        assert!(
+            i < self.chunks(),
+            "chunk {i} of table {:?}, which has {}",
+            self.name,
+            self.chunks()
+        );
         let at = self.starts.partition_point(|s| s.chunk <= i) - 1;
         let (extent, start) = (&self.extents[at], self.starts[at]);
         let chunk = i - start.chunk;
@@ -152,6 +162,13 @@ impl Table {
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Table {} {:?} ({} rows in {} extents)", self.id, self.name, self.rows(), self.extents.len())
+        write!(
+            f,
+            "Table {} {:?} ({} rows in {} extents)",
+            self.id,
+            self.name,
+            self.rows(),
+            self.extents.len()
+        )
     }
 }

@@ -82,7 +82,9 @@ impl Transaction {
             return if if_exists { Ok(()) } else { Err(no_schema(name)) };
         };
         if name == PUBLIC {
-            return Err(Error::user("schema \"public\" cannot be dropped").hint("drop the tables in it"));
+            return Err(
+                Error::user("schema \"public\" cannot be dropped").hint("drop the tables in it")
+            );
         }
         if cascade {
             for table in schema.tables.values() {
@@ -122,7 +124,13 @@ impl Transaction {
         self.run(Operation::DropTable { schema: schema.to_owned(), name: name.to_owned(), id })
     }
 
-    pub fn create_view(&mut self, schema: &str, name: &str, sql: &str, or_replace: bool) -> Result<()> {
+    pub fn create_view(
+        &mut self,
+        schema: &str,
+        name: &str,
+        sql: &str,
+        or_replace: bool,
+    ) -> Result<()> {
         check_name("view", name)?;
         let view = Arc::new(View { name: name.to_owned(), sql: sql.to_owned() });
         self.run(Operation::CreateView { schema: schema.to_owned(), view, or_replace })
@@ -159,13 +167,17 @@ impl Transaction {
 
     fn adopt(&self, table: TableId, extents: Vec<NewExtent>) -> Result<Vec<Arc<Extent>>> {
         let Some(table) = self.work.table_by_id(table) else {
-            return Err(Error::conflict("the table to be written to is gone").hint("run the statement again"));
+            return Err(Error::conflict("the table to be written to is gone")
+                .hint("run the statement again"));
         };
         if extents.iter().any(|e| !self.database.owns(&e.extent)) {
             return Err(Error::internal("an extent of another database"));
         }
         if extents.iter().any(|e| e.extent.schema != table.arrow_schema) {
-            return Err(Error::internal(format!("an extent for another table than {}", quoted(&table.name))));
+            return Err(Error::internal(format!(
+                "an extent for another table than {}",
+                quoted(&table.name)
+            )));
         }
         Ok(extents.into_iter().map(|e| e.extent).collect())
     }
@@ -185,7 +197,11 @@ impl Transaction {
 }
 
 /// The pure core of a commit: `current` with `operations`, which were made against `base`.
-pub(crate) fn rebase(base: &Snapshot, current: &Snapshot, operations: &[Operation]) -> Result<Snapshot> {
+pub(crate) fn rebase(
+    base: &Snapshot,
+    current: &Snapshot,
+    operations: &[Operation],
+) -> Result<Snapshot> {
     for operation in operations {
         check_conflict(base, current, operation)?;
     }
@@ -194,7 +210,8 @@ pub(crate) fn rebase(base: &Snapshot, current: &Snapshot, operations: &[Operatio
     for operation in operations {
         apply(&mut next, operation, id).map_err(|e| {
             // It was possible when it was asked for: somebody came between.
-            Error::conflict(format!("{}, by a transaction that committed first", e.message())).hint("try again")
+            Error::conflict(format!("{}, by a transaction that committed first", e.message()))
+                .hint("try again")
         })?;
     }
     Ok(next)
@@ -215,8 +232,11 @@ fn check_conflict(base: &Snapshot, current: &Snapshot, operation: &Operation) ->
         Some(now) if replaces && now.changed_at > base.id => "changed",
         Some(_) => return Ok(()),
     };
-    Err(Error::conflict(format!("table {} was {happened} by a transaction that committed first", quoted(&before.name)))
-        .hint("try again"))
+    Err(Error::conflict(format!(
+        "table {} was {happened} by a transaction that committed first",
+        quoted(&before.name)
+    ))
+    .hint("try again"))
 }
 
 fn no_schema(name: &str) -> Error {
@@ -234,11 +254,19 @@ fn missing(snapshot: &Snapshot, schema: &str, name: &str, wanted: RelationKind) 
     }
 }
 
-fn schema_mut<'a>(schemas: &'a mut BTreeMap<String, Arc<Schema>>, name: &str) -> Result<&'a mut Schema> {
+fn schema_mut<'a>(
+    schemas: &'a mut BTreeMap<String, Arc<Schema>>,
+    name: &str,
+) -> Result<&'a mut Schema> {
     schemas.get_mut(name).map(Arc::make_mut).ok_or_else(|| no_schema(name))
 }
 
-fn check_free(snapshot: &Snapshot, schema: &str, name: &str, replaceable: Option<RelationKind>) -> Result<()> {
+fn check_free(
+    snapshot: &Snapshot,
+    schema: &str,
+    name: &str,
+    replaceable: Option<RelationKind>,
+) -> Result<()> {
     match snapshot.schemas.get(schema).and_then(|s| s.relation(name)) {
         Some(kind) if Some(kind) != replaceable => {
             Err(Error::user(format!("{} {} already exists", kind.name(), quoted(name)))
@@ -268,7 +296,9 @@ fn apply(snapshot: &mut Snapshot, operation: &Operation, next: SnapshotId) -> Re
         Operation::CreateTable { schema, table } => {
             check_free(snapshot, schema, &table.name, None)?;
             let table = table.changed(Vec::new(), next, true);
-            schema_mut(&mut snapshot.schemas, schema)?.tables.insert(table.name.clone(), Arc::new(table));
+            schema_mut(&mut snapshot.schemas, schema)?
+                .tables
+                .insert(table.name.clone(), Arc::new(table));
         }
         Operation::DropTable { schema, name, id } => {
             if snapshot.table(schema, name).is_none_or(|t| t.id != *id) {
@@ -278,7 +308,9 @@ fn apply(snapshot: &mut Snapshot, operation: &Operation, next: SnapshotId) -> Re
         }
         Operation::CreateView { schema, view, or_replace } => {
             check_free(snapshot, schema, &view.name, or_replace.then_some(RelationKind::View))?;
-            schema_mut(&mut snapshot.schemas, schema)?.views.insert(view.name.clone(), view.clone());
+            schema_mut(&mut snapshot.schemas, schema)?
+                .views
+                .insert(view.name.clone(), view.clone());
         }
         Operation::DropView { schema, name } => {
             if schema_mut(&mut snapshot.schemas, schema)?.views.remove(name).is_none() {
@@ -287,7 +319,9 @@ fn apply(snapshot: &mut Snapshot, operation: &Operation, next: SnapshotId) -> Re
         }
         Operation::CreateExternal { schema, external } => {
             check_free(snapshot, schema, &external.name, None)?;
-            schema_mut(&mut snapshot.schemas, schema)?.externals.insert(external.name.clone(), external.clone());
+            schema_mut(&mut snapshot.schemas, schema)?
+                .externals
+                .insert(external.name.clone(), external.clone());
         }
         Operation::DropExternal { schema, name } => {
             if schema_mut(&mut snapshot.schemas, schema)?.externals.remove(name).is_none() {
@@ -306,7 +340,9 @@ fn apply(snapshot: &mut Snapshot, operation: &Operation, next: SnapshotId) -> Re
 
 fn change(snapshot: &mut Snapshot, id: TableId, f: impl FnOnce(&Table) -> Table) -> Result<()> {
     for schema in snapshot.schemas.values_mut() {
-        let Some(name) = schema.tables.values().find(|t| t.id == id).map(|t| t.name.clone()) else { continue };
+        let Some(name) = schema.tables.values().find(|t| t.id == id).map(|t| t.name.clone()) else {
+            continue;
+        };
         if let Some(table) = Arc::make_mut(schema).tables.get_mut(&name) {
             *table = Arc::new(f(table));
             return Ok(());

@@ -42,9 +42,13 @@ fn is_storable(data_type: &DataType) -> bool {
         | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
         | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond)
         | DataType::Timestamp(..) => true,
-        DataType::Decimal128(precision, scale) => (1..=38).contains(precision) && *scale <= *precision as i8,
+        DataType::Decimal128(precision, scale) => {
+            (1..=38).contains(precision) && *scale <= *precision as i8
+        }
         DataType::List(item) => is_storable(item.data_type()),
-        DataType::Struct(fields) => !fields.is_empty() && fields.iter().all(|f| is_storable(f.data_type())),
+        DataType::Struct(fields) => {
+            !fields.is_empty() && fields.iter().all(|f| is_storable(f.data_type()))
+        }
         _ => false,
     }
 }
@@ -54,21 +58,25 @@ fn is_storable(data_type: &DataType) -> bool {
 pub fn stored_type(data_type: &DataType) -> Option<DataType> {
     Some(match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Null => DataType::Utf8View,
-        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::BinaryView,
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            DataType::BinaryView
+        }
         DataType::Float16 => DataType::Float32,
         DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)
         }
-        DataType::Decimal256(precision, scale) if *precision <= 38 => DataType::Decimal128(*precision, *scale),
+        DataType::Decimal256(precision, scale) if *precision <= 38 => {
+            DataType::Decimal128(*precision, *scale)
+        }
         DataType::Dictionary(_, values) => stored_type(values)?,
         DataType::RunEndEncoded(_, values) => stored_type(values.data_type())?,
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             DataType::List(stored_field(item)?.into())
         }
-        DataType::Struct(fields) => {
-            DataType::Struct(fields.iter().map(|f| stored_field(f)).collect::<Option<Vec<_>>>()?.into())
-        }
+        DataType::Struct(fields) => DataType::Struct(
+            fields.iter().map(|f| stored_field(f)).collect::<Option<Vec<_>>>()?.into(),
+        ),
         other if is_storable(other) => other.clone(),
         _ => return None,
     })
@@ -116,7 +124,10 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
         )));
     }
     if name.contains('\0') {
-        return Err(Error::user(format!("the {what} name {} has a NUL character", quoted(&name.replace('\0', "\\0")))));
+        return Err(Error::user(format!(
+            "the {what} name {} has a NUL character",
+            quoted(&name.replace('\0', "\\0"))
+        )));
     }
     Ok(())
 }
@@ -129,14 +140,19 @@ pub(crate) fn check_schema(table: &str, schema: &ArrowSchema, cluster_by: &[usiz
         return Err(Error::user(format!("table {table} has no columns")));
     }
     if columns > TABLE_COLUMNS_MAX {
-        return Err(Error::user(format!("table {table} has {columns} columns; a table may have {TABLE_COLUMNS_MAX}")));
+        return Err(Error::user(format!(
+            "table {table} has {columns} columns; a table may have {TABLE_COLUMNS_MAX}"
+        )));
     }
     let mut names = HashSet::with_capacity(columns);
     for field in schema.fields() {
         check_name("column", field.name()).map_err(|e| e.context(format!("table {table}")))?;
         if !names.insert(field.name().as_str()) {
-            return Err(Error::user(format!("table {table} has two columns named {}", quoted(field.name())))
-                .hint("give one of them another name with AS"));
+            return Err(Error::user(format!(
+                "table {table} has two columns named {}",
+                quoted(field.name())
+            ))
+            .hint("give one of them another name with AS"));
         }
         storable(field.data_type())
             .map_err(|e| e.context(format!("table {table}, column {}", quoted(field.name()))))?;
@@ -144,10 +160,15 @@ pub(crate) fn check_schema(table: &str, schema: &ArrowSchema, cluster_by: &[usiz
     let mut clustered = HashSet::new();
     for &column in cluster_by {
         let Some(field) = schema.fields().get(column) else {
-            return Err(Error::internal(format!("table {table} is clustered by column {column} of {columns}")));
+            return Err(Error::internal(format!(
+                "table {table} is clustered by column {column} of {columns}"
+            )));
         };
         if !clustered.insert(column) {
-            return Err(Error::user(format!("table {table} is clustered by {} twice", quoted(field.name()))));
+            return Err(Error::user(format!(
+                "table {table} is clustered by {} twice",
+                quoted(field.name())
+            )));
         }
         if field.data_type().is_nested() {
             return Err(Error::unsupported(format!(
@@ -177,8 +198,11 @@ pub(crate) fn to_stored(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         })?
     };
     if !field.is_nullable() && array.logical_null_count() > 0 {
-        return Err(Error::user(format!("column {} is NOT NULL, and got a NULL", quoted(field.name())))
-            .hint("declare it without NOT NULL, or filter the rows: WHERE … IS NOT NULL"));
+        return Err(Error::user(format!(
+            "column {} is NOT NULL, and got a NULL",
+            quoted(field.name())
+        ))
+        .hint("declare it without NOT NULL, or filter the rows: WHERE … IS NOT NULL"));
     }
     Ok(array)
 }

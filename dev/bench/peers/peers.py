@@ -41,7 +41,11 @@ class DuckDb:
 
         self.connection = duckdb.connect(
             request.get("database") or ":memory:",
-            config={"threads": str(request["threads"])},
+            # NULLs sort as in PostgreSQL and in the engine that is compared.
+            config={
+                "threads": str(request["threads"]),
+                "default_null_order": "nulls_last_on_asc_first_on_desc",
+            },
         )
 
     @staticmethod

@@ -71,7 +71,8 @@ fn start(
     let python = peers::venv(&peers::venv_dir(), &say)?;
     let mut peer = Peer::start(&python, kind, options.threads, PEER_TIMEOUT)?;
     say(&format!("loading into {} {}", kind.name(), peer.version()));
-    let csv = files.iter().flat_map(|f| &f.files).any(|f| f.extension().is_some_and(|e| e == "csv"));
+    let csv =
+        files.iter().flat_map(|f| &f.files).any(|f| f.extension().is_some_and(|e| e == "csv"));
     let format = match csv {
         true => peers::FileFormat::Csv { delimiter: ',', header: true },
         false => peers::FileFormat::Parquet,

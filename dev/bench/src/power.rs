@@ -33,8 +33,7 @@ pub fn run(engine: &Arc<Engine>, workload: &Workload, runs: usize) -> Result<Pow
 pub async fn execute(session: &Session, query: &Query) -> Result<u64> {
     let mut rows = 0;
     for statement in &query.statements {
-        let mut answer =
-            session.query(statement).await.map_err(|e| e.context(&query.name))?;
+        let mut answer = session.query(statement).await.map_err(|e| e.context(&query.name))?;
         while let Some(batch) = answer.next().await {
             rows += batch.map_err(|e| e.context(&query.name))?.num_rows() as u64;
         }

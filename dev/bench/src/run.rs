@@ -132,7 +132,8 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
                     "DuckDB's"
                 };
                 let right = workload.queries.len() - wrong.len();
-                let note = format!("{right} of {} answers agree with {kind}.", workload.queries.len());
+                let note =
+                    format!("{right} of {} answers agree with {kind}.", workload.queries.len());
                 println!("{note}\n");
                 for line in &wrong {
                     println!("  {line}");

@@ -56,7 +56,8 @@ impl Workload {
 
     /// Only the queries of these names (`Q1.1` or `1.1`); all if there are none.
     pub fn only(mut self, names: &[String]) -> Result<Workload> {
-        let plain = |name: &str| name.trim_start_matches(['Q', 'q']).trim_start_matches('0').to_string();
+        let plain =
+            |name: &str| name.trim_start_matches(['Q', 'q']).trim_start_matches('0').to_string();
         for name in names {
             if !self.queries.iter().any(|q| plain(&q.name) == plain(name)) {
                 return Err(Error::user(format!("{} has no query \"{name}\"", self.benchmark)));

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
+};
 use arrow::compute::kernels::boolean::and;
-use arrow::compute::prep_null_mask_filter;
+use arrow::compute::{FilterBuilder, prep_null_mask_filter};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::common::cast::as_boolean_array;
@@ -39,7 +41,8 @@ impl Conjunct {
         columns.sort_unstable();
         columns.dedup();
         let schema = Arc::new(table.project(&columns)?);
-        let compact = remap(&expr, |i| columns.binary_search(&i).expect("collected above"), &schema)?;
+        let compact =
+            remap(&expr, |i| columns.binary_search(&i).expect("collected above"), &schema)?;
         let dynamic = DynamicFilterTracking::classify(&expr).contains_dynamic_filter();
         Ok(Conjunct {
             expr,
@@ -54,11 +57,17 @@ impl Conjunct {
 
     /// A dynamic filter is an offer: one that has shown not to reject rows costs more than it saves.
     pub fn worthwhile(&self) -> bool {
-        if !self.dynamic {
-            return true;
+        !self.dynamic
+            || self.rows_seen.load(Ordering::Relaxed) < TRIAL_ROWS
+            || self.pass_share() < 0.8
+    }
+
+    /// Share of the rows seen so far that passed; 1 before the first.
+    pub fn pass_share(&self) -> f64 {
+        match self.rows_seen.load(Ordering::Relaxed) {
+            0 => 1.0,
+            seen => self.rows_passed.load(Ordering::Relaxed) as f64 / seen as f64,
         }
-        let seen = self.rows_seen.load(Ordering::Relaxed);
-        seen < TRIAL_ROWS || self.rows_passed.load(Ordering::Relaxed) < seen / 10 * 8
     }
 
     /// Which of `rows` rows pass; NULL counts as not passing. `arrays` are the table columns
@@ -68,8 +77,7 @@ impl Conjunct {
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
         let value = self.compact.evaluate(&batch)?.into_array(rows)?;
         let mask = as_boolean_array(&value)?;
-        let mask =
-            if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() };
+        let mask = if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() };
         if self.dynamic {
             self.rows_seen.fetch_add(rows as u64, Ordering::Relaxed);
             self.rows_passed.fetch_add(mask.true_count() as u64, Ordering::Relaxed);
@@ -95,10 +103,71 @@ pub fn remap(
         .data()
 }
 
-/// `a AND b`, where `None` is "all rows".
-pub fn intersect(a: Option<BooleanArray>, b: BooleanArray) -> Result<BooleanArray> {
-    match a {
-        None => Ok(b),
-        Some(a) => Ok(and(&a, &b)?),
+/// The rows of a chunk that have passed so far.
+pub struct Selection {
+    rows: usize,
+    /// `None`: all.
+    mask: Option<BooleanArray>,
+    passed: usize,
+}
+
+impl Selection {
+    pub fn all(rows: usize) -> Self {
+        Selection { rows, mask: None, passed: rows }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.passed == 0
+    }
+
+    /// The mask of the rows that passed, unless all did.
+    pub fn mask(&self) -> Option<&BooleanArray> {
+        self.mask.as_ref().filter(|_| self.passed < self.rows)
+    }
+
+    /// Narrows to the rows that pass `conjunct` as well. Once few are left only those are
+    /// evaluated: predicates such as a look-up in a join's hash table cost more than copying
+    /// the survivors of a column.
+    pub fn narrow(&mut self, conjunct: &Conjunct, columns: Vec<ArrayRef>) -> Result<()> {
+        let sparse = self.passed * 2 < self.rows;
+        let mask = match self.mask.take() {
+            Some(mask) if sparse => {
+                let survivors = FilterBuilder::new(&mask).optimize().build();
+                let columns = columns.iter().map(|c| survivors.filter(c));
+                let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+                refine(&mask, &conjunct.evaluate(columns, self.passed)?)
+            }
+            Some(mask) => and(&mask, &conjunct.evaluate(columns, self.rows)?)?,
+            None => conjunct.evaluate(columns, self.rows)?,
+        };
+        self.passed = mask.true_count();
+        self.mask = Some(mask);
+        Ok(())
+    }
+}
+
+/// `mask` without those of its set bits whose counterpart in `kept` (one per set bit) is false.
+fn refine(mask: &BooleanArray, kept: &BooleanArray) -> BooleanArray {
+    let mut bits = BooleanBufferBuilder::new(mask.len());
+    bits.append_n(mask.len(), false);
+    let kept = kept.values();
+    for (i, row) in mask.values().set_indices().enumerate() {
+        if kept.value(i) {
+            bits.set_bit(row, true);
+        }
+    }
+    BooleanArray::new(bits.finish(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refining_keeps_the_counterparts_of_set_bits() {
+        let mask = BooleanArray::from(vec![true, false, true, true, false, true]);
+        let kept = BooleanArray::from(vec![false, true, true, false]);
+        let expected = BooleanArray::from(vec![false, false, true, true, false, false]);
+        assert_eq!(refine(&mask, &kept), expected);
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, FilterBuilder};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
 use thalweg_storage::{ChunkRef, Database, Snapshot, Table};
 
-use super::filter::{Conjunct, intersect, remap};
+use super::filter::{Conjunct, Selection, remap};
 use crate::error::into_datafusion;
 use crate::prune;
 use crate::runtime::{blocking, checkpoint};
@@ -146,7 +146,12 @@ impl DisplayAs for ScanExec {
             self.conjuncts.iter().map(|c| fmt_sql(c.expr.as_ref()).to_string()).collect();
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "ScanExec: table={}, columns=[{}]", self.source.name, columns.join(", "))?;
+                write!(
+                    f,
+                    "ScanExec: table={}, columns=[{}]",
+                    self.source.name,
+                    columns.join(", ")
+                )?;
                 if !filters.is_empty() {
                     write!(f, ", filter=[{}]", filters.join(" AND "))?;
                 }
@@ -443,8 +448,7 @@ impl Stream {
             columns.extend(self.conjuncts.iter().flat_map(|c| c.columns.iter().copied()));
             columns.sort_unstable();
             columns.dedup();
-            let bytes: u64 =
-                columns.iter().map(|c| stored_bytes(&chunk, *c)).sum();
+            let bytes: u64 = columns.iter().map(|c| stored_bytes(&chunk, *c)).sum();
             self.metrics.bytes_total.add(bytes as usize);
             if kept[i] {
                 self.metrics.chunks_read.add(1);
@@ -459,21 +463,16 @@ impl Stream {
         let rows = chunk.rows as usize;
         debug_assert!(rows <= CHUNK_ROWS_MAX);
         let mut columns = Columns { chunk, arrays: Vec::new() };
-        let mut mask: Option<BooleanArray> = None;
-        for i in 0..self.conjuncts.len() {
-            let conjunct = Arc::clone(&self.conjuncts[i]);
-            if !conjunct.worthwhile() {
-                continue;
-            }
+        let mut selection = Selection::all(rows);
+        for conjunct in self.in_order() {
             self.load(&mut columns, &conjunct.columns).await?;
             let timer = self.metrics.base.elapsed_compute().timer();
             let arrays = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
-            let passed = intersect(mask, conjunct.evaluate(arrays, rows)?)?;
+            selection.narrow(&conjunct, arrays)?;
             timer.done();
-            if passed.true_count() == 0 {
+            if selection.is_empty() {
                 return Ok(());
             }
-            mask = Some(passed);
             checkpoint().await;
         }
         let projection = self.projection.clone();
@@ -482,12 +481,11 @@ impl Stream {
         let arrays = projection.iter().map(|c| columns.get(*c)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
-        let batch = match mask {
-            Some(mask) if mask.true_count() < rows => {
-                let filter = FilterBuilder::new(&mask).optimize().build();
-                filter.filter_record_batch(&batch)?
+        let batch = match selection.mask() {
+            Some(mask) => {
+                FilterBuilder::new(mask).optimize().build().filter_record_batch(&batch)?
             }
-            _ => batch,
+            None => batch,
         };
         if batch.num_rows() >= BATCH_ROWS && self.coalescer.is_empty() {
             self.ready = Some((batch, 0));
@@ -500,6 +498,15 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// The predicates worth evaluating: those of the statement, then the dynamic ones, the most
+    /// selective so far first.
+    fn in_order(&self) -> Vec<Arc<Conjunct>> {
+        let mut order: Vec<_> = self.conjuncts.iter().filter(|c| c.worthwhile()).cloned().collect();
+        let rank = |c: &Conjunct| if c.dynamic { c.pass_share() } else { -1.0 };
+        order.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+        order
     }
 
     /// Makes the named columns of the chunk present: from the cache, or read outside any slot

@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use thalweg_base::{Error, QueryId, TaskId};
 use thalweg_scheduler::QueryState;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::driver::Driver;
@@ -36,6 +38,8 @@ pub struct Run {
     id: QueryId,
     driver: Arc<Driver>,
     cancel: Mutex<Option<Cancel>>,
+    /// Rung when `cancel` is set.
+    bell: Notify,
 }
 
 thread_local! {
@@ -48,7 +52,12 @@ impl Run {
     pub fn begin(driver: &Arc<Driver>) -> Arc<Run> {
         const PLANNING_NS: u64 = 5_000_000;
         let id = driver.query_arrived(PLANNING_NS);
-        Arc::new(Run { id, driver: Arc::clone(driver), cancel: Mutex::new(None) })
+        Arc::new(Run {
+            id,
+            driver: Arc::clone(driver),
+            cancel: Mutex::new(None),
+            bell: Notify::new(),
+        })
     }
 
     pub fn current() -> Option<Arc<Run>> {
@@ -96,6 +105,21 @@ impl Run {
     pub fn cancel(&self, why: Cancel) {
         self.cancel.lock().get_or_insert(why);
         self.driver.query_cancelled(self.id);
+        self.bell.notify_waiters();
+    }
+
+    /// Resolves once the query is cancelled. Its client need not wait for the quantum that is
+    /// running: that one ends when it ends, and is the last.
+    pub async fn until_cancelled(self: Arc<Self>) -> Cancel {
+        loop {
+            let mut rung = pin!(self.bell.notified());
+            // Before the look, so that a cancel between look and wait is not missed.
+            rung.as_mut().enable();
+            if let Some(why) = self.cancelled() {
+                return why;
+            }
+            rung.await;
+        }
     }
 
     pub fn cancelled(&self) -> Option<Cancel> {

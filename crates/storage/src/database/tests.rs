@@ -13,8 +13,10 @@ fn schema() -> SchemaRef {
 }
 
 fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
-    let text = StringViewArray::from_iter_values(rows.clone().map(|n| format!("this is row number {n}")));
-    RecordBatch::try_new(schema(), vec![Arc::new(Int64Array::from_iter(rows)), Arc::new(text)]).unwrap()
+    let text =
+        StringViewArray::from_iter_values(rows.clone().map(|n| format!("this is row number {n}")));
+    RecordBatch::try_new(schema(), vec![Arc::new(Int64Array::from_iter(rows)), Arc::new(text)])
+        .unwrap()
 }
 
 fn open(dir: &TempDir) -> Result<Database> {
@@ -48,7 +50,9 @@ fn contents(db: &Database) -> Result<Vec<i64>> {
             arrays.push(db.decode(segment)?);
         }
         assert_eq!(arrays[0].len() as u64, chunk.rows);
-        for (n, text) in arrays[1].as_primitive::<Int64Type>().values().iter().zip(arrays[0].as_string_view()) {
+        for (n, text) in
+            arrays[1].as_primitive::<Int64Type>().values().iter().zip(arrays[0].as_string_view())
+        {
             assert_eq!(text.unwrap(), format!("this is row number {n}"));
             numbers.push(*n);
         }

@@ -33,8 +33,10 @@ use super::Location;
 use super::file::ALIGNMENT;
 
 /// One for the process: it holds registries only, and no thread.
-static SESSION: LazyLock<VortexSession> = LazyLock::new(<VortexSession as VortexSessionDefault>::default);
-static COMPRESSOR: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| BtrBlocksCompressor::from_session(&SESSION));
+static SESSION: LazyLock<VortexSession> =
+    LazyLock::new(<VortexSession as VortexSessionDefault>::default);
+static COMPRESSOR: LazyLock<BtrBlocksCompressor> =
+    LazyLock::new(|| BtrBlocksCompressor::from_session(&SESSION));
 
 /// A table's columns as Vortex types.
 pub(crate) struct ColumnTypes {
@@ -46,13 +48,18 @@ impl ColumnTypes {
     pub fn of(schema: &ArrowSchema) -> Result<Self> {
         let convert = |field: &Field| {
             SESSION.arrow().from_arrow_field(field).map_err(|e| {
-                Error::unsupported(format!("column {:?} of type {} cannot be stored", field.name(), field.data_type()))
-                    .detail(e.to_string())
+                Error::unsupported(format!(
+                    "column {:?} of type {} cannot be stored",
+                    field.name(),
+                    field.data_type()
+                ))
+                .detail(e.to_string())
             })
         };
         let columns = schema.fields().iter().map(|f| convert(f)).collect::<Result<Vec<_>>>()?;
         let names: FieldNames = schema.fields().iter().map(|f| f.name().as_str()).collect();
-        let row = DType::Struct(StructFields::new(names, columns.clone()), Nullability::NonNullable);
+        let row =
+            DType::Struct(StructFields::new(names, columns.clone()), Nullability::NonNullable);
         Ok(ColumnTypes { columns, row })
     }
 
@@ -98,11 +105,18 @@ impl Encoder {
             let plain = SESSION.arrow().from_arrow_array(array, field)?;
             let compressed = COMPRESSOR.compress(&plain, &mut SESSION.create_execution_ctx())?;
             forget_statistics(&compressed);
-            compressed.serialize(&self.context, &SESSION, &SerializeOptions { offset: 0, include_padding: true })
+            compressed.serialize(
+                &self.context,
+                &SESSION,
+                &SerializeOptions { offset: 0, include_padding: true },
+            )
         });
         encoded.map_err(|cause| {
-            Error::internal(format!("cannot compress column {:?} ({data_type}, {rows} rows)", field.name()))
-                .detail(cause)
+            Error::internal(format!(
+                "cannot compress column {:?} ({data_type}, {rows} rows)",
+                field.name()
+            ))
+            .detail(cause)
         })
     }
 
@@ -121,20 +135,35 @@ impl Encoder {
         let rows = chunk_rows.iter().map(|&n| u64::from(n)).sum();
         let encodings = self.encodings().0;
         guard(|| {
-            let segment = |chunk: usize, column: usize| SegmentId::from((chunk * columns.len() + column) as u32);
+            let segment = |chunk: usize, column: usize| {
+                SegmentId::from((chunk * columns.len() + column) as u32)
+            };
             let column_layout = |column: usize| -> LayoutRef {
                 let dtype = &types.columns[column];
                 let chunks = chunk_rows.iter().enumerate().map(|(chunk, &n)| {
-                    FlatLayout::new(u64::from(n), dtype.clone(), segment(chunk, column), encodings.clone())
-                        .into_layout()
+                    FlatLayout::new(
+                        u64::from(n),
+                        dtype.clone(),
+                        segment(chunk, column),
+                        encodings.clone(),
+                    )
+                    .into_layout()
                 });
-                ChunkedLayout::new(rows, dtype.clone(), layout_children(chunks.collect())).into_layout()
+                ChunkedLayout::new(rows, dtype.clone(), layout_children(chunks.collect()))
+                    .into_layout()
             };
-            let layout =
-                StructLayout::new(rows, types.row.clone(), (0..columns.len()).map(column_layout).collect());
+            let layout = StructLayout::new(
+                rows,
+                types.row.clone(),
+                (0..columns.len()).map(column_layout).collect(),
+            );
             let specs: Arc<[SegmentSpec]> = (0..chunk_rows.len())
                 .flat_map(|chunk| columns.iter().map(move |locations| locations[chunk]))
-                .map(|l| SegmentSpec { offset: l.offset, length: l.bytes, alignment: Alignment::new(ALIGNMENT) })
+                .map(|l| SegmentSpec {
+                    offset: l.offset,
+                    length: l.bytes,
+                    alignment: Alignment::new(ALIGNMENT),
+                })
                 .collect();
             let footer = Footer::new(layout.into_layout(), specs, None, encodings.clone());
             footer.into_serializer().with_offset(position).serialize()
@@ -152,7 +181,8 @@ pub(super) fn decode(
     encodings: &EncodingIds,
 ) -> Result<ArrayRef, String> {
     let array = guard(|| {
-        let array = SerializedArray::try_from(bytes)?.decode(dtype, rows, &encodings.0, &SESSION)?;
+        let array =
+            SerializedArray::try_from(bytes)?.decode(dtype, rows, &encodings.0, &SESSION)?;
         SESSION.arrow().execute_arrow(array, Some(field), &mut SESSION.create_execution_ctx())
     })?;
     if array.data_type() != field.data_type() || array.len() != rows {

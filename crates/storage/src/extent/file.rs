@@ -92,16 +92,22 @@ impl ExtentFile {
     /// One system call for neighbours, scattered into their buffers.
     fn read_near(&self, file: &File, wanted: &[Location], out: &mut Vec<ByteBuffer>) -> Result<()> {
         let failed = |e: std::io::Error| match e.kind() {
-            std::io::ErrorKind::UnexpectedEof => Error::corrupt(format!("{self} ends within a chunk")),
+            std::io::ErrorKind::UnexpectedEof => {
+                Error::corrupt(format!("{self} ends within a chunk"))
+            }
             _ => Error::io(format!("cannot read {self}"), e),
         };
-        let buffer = |l: &Location| ByteBufferMut::zeroed_aligned(l.bytes as usize, Alignment::new(ALIGNMENT));
+        let buffer = |l: &Location| {
+            ByteBufferMut::zeroed_aligned(l.bytes as usize, Alignment::new(ALIGNMENT))
+        };
         let mut buffers: Vec<ByteBufferMut> = wanted.iter().map(buffer).collect();
         if let [only] = wanted {
             file.read_exact_at(&mut buffers[0], only.offset).map_err(failed)?;
         } else {
             let gap_after = |i: usize| match wanted.get(i + 1) {
-                Some(next) => (next.offset - wanted[i].offset - u64::from(wanted[i].bytes)) as usize,
+                Some(next) => {
+                    (next.offset - wanted[i].offset - u64::from(wanted[i].bytes)) as usize
+                }
                 None => 0,
             };
             let gaps: usize = (0..wanted.len()).map(gap_after).sum();
@@ -136,7 +142,8 @@ impl ExtentFile {
             return f(&file);
         }
         let mut mine = Some(file);
-        let file = handle.get_or_init(|| mine.take().expect("get_or_init runs its closure at most once"));
+        let file =
+            handle.get_or_init(|| mine.take().expect("get_or_init runs its closure at most once"));
         if mine.is_some() {
             open.0.fetch_sub(1, Ordering::Relaxed);
         }
@@ -151,7 +158,8 @@ impl ExtentFile {
             ),
             _ => Error::io(format!("cannot open {self}"), e),
         })?;
-        let length = file.metadata().map_err(|e| Error::io(format!("cannot read {self}"), e))?.len();
+        let length =
+            file.metadata().map_err(|e| Error::io(format!("cannot read {self}"), e))?.len();
         if length != file_bytes {
             return Err(self.truncated(file_bytes, length));
         }
@@ -161,8 +169,10 @@ impl ExtentFile {
             .and_then(|()| read(file_bytes.saturating_sub(4), &mut magic[1]))
             .map_err(|e| Error::io(format!("cannot read {self}"), e))?;
         if magic.iter().any(|m| m != MAGIC) {
-            return Err(Error::corrupt(format!("{self} is not a Vortex file: its magic bytes are wrong"))
-                .hint("restore it from a backup"));
+            return Err(Error::corrupt(format!(
+                "{self} is not a Vortex file: its magic bytes are wrong"
+            ))
+            .hint("restore it from a backup"));
         }
         Ok(file)
     }
@@ -194,7 +204,12 @@ fn near(wanted: &[Location]) -> usize {
     joined.count() + 1
 }
 
-fn read_vectored_at(file: &File, mut slices: &mut [IoSliceMut], offset: u64, total: usize) -> std::io::Result<()> {
+fn read_vectored_at(
+    file: &File,
+    mut slices: &mut [IoSliceMut],
+    offset: u64,
+    total: usize,
+) -> std::io::Result<()> {
     let mut done = 0;
     while done < total {
         match rustix::io::preadv(file, slices, offset + done as u64) {
@@ -231,9 +246,9 @@ impl Sink {
                 all.extend_from_slice(bytes);
                 Ok(())
             }
-            Sink::Disk { path, file } => file
-                .write_all(bytes)
-                .map_err(|e| Error::io(format!("cannot write extent file \"{}\"", path.display()), e)),
+            Sink::Disk { path, file } => file.write_all(bytes).map_err(|e| {
+                Error::io(format!("cannot write extent file \"{}\"", path.display()), e)
+            }),
         }
     }
 
@@ -241,18 +256,19 @@ impl Sink {
     pub fn sync(&mut self) -> Result<()> {
         match self {
             Sink::Memory { .. } => Ok(()),
-            Sink::Disk { path, file } => {
-                file.sync_all().map_err(|e| Error::io(format!("cannot sync extent file \"{}\"", path.display()), e))
-            }
+            Sink::Disk { path, file } => file.sync_all().map_err(|e| {
+                Error::io(format!("cannot sync extent file \"{}\"", path.display()), e)
+            }),
         }
     }
 
     pub fn into_file(self, open: &Arc<OpenFiles>) -> ExtentFile {
         match self {
             Sink::Disk { path, .. } => ExtentFile::disk(path, open.clone()),
-            Sink::Memory { name, bytes } => {
-                ExtentFile::Memory { name, bytes: ByteBuffer::copy_from_aligned(bytes, Alignment::new(ALIGNMENT)) }
-            }
+            Sink::Memory { name, bytes } => ExtentFile::Memory {
+                name,
+                bytes: ByteBuffer::copy_from_aligned(bytes, Alignment::new(ALIGNMENT)),
+            },
         }
     }
 

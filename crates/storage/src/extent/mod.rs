@@ -24,10 +24,10 @@ use thalweg_base::{Error, ExtentId, Result};
 
 pub(crate) use codec::{ColumnTypes, EncodingIds, EncodingNames};
 pub(crate) use file::ExtentFile;
-pub use reader::Segment;
 pub(crate) use file::sync_directory;
-pub(crate) use writer::{Home, Limits, file_name};
+pub use reader::Segment;
 pub use writer::{ExtentWriter, NewExtent};
+pub(crate) use writer::{Home, Limits, file_name};
 
 use crate::cache::Cache;
 use crate::hll::Sketch;
@@ -87,11 +87,19 @@ impl Extent {
     /// Checks what later code relies on: one location and one statistic per chunk and column,
     /// all within the file. A failure names the extent's file.
     pub(crate) fn new(parts: ExtentParts, registered: bool) -> Result<Arc<Extent>> {
-        let ExtentParts { id, bytes, schema, types, encodings, file, chunk_rows, columns, cache } = parts;
+        let ExtentParts { id, bytes, schema, types, encodings, file, chunk_rows, columns, cache } =
+            parts;
         let chunks = chunk_rows.len();
-        let fault = |what: String| Err(Error::corrupt(format!("{file}: {what}")).detail("the catalog and the file disagree"));
+        let fault = |what: String| {
+            Err(Error::corrupt(format!("{file}: {what}"))
+                .detail("the catalog and the file disagree"))
+        };
         if columns.len() != schema.fields().len() {
-            return fault(format!("{} columns recorded, the table has {}", columns.len(), schema.fields().len()));
+            return fault(format!(
+                "{} columns recorded, the table has {}",
+                columns.len(),
+                schema.fields().len()
+            ));
         }
         for (column, field) in columns.iter().zip(schema.fields()) {
             let statistics = &column.statistics;
@@ -108,14 +116,27 @@ impl Extent {
                 statistics.value_bytes.len(),
             ];
             if lengths.iter().any(|&n| n != chunks) {
-                return fault(format!("column {:?} is not recorded for each of {chunks} chunks", field.name()));
+                return fault(format!(
+                    "column {:?} is not recorded for each of {chunks} chunks",
+                    field.name()
+                ));
             }
-            if statistics.mins.data_type() != field.data_type() || statistics.maxs.data_type() != field.data_type() {
-                return fault(format!("the statistics of column {:?} have another type", field.name()));
+            if statistics.mins.data_type() != field.data_type()
+                || statistics.maxs.data_type() != field.data_type()
+            {
+                return fault(format!(
+                    "the statistics of column {:?} have another type",
+                    field.name()
+                ));
             }
-            let outside = |l: &Location| l.offset.checked_add(u64::from(l.bytes)).is_none_or(|end| end > bytes);
+            let outside = |l: &Location| {
+                l.offset.checked_add(u64::from(l.bytes)).is_none_or(|end| end > bytes)
+            };
             if column.locations.iter().any(outside) {
-                return fault(format!("a chunk of column {:?} lies outside its {bytes} bytes", field.name()));
+                return fault(format!(
+                    "a chunk of column {:?} lies outside its {bytes} bytes",
+                    field.name()
+                ));
             }
             column.sketch.check().map_err(|e| e.context(&file))?;
         }
@@ -200,6 +221,13 @@ impl Drop for Extent {
 
 impl fmt::Debug for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Extent {} ({} rows in {} chunks, {} bytes)", self.id, self.rows, self.chunks(), self.bytes)
+        write!(
+            f,
+            "Extent {} ({} rows in {} chunks, {} bytes)",
+            self.id,
+            self.rows,
+            self.chunks(),
+            self.bytes
+        )
     }
 }

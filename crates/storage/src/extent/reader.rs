@@ -46,9 +46,13 @@ impl Extent {
         let Segment { chunk, column, .. } = *segment;
         let field = self.schema.field(column);
         let damaged = |cause: String| {
-            Error::corrupt(format!("{}: chunk {chunk} of column {:?} is damaged", self.file, field.name()))
-                .detail(cause)
-                .hint("restore the file from a backup, or DROP the table it belongs to")
+            Error::corrupt(format!(
+                "{}: chunk {chunk} of column {:?} is damaged",
+                self.file,
+                field.name()
+            ))
+            .detail(cause)
+            .hint("restore the file from a backup, or DROP the table it belongs to")
         };
         let found = crc32fast::hash(&segment.bytes);
         let written = self.columns[column].locations[chunk].checksum;
@@ -56,6 +60,7 @@ impl Extent {
             return Err(damaged(format!("checksum {found:08x}, {written:08x} was written")));
         }
         let rows = self.chunk_rows(chunk);
-        decode(segment.bytes.clone(), rows, field, self.types.column(column), &self.encodings).map_err(damaged)
+        decode(segment.bytes.clone(), rows, field, self.types.column(column), &self.encodings)
+            .map_err(damaged)
     }
 }

@@ -25,8 +25,10 @@ impl Order {
     }
 
     pub fn column(&self, column: usize) -> Result<ArrayRef> {
-        let parts: Vec<&dyn Array> = self.batches.iter().map(|b| b.column(column).as_ref()).collect();
-        interleave(&parts, &self.positions).map_err(|e| Error::internal("cannot gather sorted rows").source(e))
+        let parts: Vec<&dyn Array> =
+            self.batches.iter().map(|b| b.column(column).as_ref()).collect();
+        interleave(&parts, &self.positions)
+            .map_err(|e| Error::internal("cannot gather sorted rows").source(e))
     }
 }
 
@@ -70,7 +72,8 @@ impl Run {
         bytes: usize,
         chunk_rows: usize,
     ) -> Result<Self> {
-        let fields = cluster_by.iter().map(|&c| SortField::new(schema.field(c).data_type().clone()));
+        let fields =
+            cluster_by.iter().map(|&c| SortField::new(schema.field(c).data_type().clone()));
         Ok(Run {
             rows: batches.iter().map(RecordBatch::num_rows).sum(),
             batches: Arc::new(batches),
@@ -120,7 +123,8 @@ impl Run {
             if !sorted.is_empty() && sorted.len() + batch.num_rows() > self.chunk_rows {
                 break;
             }
-            let columns: Vec<ArrayRef> = self.cluster_by.iter().map(|&c| batch.column(c).clone()).collect();
+            let columns: Vec<ArrayRef> =
+                self.cluster_by.iter().map(|&c| batch.column(c).clone()).collect();
             self.converter.append(&mut keys, &columns).map_err(failed)?;
             for row in 0..batch.num_rows() {
                 sorted.push((sorted.len() as u32, (self.next_batch, row)));

@@ -138,10 +138,12 @@ impl Source {
         match self {
             Source::Sorted(order) => order.column(column),
             Source::InOrder(batches) => {
-                let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(column).as_ref()).collect();
+                let parts: Vec<&dyn Array> =
+                    batches.iter().map(|b| b.column(column).as_ref()).collect();
                 match parts[..] {
                     [_] => Ok(batches[0].column(column).clone()),
-                    _ => concat(&parts).map_err(|e| Error::internal("cannot join the parts of a chunk").source(e)),
+                    _ => concat(&parts)
+                        .map_err(|e| Error::internal("cannot join the parts of a chunk").source(e)),
                 }
             }
         }
@@ -149,7 +151,12 @@ impl Source {
 }
 
 impl ExtentWriter {
-    pub(crate) fn new(home: Arc<Home>, schema: SchemaRef, cluster_by: &[usize], limits: Limits) -> Result<Self> {
+    pub(crate) fn new(
+        home: Arc<Home>,
+        schema: SchemaRef,
+        cluster_by: &[usize],
+        limits: Limits,
+    ) -> Result<Self> {
         Ok(ExtentWriter {
             home,
             types: Arc::new(ColumnTypes::of(&schema)?),
@@ -182,14 +189,17 @@ impl ExtentWriter {
             return Ok(());
         }
         let columns = batch.columns().iter().zip(self.schema.fields());
-        let columns = columns.map(|(array, field)| to_stored(array, field)).collect::<Result<Vec<_>>>()?;
+        let columns =
+            columns.map(|(array, field)| to_stored(array, field)).collect::<Result<Vec<_>>>()?;
         let mut rest = RecordBatch::try_new(self.schema.clone(), columns)
             .map_err(|e| Error::internal("columns do not make a batch").source(e))?;
         let row_bytes = batch_bytes(&rest) / rest.num_rows();
         self.rows += rest.num_rows() as u64;
         while rest.num_rows() > 0 {
             // Slices keep their batch's buffers, so cutting copies nothing.
-            let take = rest.num_rows().min(self.limits.chunk_rows - self.pending_rows % self.limits.chunk_rows);
+            let take = rest
+                .num_rows()
+                .min(self.limits.chunk_rows - self.pending_rows % self.limits.chunk_rows);
             let part = rest.slice(0, take);
             rest = rest.slice(take, rest.num_rows() - take);
             self.pending_rows += take;
@@ -218,9 +228,20 @@ impl ExtentWriter {
         let rows = std::mem::take(&mut self.pending_rows);
         let bytes = std::mem::take(&mut self.pending_bytes);
         if self.cluster_by.is_empty() {
-            self.ready.push_back(Ready { rows, bytes, next_column: 0, source: Source::InOrder(batches) });
+            self.ready.push_back(Ready {
+                rows,
+                bytes,
+                next_column: 0,
+                source: Source::InOrder(batches),
+            });
         } else {
-            self.runs.push_back(Run::new(&self.schema, &self.cluster_by, batches, bytes, self.limits.chunk_rows)?);
+            self.runs.push_back(Run::new(
+                &self.schema,
+                &self.cluster_by,
+                batches,
+                bytes,
+                self.limits.chunk_rows,
+            )?);
         }
         Ok(())
     }
@@ -306,7 +327,10 @@ impl ExtentWriter {
         if let (Some(directory), false) = (&self.home.extents, closed.is_empty()) {
             sync_directory(directory)?;
         }
-        closed.into_iter().map(|extent| extent.into_new(&self.home, &self.schema, &self.types)).collect()
+        closed
+            .into_iter()
+            .map(|extent| extent.into_new(&self.home, &self.schema, &self.types))
+            .collect()
     }
 
     /// Rows pushed so far.
@@ -321,7 +345,8 @@ impl ExtentWriter {
 
     /// Compressed bytes written so far.
     pub fn stored_bytes(&self) -> u64 {
-        self.closed.iter().map(|c| c.bytes).sum::<u64>() + self.open.as_ref().map_or(0, |o| o.position)
+        self.closed.iter().map(|c| c.bytes).sum::<u64>()
+            + self.open.as_ref().map_or(0, |o| o.position)
     }
 }
 
@@ -386,9 +411,16 @@ impl OpenExtent {
         buffers.iter().for_each(|b| self.scratch.extend_from_slice(b.as_ref()));
         let segment = &self.scratch[padding..];
         let bytes = u32::try_from(segment.len()).map_err(|_| {
-            Error::unsupported(format!("one chunk takes {} bytes compressed; 4 GiB is the most", segment.len()))
+            Error::unsupported(format!(
+                "one chunk takes {} bytes compressed; 4 GiB is the most",
+                segment.len()
+            ))
         })?;
-        let location = Location { offset: self.position + padding as u64, bytes, checksum: crc32fast::hash(segment) };
+        let location = Location {
+            offset: self.position + padding as u64,
+            bytes,
+            checksum: crc32fast::hash(segment),
+        };
         self.file.sink_mut()?.write(&self.scratch)?;
         self.position += self.scratch.len() as u64;
         Ok(location)
@@ -427,7 +459,12 @@ struct Closed {
 }
 
 impl Closed {
-    fn into_new(mut self, home: &Home, schema: &SchemaRef, types: &Arc<ColumnTypes>) -> Result<NewExtent> {
+    fn into_new(
+        mut self,
+        home: &Home,
+        schema: &SchemaRef,
+        types: &Arc<ColumnTypes>,
+    ) -> Result<NewExtent> {
         let sink = self.file.0.take().ok_or_else(|| Error::internal("the file was handed over"))?;
         let parts = ExtentParts {
             id: self.id,

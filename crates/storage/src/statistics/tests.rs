@@ -1,6 +1,6 @@
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array, Float64Array, Int32Array, ListArray,
-    StringViewArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array, Float64Array,
+    Int32Array, ListArray, StringViewArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{Float64Type, Int32Type};
 
@@ -21,7 +21,10 @@ fn text(bound: &Option<ArrayRef>) -> String {
 #[test]
 fn integers_have_exact_bounds_and_counts() {
     let (s, _) = of(Int32Array::from(vec![Some(3), None, Some(-5), Some(3)]));
-    assert_eq!((s.rows, s.nulls, s.distinct, s.value_bytes, s.stored_bytes), (4, 1, Some(2), 16, 7));
+    assert_eq!(
+        (s.rows, s.nulls, s.distinct, s.value_bytes, s.stored_bytes),
+        (4, 1, Some(2), 16, 7)
+    );
     assert_eq!(s.min.unwrap().as_primitive::<Int32Type>().value(0), -5);
     assert_eq!(s.max.unwrap().as_primitive::<Int32Type>().value(0), 3);
     assert!(s.min_exact && s.max_exact);
@@ -29,7 +32,8 @@ fn integers_have_exact_bounds_and_counts() {
 
 #[test]
 fn bounds_keep_the_parameters_of_their_type() {
-    let decimals = Decimal128Array::from(vec![1, i128::MAX / 2, -7]).with_precision_and_scale(38, 4).unwrap();
+    let decimals =
+        Decimal128Array::from(vec![1, i128::MAX / 2, -7]).with_precision_and_scale(38, 4).unwrap();
     assert_eq!(of(decimals.clone()).0.max.unwrap().data_type(), decimals.data_type());
     let times = TimestampMicrosecondArray::from(vec![1, 2]).with_timezone("Europe/Paris");
     assert_eq!(of(times.clone()).0.min.unwrap().data_type(), times.data_type());
@@ -68,7 +72,8 @@ fn a_nan_leaves_a_chunk_without_bounds() {
 fn zeros_are_widened_and_never_an_answer() {
     for zeros in [vec![0.0, -0.0], vec![0.0], vec![-0.0]] {
         let (s, _) = of(Float64Array::from(zeros));
-        let bits = |b: Option<ArrayRef>| b.unwrap().as_primitive::<Float64Type>().value(0).to_bits();
+        let bits =
+            |b: Option<ArrayRef>| b.unwrap().as_primitive::<Float64Type>().value(0).to_bits();
         assert_eq!((bits(s.min), bits(s.max)), ((-0.0f64).to_bits(), 0.0f64.to_bits()));
         assert!(!s.min_exact && !s.max_exact);
         assert_eq!(s.distinct, Some(1));
@@ -136,7 +141,8 @@ fn one_unknown_bound_makes_the_tables_unknown() {
         builder.finish().unwrap().0
     };
     let (known, nulls, nan) = (part(vec![Some(5.0)]), part(vec![None]), part(vec![Some(f64::NAN)]));
-    let both = ChunkStatistics::concat(&[&known, &nulls], &DataType::Float64).unwrap().summary(None);
+    let both =
+        ChunkStatistics::concat(&[&known, &nulls], &DataType::Float64).unwrap().summary(None);
     assert!(both.min.is_some() && both.min_exact, "a chunk of nulls has nothing to say");
     let both = ChunkStatistics::concat(&[&known, &nan], &DataType::Float64).unwrap().summary(None);
     assert!(both.min.is_none() && both.max.is_none() && !both.min_exact);
@@ -164,4 +170,23 @@ fn nested_columns_have_no_bounds() {
     let (s, _) = of(lists);
     assert!(s.min.is_none() && s.max.is_none());
     assert_eq!(s.nulls, 1);
+}
+
+#[test]
+fn distinct_counts_do_not_depend_on_the_range() {
+    let narrow = measure(
+        &(Arc::new(Int32Array::from_iter_values((0..4000).map(|i| i % 200 - 100))) as ArrayRef),
+    );
+    let mut wide: Vec<i32> = (-100..100).collect();
+    wide.push(i32::MAX);
+    let mut wide = measure(&(Arc::new(Int32Array::from(wide)) as ArrayRef)).sketch;
+    assert_eq!((narrow.sketch.estimate(), wide.estimate()), (200, 201));
+    wide.merge(&narrow.sketch);
+    assert_eq!(wide.estimate(), 201, "both ways hash alike");
+
+    let decimals =
+        |values: Vec<i128>| measure(&(Arc::new(Decimal128Array::from(values)) as ArrayRef)).sketch;
+    let mut narrow = decimals((0..4000).map(|i| i % 200 - 100).collect());
+    narrow.merge(&decimals((-100..100).chain([i128::MAX / 4, i128::MIN / 4]).collect()));
+    assert_eq!(narrow.estimate(), 202);
 }

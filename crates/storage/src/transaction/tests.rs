@@ -11,7 +11,8 @@ fn numbers() -> SchemaRef {
 
 fn extents(db: &Database, rows: std::ops::Range<i64>) -> Vec<NewExtent> {
     let mut writer = db.extent_writer(numbers(), &[]).unwrap();
-    let batch = RecordBatch::try_new(numbers(), vec![Arc::new(Int64Array::from_iter(rows))]).unwrap();
+    let batch =
+        RecordBatch::try_new(numbers(), vec![Arc::new(Int64Array::from_iter(rows))]).unwrap();
     writer.push(&batch).unwrap();
     writer.finish().unwrap()
 }
@@ -113,7 +114,10 @@ fn one_transaction_may_replace_and_append() {
 #[test]
 fn a_name_taken_meanwhile_conflicts_and_a_name_taken_before_is_the_users_mistake() {
     let (db, _) = with_table();
-    assert_eq!(db.begin().create_view("public", "t", "SELECT 1", true).unwrap_err().kind(), Kind::User);
+    assert_eq!(
+        db.begin().create_view("public", "t", "SELECT 1", true).unwrap_err().kind(),
+        Kind::User
+    );
     let (mut a, mut b) = (db.begin(), db.begin());
     a.create_table("public", "u", numbers(), vec![]).unwrap();
     b.create_view("public", "u", "SELECT 1", false).unwrap();
@@ -206,7 +210,9 @@ fn rows_come_back_in_the_order_of_their_commits() {
         let chunk = table.chunk(i);
         assert_eq!(chunk.first_row, seen.len() as u64);
         let segment = db.read(&chunk.extent, chunk.chunk, &[0]).unwrap().remove(0);
-        seen.extend(db.decode(segment).unwrap().as_primitive::<Int64Type>().values().iter().copied());
+        seen.extend(
+            db.decode(segment).unwrap().as_primitive::<Int64Type>().values().iter().copied(),
+        );
     }
     assert_eq!(seen, (0..15).collect::<Vec<_>>());
 }

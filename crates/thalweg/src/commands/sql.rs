@@ -26,7 +26,13 @@ pub struct Args {
     database: String,
 
     /// Statements to run; may be repeated
-    #[arg(short, long = "command", value_name = "SQL", conflicts_with = "file")]
+    #[arg(
+        short,
+        long = "command",
+        value_name = "SQL",
+        conflicts_with = "file",
+        allow_hyphen_values = true
+    )]
     command: Vec<String>,
 
     /// Run the statements in FILE; `-` reads standard input, as does leaving out both -c and -f

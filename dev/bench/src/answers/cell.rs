@@ -34,6 +34,11 @@ pub struct Rows {
     pub rows: Vec<Vec<Cell>>,
 }
 
+/// Relative difference allowed between a decimal and a floating-point number. They meet where one
+/// engine divides decimals as decimals, cut after a few digits at each step, and the other as
+/// doubles; sums and single values are decimals in both and are compared exactly.
+const QUOTIENT_TOLERANCE: f64 = 1e-6;
+
 const DAY_NS: i128 = 86_400_000_000_000;
 
 impl Cell {
@@ -78,7 +83,8 @@ impl Cell {
             }
             (Float(float), Decimal(value, scale)) | (Decimal(value, scale), Float(float)) => {
                 let unit = 10f64.powi(-(*scale as i32));
-                floats_agree(*float, *value as f64 * unit, unit)
+                let decimal = *value as f64 * unit;
+                floats_agree(*float, decimal, unit.max(decimal.abs() * QUOTIENT_TOLERANCE))
             }
             _ => false,
         }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array,
-    ListArray, StringArray, StringViewArray, StructArray, new_null_array,
+    ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array, Float64Array, Int32Array,
+    Int64Array, ListArray, StringArray, StringViewArray, StructArray, new_null_array,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, TimeUnit};
@@ -26,7 +26,12 @@ fn memory() -> Database {
 }
 
 /// Writes the batches and reads everything back, as one batch.
-fn round_trip(db: &Database, batches: &[RecordBatch], cluster_by: &[usize], limits: Limits) -> RecordBatch {
+fn round_trip(
+    db: &Database,
+    batches: &[RecordBatch],
+    cluster_by: &[usize],
+    limits: Limits,
+) -> RecordBatch {
     let schema = stored_schema(&batches[0].schema()).unwrap();
     let mut writer = db.small_writer(schema.clone(), cluster_by, limits);
     for batch in batches {
@@ -57,19 +62,29 @@ fn one(array: ArrayRef, nullable: bool) -> RecordBatch {
 fn values(data_type: &DataType, rows: usize, nulls: bool, seed: u64) -> ArrayRef {
     let mut random = Prng::new(seed);
     let mut pick = |below: u64| (!nulls || random.below(4) > 0).then(|| random.below(below) as i64);
-    let small = matches!(data_type, DataType::Int8 | DataType::UInt8 | DataType::Decimal128(..) | DataType::Time32(_));
-    let numbers: ArrayRef = Arc::new(Int64Array::from_iter((0..rows).map(|_| pick(if small { 90 } else { 30_000 }))));
+    let small = matches!(
+        data_type,
+        DataType::Int8 | DataType::UInt8 | DataType::Decimal128(..) | DataType::Time32(_)
+    );
+    let numbers: ArrayRef =
+        Arc::new(Int64Array::from_iter((0..rows).map(|_| pick(if small { 90 } else { 30_000 }))));
     match data_type {
         DataType::Boolean => {
             let odd = numbers.as_primitive::<Int64Type>().iter().map(|n| n.map(|n| n % 2 == 1));
             Arc::new(BooleanArray::from_iter(odd))
         }
         DataType::Utf8View => {
-            let text = numbers.as_primitive::<Int64Type>().iter().map(|n| n.map(|n| "añ".repeat(n as usize % 17)));
+            let text = numbers
+                .as_primitive::<Int64Type>()
+                .iter()
+                .map(|n| n.map(|n| "añ".repeat(n as usize % 17)));
             Arc::new(StringViewArray::from_iter(text))
         }
         DataType::BinaryView => {
-            let bytes = numbers.as_primitive::<Int64Type>().iter().map(|n| n.map(|n| n.to_le_bytes().repeat(n as usize % 3)));
+            let bytes = numbers
+                .as_primitive::<Int64Type>()
+                .iter()
+                .map(|n| n.map(|n| n.to_le_bytes().repeat(n as usize % 3)));
             Arc::new(BinaryViewArray::from_iter(bytes))
         }
         DataType::Date32 | DataType::Time32(_) => {
@@ -83,14 +98,28 @@ fn values(data_type: &DataType, rows: usize, nulls: bool, seed: u64) -> ArrayRef
 fn flat_types() -> Vec<DataType> {
     use DataType::*;
     let mut types = vec![
-        Boolean, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float32, Float64, Utf8View, BinaryView,
+        Boolean,
+        Int8,
+        Int16,
+        Int32,
+        Int64,
+        UInt8,
+        UInt16,
+        UInt32,
+        UInt64,
+        Float32,
+        Float64,
+        Utf8View,
+        BinaryView,
         Date32,
         Time32(TimeUnit::Second),
         Time32(TimeUnit::Millisecond),
         Time64(TimeUnit::Microsecond),
         Time64(TimeUnit::Nanosecond),
     ];
-    for unit in [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond] {
+    for unit in
+        [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]
+    {
         types.push(Timestamp(unit, None));
         types.push(Timestamp(unit, Some("America/New_York".into())));
     }
@@ -108,11 +137,18 @@ fn every_type_comes_back_with_and_without_nulls() {
             for rows in [1, 99, 250] {
                 let batch = one(values(&data_type, rows, nulls, rows as u64), nullable);
                 let back = round_trip(&db, std::slice::from_ref(&batch), &[], SMALL);
-                assert_eq!(back, batch, "{data_type}, nulls {nulls}, nullable {nullable}, {rows} rows");
+                assert_eq!(
+                    back, batch,
+                    "{data_type}, nulls {nulls}, nullable {nullable}, {rows} rows"
+                );
             }
         }
         let nothing = one(new_null_array(&data_type, 130), true);
-        assert_eq!(round_trip(&db, std::slice::from_ref(&nothing), &[], SMALL), nothing, "{data_type}");
+        assert_eq!(
+            round_trip(&db, std::slice::from_ref(&nothing), &[], SMALL),
+            nothing,
+            "{data_type}"
+        );
     }
 }
 
@@ -126,9 +162,24 @@ fn decimals_of_all_38_digits() {
 
 #[test]
 fn floats_come_back_bit_for_bit() {
-    let odd = [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE / 2.0, 1.1, 1e300];
+    let odd = [
+        0.0,
+        -0.0,
+        f64::NAN,
+        -f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MIN_POSITIVE / 2.0,
+        1.1,
+        1e300,
+    ];
     let array: Vec<f64> = odd.iter().copied().cycle().take(300).collect();
-    let back = round_trip(&memory(), &[one(Arc::new(Float64Array::from(array.clone())), true)], &[], SMALL);
+    let back = round_trip(
+        &memory(),
+        &[one(Arc::new(Float64Array::from(array.clone())), true)],
+        &[],
+        SMALL,
+    );
     let back = back.column(0).as_primitive::<arrow::datatypes::Float64Type>().values().to_vec();
     assert!(array.iter().zip(&back).all(|(a, b)| a.to_bits() == b.to_bits()));
 }
@@ -143,7 +194,10 @@ fn lists_and_structs() {
     assert_eq!(round_trip(&db, std::slice::from_ref(&batch), &[], SMALL), batch);
     let structs = StructArray::from(vec![
         (Arc::new(Field::new("a", DataType::Int32, true)), values(&DataType::Int32, 250, true, 1)),
-        (Arc::new(Field::new("b", DataType::Utf8View, true)), values(&DataType::Utf8View, 250, true, 2)),
+        (
+            Arc::new(Field::new("b", DataType::Utf8View, true)),
+            values(&DataType::Utf8View, 250, true, 2),
+        ),
     ]);
     let batch = one(Arc::new(structs), true);
     assert_eq!(round_trip(&db, std::slice::from_ref(&batch), &[], SMALL), batch);
@@ -172,7 +226,10 @@ fn nulls_are_refused_where_they_must_not_be() {
     let mut writer = memory().small_writer(schema, &[], SMALL);
     let e = writer.push(&one(Arc::new(Int32Array::from(vec![Some(1), None])), true)).unwrap_err();
     assert!(e.kind() == Kind::User && e.message().contains("\"id\" is NOT NULL"), "{e:?}");
-    let two = Schema::new(vec![Field::new("a", DataType::Int32, true), Field::new("b", DataType::Int32, true)]);
+    let two = Schema::new(vec![
+        Field::new("a", DataType::Int32, true),
+        Field::new("b", DataType::Int32, true),
+    ]);
     let mut writer = memory().small_writer(Arc::new(two), &[], SMALL);
     assert!(writer.push(&one(Arc::new(Int32Array::from(vec![1])), true)).is_err());
 }
@@ -180,17 +237,25 @@ fn nulls_are_refused_where_they_must_not_be() {
 #[test]
 fn chunks_are_full_but_for_the_last_and_extents_roll() {
     let db = memory();
-    let mut writer = db.small_writer(one(values(&DataType::Int64, 1, false, 0), true).schema(), &[], SMALL);
+    let mut writer =
+        db.small_writer(one(values(&DataType::Int64, 1, false, 0), true).schema(), &[], SMALL);
     for n in 0..70 {
         writer.push(&one(values(&DataType::Int64, 37 + n, false, n as u64), true)).unwrap();
         while writer.step().unwrap() {}
     }
     let rows = writer.rows();
     let extents = writer.finish().unwrap();
-    let chunks: Vec<u32> = extents.iter().flat_map(|e| e.extent().all_chunk_rows().to_vec()).collect();
+    let chunks: Vec<u32> =
+        extents.iter().flat_map(|e| e.extent().all_chunk_rows().to_vec()).collect();
     assert!(chunks[..chunks.len() - 1].iter().all(|&n| n == 100), "{chunks:?}");
     assert_eq!(chunks.iter().map(|&n| u64::from(n)).sum::<u64>(), rows);
-    assert!(memory().small_writer(extents[0].extent().schema.clone(), &[], SMALL).finish().unwrap().is_empty());
+    assert!(
+        memory()
+            .small_writer(extents[0].extent().schema.clone(), &[], SMALL)
+            .finish()
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -204,7 +269,9 @@ fn clustered_rows_are_sorted_in_runs_and_all_there() {
         .map(|i| {
             let rows = 30 + i * 9;
             let columns = vec![
-                Arc::new(Int64Array::from_iter_values((0..rows as i64).map(|n| i as i64 * 1000 + n))) as ArrayRef,
+                Arc::new(Int64Array::from_iter_values(
+                    (0..rows as i64).map(|n| i as i64 * 1000 + n),
+                )) as ArrayRef,
                 values(&DataType::Utf8View, rows, true, i as u64),
                 values(&DataType::Int32, rows, true, i as u64 + 50),
             ];
@@ -213,7 +280,8 @@ fn clustered_rows_are_sorted_in_runs_and_all_there() {
         .collect();
     let all = concat_batches(&schema, &batches).unwrap();
     let sorted_by = |batch: &RecordBatch| {
-        let columns = [1, 2, 0].map(|c| arrow::compute::SortColumn { values: batch.column(c).clone(), options: None });
+        let columns = [1, 2, 0]
+            .map(|c| arrow::compute::SortColumn { values: batch.column(c).clone(), options: None });
         let order = arrow::compute::lexsort_to_indices(&columns, None).unwrap();
         arrow::compute::take_record_batch(batch, &order).unwrap()
     };
@@ -236,7 +304,8 @@ fn any_vortex_reader_can_read_an_extent() {
         ("t", values(&DataType::Time32(TimeUnit::Second), 950, true, 3), true),
     ])
     .unwrap();
-    let mut writer = db.small_writer(batch.schema(), &[], Limits { extent_bytes: 1 << 30, ..SMALL });
+    let mut writer =
+        db.small_writer(batch.schema(), &[], Limits { extent_bytes: 1 << 30, ..SMALL });
     writer.push(&batch).unwrap();
     let extents = writer.finish().unwrap();
     let bytes = std::fs::read(extents[0].extent().path().unwrap()).unwrap();
