@@ -103,10 +103,10 @@ pub fn from_arrow(e: &ArrowError) -> Error {
 }
 
 fn from_parquet(e: &ParquetError) -> Error {
-    if let ParquetError::External(inner) = e {
-        if let Some(nested) = inner.downcast_ref::<DataFusionError>() {
-            return convert(nested);
-        }
+    if let ParquetError::External(inner) = e
+        && let Some(nested) = inner.downcast_ref::<DataFusionError>()
+    {
+        return convert(nested);
     }
     Error::user(format!("not a readable Parquet file: {}", clean(&e.to_string())))
         .hint("the file may be truncated or of another format; write it again")

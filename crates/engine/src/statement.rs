@@ -28,7 +28,7 @@ use crate::session::Inner;
 
 /// What a statement turned out to be.
 enum Started {
-    Rows(Arc<dyn ExecutionPlan>, SessionState),
+    Rows(Arc<dyn ExecutionPlan>, Box<SessionState>),
     Done(Tag),
 }
 
@@ -227,7 +227,7 @@ fn refuse_bags(statement: &Statement) -> DfResult<()> {
 
 async fn rows(run: &Run, state: SessionState, plan: &LogicalPlan) -> Result<Started> {
     let physical = physical(run, &state, plan).await?;
-    Ok(Started::Rows(physical, state))
+    Ok(Started::Rows(physical, Box::new(state)))
 }
 
 /// Plans in two steps, so that no single poll holds a slot for both.
