@@ -38,6 +38,10 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of one SQL text.
 pub const SQL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Operators in a row in one statement: `a OR b OR …`. Plans of that depth fit the stack of a
+/// thread of ours several times over.
+pub const OPERATOR_CHAIN_MAX: usize = 2000;
+
 /// Relations whose join order is searched exhaustively; above it the search is greedy.
 pub const JOIN_ORDER_DP_RELATIONS_MAX: usize = 10;
 

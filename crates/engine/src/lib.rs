@@ -17,7 +17,8 @@
 //!
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
-//! * `statement.rs`: parse, plan, run. `names.rs`: columns without a name get one. `ddl.rs`: what changes the catalog. [`load`](LoadRequest): files in.
+//! * `statement.rs`: parse, plan, run. `names.rs`: columns without a name get one.
+//!   `depth.rs`: refuses what is nested too deeply to plan. `ddl.rs`: what changes the catalog. [`load`](LoadRequest): files in.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
@@ -28,6 +29,7 @@ mod answer;
 mod catalog;
 mod config;
 mod ddl;
+mod depth;
 mod engine;
 mod error;
 mod estimate;

@@ -129,7 +129,7 @@ impl Session {
         let task = run.spawn(handle, root).abort_handle();
         let timer = self.timeout().map(|limit| {
             let (run, task) = (Arc::downgrade(&run), task.clone());
-            let timer = handle.spawn(async move {
+            let timer = self.inner.engine.runtime().control().spawn(async move {
                 tokio::time::sleep(limit).await;
                 if let Some(run) = run.upgrade() {
                     run.cancel(Cancel::Timeout { seconds: limit.as_secs_f64() });
@@ -230,6 +230,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_option_extension(settings);
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
+    // As PostgreSQL and DuckDB read `0.1`: compared with a DECIMAL, a float would find nothing.
+    options.sql_parser.parse_float_as_decimal = true;
     options.explain.physical_plan_only = true;
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(CATALOG.into(), Arc::new(Handle(Arc::clone(catalog))));

@@ -20,8 +20,10 @@ use crate::answer::{Head, Item, Tag, no_columns};
 use crate::catalog::without_tables;
 use crate::config::Settings;
 use crate::ddl;
+use crate::depth;
 use crate::error::{from_datafusion, into_datafusion};
 use crate::estimate;
+use crate::exec::give_way;
 use crate::names;
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
@@ -164,6 +166,7 @@ async fn start(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
 
 /// Exactly one statement.
 pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
+    depth::check(sql)?;
     let limit = state.config_options().sql_parser.recursion_limit.get();
     let mut statements = DFParserBuilder::new(sql)
         .with_dialect(&GenericDialect {})
@@ -243,7 +246,7 @@ pub(crate) async fn physical(
         planner.create_physical_plan(&optimized, state).await.map_err(from_datafusion)?;
     run.driver().query_estimated(run.id(), estimate::cpu_ns(physical.as_ref()));
     checkpoint().await;
-    Ok(physical)
+    give_way(physical).map_err(from_datafusion)
 }
 
 /// A statement that only changes the session.

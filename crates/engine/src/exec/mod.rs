@@ -1,8 +1,10 @@
 //! The `ExecutionPlan` shells: one operator per file, thin over storage and plain functions.
 
 mod filter;
+mod give_way;
 mod scan;
 mod sink;
 
+pub use give_way::give_way;
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;

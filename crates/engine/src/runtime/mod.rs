@@ -28,6 +28,8 @@ use crate::error::into_datafusion;
 /// The engine's own threads, and the scheduler that rules them.
 pub struct Runtime {
     tokio: Option<tokio::runtime::Runtime>,
+    /// One thread for timers, which a long quantum on every thread of `tokio` would hold up.
+    control: Option<tokio::runtime::Runtime>,
     driver: Arc<Driver>,
 }
 
@@ -38,6 +40,7 @@ impl Runtime {
     /// `slots` tasks run at a time, on as many threads.
     pub fn new(slots: usize, policy: PolicyKind) -> Result<Self> {
         tracer::install();
+        let started = |e| Error::io("cannot start the engine's threads", e);
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(slots)
             .thread_name("thalweg")
@@ -47,8 +50,18 @@ impl Runtime {
             .event_interval(1)
             .enable_all()
             .build()
-            .map_err(|e| Error::io("cannot start the engine's threads", e))?;
-        Ok(Runtime { tokio: Some(tokio), driver: Arc::new(Driver::new(slots, policy)) })
+            .map_err(started)?;
+        let control = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("thalweg-control")
+            .enable_time()
+            .build()
+            .map_err(started)?;
+        Ok(Runtime {
+            tokio: Some(tokio),
+            control: Some(control),
+            driver: Arc::new(Driver::new(slots, policy)),
+        })
     }
 
     pub fn driver(&self) -> &Arc<Driver> {
@@ -57,6 +70,11 @@ impl Runtime {
 
     pub fn handle(&self) -> &tokio::runtime::Handle {
         self.tokio.as_ref().expect("present until drop").handle()
+    }
+
+    /// Where timers run.
+    pub fn control(&self) -> &tokio::runtime::Handle {
+        self.control.as_ref().expect("present until drop").handle()
     }
 
     pub fn block_on<F: Future>(&self, f: F) -> F::Output {
@@ -68,8 +86,8 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         // Dropped inside another runtime's task, an ordinary shutdown would panic; our tasks
         // are all abortable, so there is nothing to wait for.
-        if let Some(tokio) = self.tokio.take() {
-            tokio.shutdown_background();
+        for runtime in [self.tokio.take(), self.control.take()].into_iter().flatten() {
+            runtime.shutdown_background();
         }
     }
 }
