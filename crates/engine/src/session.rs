@@ -230,8 +230,6 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_option_extension(settings);
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
-    // As PostgreSQL and DuckDB read `0.1`: compared with a DECIMAL, a float would find nothing.
-    options.sql_parser.parse_float_as_decimal = true;
     options.explain.physical_plan_only = true;
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(CATALOG.into(), Arc::new(Handle(Arc::clone(catalog))));

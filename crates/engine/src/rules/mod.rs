@@ -1,11 +1,12 @@
 //! Our optimizer rules, one per file, and where they stand among DataFusion's.
 
 pub mod cardinality;
+pub mod exact_literals;
 pub mod join_order;
 
 use datafusion::execution::SessionStateBuilder;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    join_order::install(builder)
+    join_order::install(exact_literals::install(builder))
 }
