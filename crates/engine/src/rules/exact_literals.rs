@@ -15,14 +15,14 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
-use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::AnalyzerRule;
 
 #[derive(Debug, Default)]
 pub struct ExactLiterals;
 
 /// Puts the rule before all others: type coercion must not see the doubles.
 pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.analyzer().take().unwrap_or_else(Analyzer::new).rules;
+    let mut rules = builder.analyzer().take().unwrap_or_default().rules;
     rules.insert(0, Arc::new(ExactLiterals));
     builder.with_analyzer_rules(rules)
 }
