@@ -75,7 +75,8 @@ $(PYTHON).ready: dev/bench/peers/requirements.txt dev/requirements.txt
 
 $(CLANG)/installed:
 	@echo "== Installing libclang for the build (this machine has none)"
-	python3 -m pip install --quiet --disable-pip-version-check --target $(CLANG) libclang==18.1.1
+	python3 -m venv $(CACHE)/pip
+	$(CACHE)/pip/bin/python -m pip install --quiet --disable-pip-version-check --target $(CLANG) libclang==18.1.1
 	@touch $@
 
 clean: ## Remove what was built, cached and generated
