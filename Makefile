@@ -3,9 +3,10 @@
 SF ?= 1
 STREAMS ?= 4
 DEMO := demo
-CACHE := .cache
+# What is downloaded and generated; a fixed folder outside the clone keeps it for the next one.
+CACHE ?= $(CURDIR)/.cache
 # The Python environment of the peers and of the tests' data.
-export THALWEG_VENV ?= $(CURDIR)/$(CACHE)/venv
+export THALWEG_VENV ?= $(CACHE)/venv
 PYTHON := $(THALWEG_VENV)/bin/python
 CARGO_TARGET_DIR ?= target
 THALWEG := $(CARGO_TARGET_DIR)/release/thalweg
@@ -17,7 +18,7 @@ SYSTEM_CLANG := $(strip $(foreach d,/usr/lib/llvm-*/lib /usr/lib/x86_64-linux-gn
 ifeq ($(LIBCLANG_PATH)$(SYSTEM_CLANG),)
 CLANG := $(CACHE)/libclang
 CLANG_STAMP := $(CLANG)/installed
-export LIBCLANG_PATH := $(CURDIR)/$(CLANG)/clang/native
+export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
 .PHONY: help demo build test unit answers flights lint bench-tpch bench-policies clean
@@ -50,7 +51,7 @@ unit: $(CLANG_STAMP)
 answers: build $(PYTHON).ready
 	@echo "== Answers of SSB, TPC-H and TPC-DS at SF 1"
 	@for suite in ssb tpch tpcds; do \
-		$(THALWEG) bench $$suite --sf 1 --runs 1 --check --format parquet || exit 1; done
+		$(THALWEG) bench $$suite --sf 1 --runs 1 --check --data $(CACHE)/bench || exit 1; done
 
 flights: build $(PYTHON).ready ## The 2013 New York flights: load five tables, ask five questions
 	@echo "== The 2013 New York flights"
