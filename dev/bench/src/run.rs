@@ -199,13 +199,17 @@ fn data(
     let name = format!("{}-sf{}-{}", benchmark.name(), options.scale_factor, format.extension());
     let base = options.data.clone().unwrap_or_else(|| Path::new(".cache").join("bench"));
     let folder = base.join(name);
-    let rows = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-    let seen = Arc::clone(&rows);
-    let watching = watch(Box::new(move || Sample {
-        table: Some(format!("generating {benchmark}")),
-        rows: seen[0].load(Ordering::Relaxed),
-        bytes_done: seen[0].load(Ordering::Relaxed),
-        bytes_total: seen[1].load(Ordering::Relaxed),
+    let made: Arc<[AtomicU64; 3]> = Arc::default();
+    let seen = Arc::clone(&made);
+    let watching = watch(Box::new(move || {
+        let [rows, rows_expected, bytes] = [0, 1, 2].map(|i| seen[i].load(Ordering::Relaxed));
+        Sample {
+            table: Some(format!("generating {benchmark}")),
+            rows,
+            bytes_done: bytes,
+            // The rest is taken to be as wide as what there is.
+            bytes_total: (bytes * rows_expected).checked_div(rows).unwrap_or(0).max(bytes),
+        }
     }));
     let files = generate::generate(
         benchmark,
@@ -214,8 +218,9 @@ fn data(
         &folder,
         options.threads,
         &|p| {
-            rows[0].store(p.rows, Ordering::Relaxed);
-            rows[1].store(p.rows_expected, Ordering::Relaxed);
+            for (i, n) in [p.rows, p.rows_expected, p.bytes].into_iter().enumerate() {
+                made[i].store(n, Ordering::Relaxed);
+            }
         },
     )?;
     drop(watching);
