@@ -77,10 +77,6 @@ impl Answer {
         }
         Ok(batches)
     }
-
-    pub fn into_stream(self) -> Self {
-        self
-    }
 }
 
 impl Stream for Answer {

@@ -146,8 +146,7 @@ impl SchemaProvider for SchemaHandle {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        let s = &self.schema;
-        s.tables.contains_key(name) || s.views.contains_key(name) || s.externals.contains_key(name)
+        self.schema.relation(name).is_some()
     }
 }
 

@@ -183,11 +183,7 @@ impl Job<'_> {
     }
 
     fn exists(&self, schema: &str, name: &str) -> bool {
-        self.snapshot.schemas.get(schema).is_some_and(|s| {
-            s.tables.contains_key(name)
-                || s.views.contains_key(name)
-                || s.externals.contains_key(name)
-        })
+        self.snapshot.schemas.get(schema).is_some_and(|s| s.relation(name).is_some())
     }
 
     /// One transaction on a thread that may wait for the disk.

@@ -23,10 +23,14 @@ const EXTENSIONS: [&str; 9] =
     ["parquet", "csv", "tsv", "json", "jsonl", "ndjson", "arrow", "feather", "avro"];
 const COMPRESSIONS: [&str; 4] = ["gz", "zst", "bz2", "xz"];
 
+/// In lower case.
+fn extension(path: &Path) -> Option<String> {
+    path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase())
+}
+
 /// Whether `name` can only be meant as a path.
 fn is_path(name: &str) -> bool {
     let path = Path::new(name);
-    let extension = |p: &Path| p.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
     let known = |p: &Path| extension(p).is_some_and(|e| EXTENSIONS.contains(&e.as_str()));
     name.contains('/')
         || known(path)
@@ -72,7 +76,6 @@ pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn Ta
 
 /// The format of a file whose extension DataFusion does not know though it knows the format.
 fn alias(path: &Path) -> Option<ListingOptions> {
-    let extension = |p: &Path| p.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
     let last = extension(path)?;
     let (name, compression) = match last.parse::<FileCompressionType>() {
         Ok(compression) if COMPRESSIONS.contains(&last.as_str()) => {

@@ -51,7 +51,7 @@ impl Runner {
         }
         let look = self.look(sql, sink);
         let mut writer = output::writer(self.format, look, &answer.schema, sink)?;
-        let mut stream = answer.into_stream();
+        let mut stream = answer;
         while let Some(batch) = stream.next().await {
             writer.batch(&batch.map_err(explain)?)?;
             // A result that is all here already would otherwise print to its end.

@@ -169,7 +169,7 @@ fn an_answer_dropped_half_way_frees_everything() {
     let (engine, session) = with_numbers(2, 500_000);
     engine.block_on(async {
         let sql = "SELECT a.v, b.v FROM n a JOIN n b ON a.v % 1000 = b.v % 1000";
-        let mut answer = session.query(sql).await.expect("starts").into_stream();
+        let mut answer = session.query(sql).await.expect("starts");
         let first = answer.next().await.expect("a batch").expect("rows");
         assert!(first.num_rows() > 0);
     });

@@ -121,13 +121,13 @@ impl ScanExec {
         &self.source.table
     }
 
-    /// Columns the scan decodes for a row that passes, for work estimates.
-    pub fn columns_read(&self) -> usize {
+    /// Table columns of the output and of the predicates, each once.
+    pub fn columns_read(&self) -> Vec<usize> {
         let mut columns = self.projection.clone();
         columns.extend(self.conjuncts.iter().flat_map(|c| c.columns.iter().copied()));
         columns.sort_unstable();
         columns.dedup();
-        columns.len()
+        columns
     }
 }
 
@@ -234,6 +234,7 @@ impl ExecutionPlan for ScanExec {
         let stream = Stream {
             source: self.source.clone(),
             projection: self.projection.clone(),
+            columns_read: self.columns_read(),
             conjuncts: self.conjuncts.clone(),
             schema: Arc::clone(&schema),
             queue: Arc::clone(&self.queue),
@@ -380,6 +381,7 @@ impl Metrics {
 struct Stream {
     source: Source,
     projection: Vec<usize>,
+    columns_read: Vec<usize>,
     conjuncts: Vec<Arc<Conjunct>>,
     schema: SchemaRef,
     queue: Arc<Queue>,
@@ -444,11 +446,7 @@ impl Stream {
             self.metrics.chunks_total.add(1);
             let kept = self.queue.kept(table, &self.conjuncts);
             let chunk = table.chunk(i);
-            let mut columns = self.projection.clone();
-            columns.extend(self.conjuncts.iter().flat_map(|c| c.columns.iter().copied()));
-            columns.sort_unstable();
-            columns.dedup();
-            let bytes: u64 = columns.iter().map(|c| stored_bytes(&chunk, *c)).sum();
+            let bytes: u64 = self.columns_read.iter().map(|c| stored_bytes(&chunk, *c)).sum();
             self.metrics.bytes_total.add(bytes as usize);
             if kept[i] {
                 self.metrics.chunks_read.add(1);
