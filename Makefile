@@ -21,11 +21,11 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers flights lint bench-tpch bench-policies clean
+.PHONY: help demo build test unit answers flights s3 crash fuzz lint bench-tpch bench-policies bench-load bench-scan clean
 .DEFAULT_GOAL := help
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## Generate SSB, load it, run it alone and in streams under each policy (SF=1 STREAMS=4)
 	@echo "== The Star Schema Benchmark at SF $(SF), then $(STREAMS) streams under each policy"
@@ -41,7 +41,7 @@ build: $(CLANG_STAMP) ## The optimised binary
 	@echo "== Building the optimised binary (about 20 minutes the first time, on two cores)"
 	cargo build --release --locked -p thalweg
 
-test: unit answers flights ## Every test
+test: unit answers flights s3 ## Every test
 	@echo "== All tests passed"
 
 unit: $(CLANG_STAMP)
@@ -57,6 +57,31 @@ flights: build $(PYTHON).ready ## The 2013 New York flights: load five tables, a
 	@echo "== The 2013 New York flights"
 	$(PYTHON) dev/flights/check.py $(THALWEG)
 
+# A server of S3 that keeps objects as files.
+S3_SERVER := $(CACHE)/s3s-fs/bin/s3s-fs
+
+s3: build $(S3_SERVER) ## Object storage on a real S3 server, and its failures
+	@echo "== Object storage on a real S3 server, and its failures"
+	python3 dev/s3/check.py $(S3_SERVER) cargo test --workspace --locked --lib store::tests::s3 -- --ignored
+	python3 dev/s3/check.py $(S3_SERVER) python3 dev/s3/database.py $(THALWEG)
+
+KILLS ?= 500
+SEED ?= 1
+
+crash: build ## kill -9 amid loads, changes and compaction; what was committed must be there (KILLS=500 SEED=1)
+	@echo "== $(KILLS) times kill -9, seed $(SEED)"
+	KILLS=$(KILLS) SEED=$(SEED) THALWEG=$(abspath $(THALWEG)) \
+		cargo test --workspace --locked --test cli crash:: -- --nocapture
+
+FUZZ_SECONDS ?= 600
+CARGO_FUZZ := $(CACHE)/cargo-fuzz/bin/cargo-fuzz
+
+fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the CSV reader, the extent reader and the catalog (FUZZ_SECONDS=600 for each)
+	@for target in csv extent catalog; do \
+		echo "== Fuzzing $$target for $(FUZZ_SECONDS) s"; \
+		RUSTC_BOOTSTRAP=1 $(CARGO_FUZZ) run --sanitizer none $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=30 || exit 1; done
+
 lint: $(CLANG_STAMP) ## Formatting and clippy
 	@echo "== Formatting and clippy"
 	cargo fmt --all --check
@@ -68,11 +93,28 @@ bench-tpch: build $(PYTHON).ready ## TPC-H at SF 1 beside DuckDB and DataFusion,
 bench-policies: build ## Two heavy queries and six short ones under each policy
 	$(THALWEG) bench policies --sf 1 --json policies.json --report policies.html
 
+bench-load: build $(PYTHON).ready ## CSV files of SSB, TPC-H and the flights beside DuckDB: rate, size, memory (SF=1)
+	$(THALWEG) bench load --sf $(SF) --data $(CACHE)/bench --json load.json --report load.html
+
+bench-scan: build ## A cold scan beside what the disk gives (SF=1)
+	$(THALWEG) bench scan --cold --sf $(SF) --data $(CACHE)/bench --json scan.json --report scan.html
+
 $(PYTHON).ready: dev/bench/peers/requirements.txt dev/requirements.txt
 	@echo "== Installing the Python packages of the tests"
 	python3 -m venv $(THALWEG_VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r dev/bench/peers/requirements.txt -r dev/requirements.txt
 	@touch $@
+
+$(S3_SERVER):
+	@echo "== Installing the S3 server of the tests"
+	CARGO_TARGET_DIR=$(CACHE)/s3s-fs/target cargo install --debug --locked --root $(CACHE)/s3s-fs \
+		--features binary s3s-fs@0.14.1
+	rm -rf $(CACHE)/s3s-fs/target
+
+$(CARGO_FUZZ):
+	@echo "== Installing cargo-fuzz"
+	CARGO_TARGET_DIR=$(CACHE)/cargo-fuzz/target cargo install --locked --root $(CACHE)/cargo-fuzz cargo-fuzz@0.13.2
+	rm -rf $(CACHE)/cargo-fuzz/target
 
 $(CLANG)/installed:
 	@echo "== Installing libclang for the build (this machine has none)"

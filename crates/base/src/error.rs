@@ -61,6 +61,7 @@ pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: Kind,
+    sqlstate: Option<&'static str>,
     message: String,
     detail: Option<String>,
     hint: Option<String>,
@@ -79,6 +80,7 @@ impl Error {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             kind,
+            sqlstate: None,
             message: message.into(),
             detail: None,
             hint: None,
@@ -118,6 +120,12 @@ impl Error {
         self
     }
 
+    /// A code of its own, where clients tell this error from others of its kind.
+    pub fn code(mut self, sqlstate: &'static str) -> Self {
+        self.0.sqlstate = Some(sqlstate);
+        self
+    }
+
     pub fn source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.0.source = Some(Box::new(source));
         self
@@ -146,7 +154,12 @@ impl Error {
     }
 
     pub fn sqlstate(&self) -> &'static str {
-        self.0.kind.sqlstate()
+        self.code_text().unwrap_or(self.0.kind.sqlstate())
+    }
+
+    /// The code of its own, if it has one.
+    pub fn code_text(&self) -> Option<&'static str> {
+        self.0.sqlstate
     }
 }
 

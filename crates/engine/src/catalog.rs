@@ -1,27 +1,32 @@
 //! The database's schemas, as the snapshot a session's statement runs on shows them.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, InformationSchemaProvider};
 use datafusion::catalog::{
     CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider,
 };
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::datasource::{TableType, ViewTable};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
-use parking_lot::RwLock;
-use std::sync::Weak;
-use thalweg_base::{Error, text::quoted};
-use thalweg_storage::{Database, Schema, Snapshot};
+use parking_lot::{Mutex, RwLock};
+use thalweg_base::text::quoted;
+use thalweg_base::{Error, SnapshotId};
+use thalweg_storage::{AsOf, Database, Schema, Snapshot, Table};
 
-use crate::error::into_datafusion;
+use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::Source;
-use crate::files;
-use crate::statement;
-use crate::table::StoredTable;
+use crate::information::Information;
+use crate::runtime::blocking;
+use crate::system::{SYSTEM, SystemSchema};
+use crate::table::{ROWS, StoredTable};
+use crate::transaction::Transactions;
+use crate::{as_of, files, statement};
 
 /// The one catalog's name, as `information_schema` shows it.
 pub const CATALOG: &str = "thalweg";
@@ -30,21 +35,50 @@ pub const PUBLIC: &str = "public";
 /// Views inside views; deeper is taken for a view that refers to itself.
 const VIEW_DEPTH_MAX: usize = 32;
 
-/// One per session. Every statement first moves it to the newest snapshot and then sees only
-/// that one.
+/// One per session. Every statement first shows it a snapshot and then sees only that one, but
+/// for tables that it asks for as they were.
+///
+/// Names with a NUL cannot be typed, and mean something else: [`ROWS`], an older version of the
+/// relation (`t␀12`), or a table of the statement's own.
 pub struct Catalog {
     database: Database,
+    transactions: Arc<Transactions>,
     snapshot: RwLock<Arc<Snapshot>>,
+    /// Older snapshots that the statement names.
+    versions: Mutex<HashMap<SnapshotId, Arc<Snapshot>>>,
+    /// Tables of the statement's own, by name.
+    offers: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
     /// To plan views and external tables, which are stored as text.
     state: RwLock<Weak<RwLock<SessionState>>>,
     view_depth: AtomicUsize,
 }
 
+/// A table that a statement can name as long as this lives.
+pub struct Offer<'a> {
+    catalog: &'a Catalog,
+    name: String,
+}
+
+impl Offer<'_> {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        self.catalog.offers.lock().remove(&self.name);
+    }
+}
+
 impl Catalog {
-    pub fn new(database: Database) -> Arc<Self> {
+    pub fn new(database: Database, transactions: Arc<Transactions>) -> Arc<Self> {
         Arc::new(Catalog {
             snapshot: RwLock::new(database.snapshot()),
             database,
+            transactions,
+            versions: Mutex::default(),
+            offers: Mutex::default(),
             state: RwLock::default(),
             view_depth: AtomicUsize::new(0),
         })
@@ -54,15 +88,41 @@ impl Catalog {
         *self.state.write() = state;
     }
 
-    /// Moves to the newest snapshot.
-    pub fn refresh(&self) -> Arc<Snapshot> {
-        let newest = self.database.snapshot();
-        *self.snapshot.write() = Arc::clone(&newest);
-        newest
+    /// Moves to the snapshot of the next statement.
+    pub fn show(&self, snapshot: &Arc<Snapshot>) {
+        self.versions.lock().clear();
+        *self.snapshot.write() = Arc::clone(snapshot);
+    }
+
+    /// Moves to one that [`Catalog::version`] has found.
+    pub fn show_version(&self, id: SnapshotId) -> Arc<Snapshot> {
+        if let Some(version) = self.versions.lock().get(&id) {
+            *self.snapshot.write() = Arc::clone(version);
+        }
+        self.snapshot()
     }
 
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
+    }
+
+    /// Finds an older snapshot, which names such as `t␀12` can be looked up in from now on.
+    pub async fn version(&self, as_of: AsOf) -> thalweg_base::Result<SnapshotId> {
+        let database = self.database.clone();
+        let found = blocking(move || database.snapshot_at(as_of)).await;
+        let snapshot = found.map_err(from_datafusion)?;
+        let id = snapshot.id;
+        self.versions.lock().insert(id, snapshot);
+        Ok(id)
+    }
+
+    /// Lets the statement name a table of its own.
+    pub fn offer(&self, table: Arc<dyn TableProvider>) -> Offer<'_> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rows\0offer{number}");
+        self.offers.lock().insert(name.clone(), table);
+        Offer { catalog: self, name }
     }
 
     fn state(&self) -> Result<SessionState> {
@@ -81,18 +141,35 @@ impl fmt::Debug for Catalog {
 }
 
 /// The provider DataFusion holds; it hands out schemas of the catalog's present snapshot.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Handle(pub Arc<Catalog>);
 
 impl CatalogProvider for Handle {
     fn schema_names(&self) -> Vec<String> {
-        self.0.snapshot().schemas.keys().cloned().collect()
+        let mut names: Vec<String> = self.0.snapshot().schemas.keys().cloned().collect();
+        names.push(SYSTEM.into());
+        names
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let snapshot = self.0.snapshot();
-        let schema = Arc::clone(snapshot.schemas.get(name)?);
-        Some(Arc::new(SchemaHandle { catalog: Arc::clone(&self.0), snapshot, schema }))
+        match name {
+            SYSTEM => Some(Arc::new(SystemSchema {
+                database: self.0.database.clone(),
+                last: self.0.transactions.base().unwrap_or(snapshot.id).min(snapshot.id),
+                snapshot,
+            })),
+            INFORMATION_SCHEMA => {
+                let state = self.0.state().ok()?;
+                let inner = InformationSchemaProvider::new(Arc::clone(state.catalog_list()))
+                    .with_table_functions(state.table_functions().clone());
+                Some(Arc::new(Information { inner, catalog: self.clone(), snapshot }))
+            }
+            _ => {
+                let schema = Arc::clone(snapshot.schemas.get(name)?);
+                Some(Arc::new(SchemaHandle { catalog: Arc::clone(&self.0), snapshot, schema }))
+            }
+        }
     }
 }
 
@@ -116,25 +193,20 @@ impl SchemaProvider for SchemaHandle {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(table) = self.schema.tables.get(name) {
-            let source = Source {
-                database: self.catalog.database.clone(),
-                snapshot: Arc::clone(&self.snapshot),
-                table: Arc::clone(table),
-                name: self.qualified(name),
-            };
-            return Ok(Some(Arc::new(StoredTable::new(source))));
+        match name.split_once('\0') {
+            None => self.relation(name, None).await,
+            Some((name, ROWS)) => match self.schema.tables.get(name) {
+                Some(table) => {
+                    let source = self.source(table, name).await?;
+                    Ok(Some(Arc::new(self.stored(source, true)?)))
+                }
+                None => Ok(None),
+            },
+            Some((base, version)) => match version.parse() {
+                Ok(id) => self.as_of(base, SnapshotId(id)).await,
+                Err(_) => Ok(self.catalog.offers.lock().get(name).cloned()),
+            },
         }
-        if let Some(view) = self.schema.views.get(name) {
-            return self.view(name, &view.sql).await.map(Some);
-        }
-        if let Some(external) = self.schema.externals.get(name) {
-            return self.external(name, &external.sql).await.map(Some);
-        }
-        if self.schema.name == PUBLIC {
-            return files::table(name, &self.catalog.state()?).await;
-        }
-        Ok(None)
     }
 
     /// Without planning a view: `information_schema.tables` lists those that no longer can be, too.
@@ -151,6 +223,77 @@ impl SchemaProvider for SchemaHandle {
 }
 
 impl SchemaHandle {
+    /// `version` is the snapshot that the statement names for it, if that is another than its own.
+    async fn relation(
+        &self,
+        name: &str,
+        version: Option<SnapshotId>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.schema.tables.get(name) {
+            let source = self.source(table, name).await?;
+            return Ok(Some(Arc::new(self.stored(source, false)?)));
+        }
+        if let Some(view) = self.schema.views.get(name) {
+            return self.view(name, &view.sql, version).await.map(Some);
+        }
+        if let Some(external) = self.schema.externals.get(name) {
+            return self.external(name, &external.sql).await.map(Some);
+        }
+        if self.schema.name == PUBLIC {
+            return files::table(name, &self.catalog.state()?).await;
+        }
+        Ok(None)
+    }
+
+    async fn as_of(&self, name: &str, id: SnapshotId) -> Result<Option<Arc<dyn TableProvider>>> {
+        let version = self.catalog.versions.lock().get(&id).cloned();
+        let Some(snapshot) = version else { return Ok(None) };
+        let schema = snapshot.schemas.get(&self.schema.name).cloned();
+        let schema = schema.unwrap_or_else(|| Arc::new(Schema::new(&self.schema.name)));
+        let then = SchemaHandle { catalog: Arc::clone(&self.catalog), snapshot, schema };
+        match then.relation(name, Some(id)).await? {
+            Some(relation) => Ok(Some(relation)),
+            None => Err(into_datafusion(
+                Error::user(format!(
+                    "there is no table {} in snapshot {id}",
+                    quoted(&self.qualified(name))
+                ))
+                .code("42P01")
+                .hint("SELECT * FROM system.snapshots says when what was changed"),
+            )),
+        }
+    }
+
+    fn stored(&self, source: Source, row_ids: bool) -> Result<StoredTable> {
+        let state = self.catalog.state()?;
+        let mut defaults = HashMap::new();
+        for (column, field) in source.table.columns.iter().zip(source.table.arrow_schema.fields()) {
+            if let Some(text) = &column.default {
+                let expr = state.create_logical_expr(text, &DFSchema::empty())?;
+                defaults.insert(field.name().clone(), expr);
+            }
+        }
+        let transactions = Arc::clone(&self.catalog.transactions);
+        Ok(StoredTable::new(source, row_ids, defaults, transactions))
+    }
+
+    /// The table with its metadata; the first query of a table waits here for the store.
+    async fn source(&self, table: &Arc<Table>, name: &str) -> Result<Source> {
+        let contents = if table.is_open() {
+            table.contents().map_err(into_datafusion)?
+        } else {
+            let table = Arc::clone(table);
+            blocking(move || table.contents()).await?
+        };
+        Ok(Source {
+            database: self.catalog.database.clone(),
+            snapshot: Arc::clone(&self.snapshot),
+            table: Arc::clone(table),
+            contents,
+            name: self.qualified(name),
+        })
+    }
+
     fn qualified(&self, name: &str) -> String {
         if self.schema.name == PUBLIC {
             name.into()
@@ -161,7 +304,12 @@ impl SchemaHandle {
 
     /// Views are stored as their `CREATE VIEW` text and planned anew, so that they follow their
     /// tables.
-    async fn view(&self, name: &str, sql: &str) -> Result<Arc<dyn TableProvider>> {
+    async fn view(
+        &self,
+        name: &str,
+        sql: &str,
+        version: Option<SnapshotId>,
+    ) -> Result<Arc<dyn TableProvider>> {
         let depth = self.catalog.view_depth.fetch_add(1, Ordering::Relaxed);
         let planned = if depth >= VIEW_DEPTH_MAX {
             Err(into_datafusion(
@@ -169,7 +317,7 @@ impl SchemaHandle {
                     .hint("replace it with CREATE OR REPLACE VIEW"),
             ))
         } else {
-            self.plan_text(sql).await
+            self.plan_text(sql, version).await
         };
         self.catalog.view_depth.fetch_sub(1, Ordering::Relaxed);
         match planned.map_err(|e| e.context(format!("view {}", quoted(name))))? {
@@ -190,11 +338,16 @@ impl SchemaHandle {
         }
     }
 
-    async fn plan_text(&self, sql: &str) -> Result<LogicalPlan> {
+    async fn plan_text(&self, sql: &str, version: Option<SnapshotId>) -> Result<LogicalPlan> {
         // Boxed: a view's plan may look up another view.
         let state = self.catalog.state()?;
         Box::pin(async move {
-            let statement = statement::parse(&state, sql).map_err(into_datafusion)?;
+            let mut statement = statement::parse(&state, sql).map_err(into_datafusion)?;
+            if let Some(id) = version {
+                as_of::pin(&mut statement, id);
+            }
+            let resolved = as_of::resolve(&self.catalog, &state, &mut statement).await;
+            resolved.map_err(into_datafusion)?;
             statement::plan(&state, statement).await
         })
         .await

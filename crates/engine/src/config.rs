@@ -5,7 +5,7 @@ use std::any::Any;
 use datafusion::common::Result as DfResult;
 use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use thalweg_base::Error;
-use thalweg_base::limits::QUERY_MEMORY_PERCENT;
+use thalweg_base::limits::{QUERY_MEMORY_PERCENT, RETENTION_MS};
 use thalweg_scheduler::PolicyKind;
 
 use crate::error::into_datafusion;
@@ -22,6 +22,8 @@ pub struct Config {
     pub memory_bytes_max: Option<u64>,
     /// Make the database directory if it is not there.
     pub create: bool,
+    /// Compact tables while nothing else is to be done. For processes that stay.
+    pub compacts: bool,
 }
 
 impl Default for Config {
@@ -32,6 +34,7 @@ impl Default for Config {
             cache_bytes_max: None,
             memory_bytes_max: None,
             create: true,
+            compacts: false,
         }
     }
 }
@@ -48,11 +51,20 @@ impl Config {
 pub struct Settings {
     pub policy: PolicyKind,
     pub statement_timeout_ms: u64,
+    /// A snapshot or a time, which statements read; empty: the present.
+    pub as_of: String,
+    /// The database's, as of the statement that runs.
+    pub retention_ms: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { policy: PolicyKind::SmallFirst, statement_timeout_ms: 0 }
+        Settings {
+            policy: PolicyKind::SmallFirst,
+            statement_timeout_ms: 0,
+            as_of: String::new(),
+            retention_ms: RETENTION_MS,
+        }
     }
 }
 
@@ -78,6 +90,17 @@ impl ExtensionOptions for Settings {
     fn set(&mut self, key: &str, value: &str) -> DfResult<()> {
         match key {
             "policy" => self.policy = value.parse::<PolicyKind>().map_err(into_datafusion)?,
+            "as_of" => self.as_of = value.trim().to_string(),
+            "retention_ms" => {
+                self.retention_ms = value.parse().map_err(|_| {
+                    into_datafusion(
+                        Error::user(format!(
+                            "thalweg.retention_ms is a number of milliseconds, not {value:?}"
+                        ))
+                        .hint("3600000 is an hour; 0 keeps nothing but the present"),
+                    )
+                })?;
+            }
             "statement_timeout_ms" => {
                 self.statement_timeout_ms = value.parse().map_err(|_| {
                     into_datafusion(
@@ -91,7 +114,7 @@ impl ExtensionOptions for Settings {
             _ => {
                 return Err(into_datafusion(
                     Error::user(format!("there is no setting thalweg.{key}"))
-                        .hint("thalweg.policy and thalweg.statement_timeout_ms are the settings"),
+                        .hint("SHOW ALL lists the settings"),
                 ));
             }
         }
@@ -105,6 +128,18 @@ impl ExtensionOptions for Settings {
             description,
         };
         vec![
+            entry(
+                "as_of",
+                self.as_of.clone(),
+                "A snapshot's number or a time: statements read the database as it was then, and \
+                 change nothing. Empty is the present. Holds for this session.",
+            ),
+            entry(
+                "retention_ms",
+                self.retention_ms.to_string(),
+                "How long snapshots that are no longer current can be asked for. Holds for the \
+                 database.",
+            ),
             entry(
                 "policy",
                 self.policy.to_string(),

@@ -1,49 +1,99 @@
-//! Statements that change the catalog; each is one transaction of the storage.
+//! Statements that change the catalog.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::{SchemaReference, TableReference};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use datafusion::catalog::information_schema::INFORMATION_SCHEMA;
+use datafusion::common::{DFSchema, SchemaReference, TableReference};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
-use thalweg_storage::{NewExtent, Snapshot, Transaction};
+use thalweg_storage::{Layout, NewExtent, PartitionBy, Snapshot, Summary, TableSpec, Transaction};
 
 use crate::answer::Tag;
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::error::{from_arrow, from_datafusion};
 use crate::files;
-use crate::runtime::{Run, blocking};
+use crate::runtime::Run;
 use crate::session::Inner;
 use crate::statement;
+use crate::system::SYSTEM;
 use crate::write::{Target, Writers};
 
-/// Removes `CLUSTER BY` from a `CREATE TABLE`, which DataFusion's planner refuses, and returns
-/// its columns.
-pub fn take_cluster_by(statement: &mut Statement) -> Vec<String> {
-    let Statement::Statement(inner) = statement else { return vec![] };
-    let ast::Statement::CreateTable(create) = inner.as_mut() else { return vec![] };
-    let columns = match create.cluster_by.take() {
-        Some(
-            ast::WrappedCollection::Parentheses(columns)
-            | ast::WrappedCollection::NoWrapping(columns),
-        ) => columns,
-        None => return vec![],
-    };
-    // `CLUSTER BY (a, b)` is one row of two columns to the parser.
+/// Clauses of a `CREATE TABLE` that DataFusion's planner refuses.
+#[derive(Debug, Default)]
+pub struct Clauses {
+    pub cluster_by: Vec<String>,
+    /// Column and number of buckets; the parser has cut it out of the text.
+    pub partition_by: Option<(String, u32)>,
+}
+
+impl Clauses {
+    /// Removes `CLUSTER BY` from the statement.
+    pub fn take(&mut self, statement: &mut Statement) -> Result<()> {
+        let create = match statement {
+            Statement::Statement(inner) => match inner.as_mut() {
+                ast::Statement::CreateTable(create) => create,
+                _ => return self.refuse(),
+            },
+            _ => return self.refuse(),
+        };
+        if create.partition_by.is_some() {
+            return Err(Error::unsupported("only PARTITION BY HASH (column) INTO n is supported")
+                .hint("CLUSTER BY (columns) orders rows by ranges, so that queries skip chunks"));
+        }
+        let columns = match create.cluster_by.take() {
+            Some(
+                ast::WrappedCollection::Parentheses(columns)
+                | ast::WrappedCollection::NoWrapping(columns),
+            ) => columns,
+            None => return Ok(()),
+        };
+        self.cluster_by = names_of(&columns);
+        Ok(())
+    }
+
+    fn refuse(&self) -> Result<()> {
+        match self.partition_by {
+            None => Ok(()),
+            Some(_) => Err(Error::user("PARTITION BY HASH belongs to CREATE TABLE")),
+        }
+    }
+}
+
+/// `CLUSTER BY (a, b)` is one row of two columns to the parser.
+pub(crate) fn names_of(columns: &[ast::Expr]) -> Vec<String> {
     let columns = columns.iter().flat_map(|expr| match expr {
         ast::Expr::Tuple(columns) => columns.iter().collect(),
         other => vec![other],
     });
     columns.map(column_name).collect()
+}
+
+/// The `DEFAULT` of each column of a `CREATE TABLE`, as it is written.
+pub fn defaults(statement: &Statement) -> Vec<Option<String>> {
+    let Statement::Statement(inner) = statement else { return vec![] };
+    let ast::Statement::CreateTable(create) = inner.as_ref() else { return vec![] };
+    create.columns.iter().map(default_of).collect()
+}
+
+pub(crate) fn default_of(column: &ast::ColumnDef) -> Option<String> {
+    column.options.iter().find_map(|option| match &option.option {
+        ast::ColumnOption::Default(expr) => Some(expr.to_string()),
+        _ => None,
+    })
 }
 
 /// An unquoted name is folded to lower case, as everywhere else.
@@ -68,12 +118,18 @@ pub(crate) struct Job<'a> {
     pub state: &'a SessionState,
     pub snapshot: Arc<Snapshot>,
     pub sql: &'a str,
-    pub cluster_by: Vec<String>,
+    pub clauses: Clauses,
     pub creates_from_query: bool,
+    pub defaults: Vec<Option<String>>,
 }
 
 impl Job<'_> {
     pub async fn run(self, command: DdlStatement) -> Result<Tag> {
+        let is_function =
+            matches!(command, DdlStatement::CreateFunction(_) | DdlStatement::DropFunction(_));
+        if !is_function {
+            self.session.transactions.check_writable()?;
+        }
         let done = |word: &str| Ok(Tag::Done(word.into()));
         match command {
             DdlStatement::CreateMemoryTable(create) => self.create_table(create).await,
@@ -82,7 +138,10 @@ impl Job<'_> {
                 let (schema, name) = split_name(&create.name)?;
                 let sql = self.sql.to_string();
                 let replace = create.or_replace;
-                self.commit(move |t| t.create_view(&schema, &name, &sql, replace)).await?;
+                self.commit("CREATE VIEW", &schema, &name, move |t, schema, name| {
+                    t.create_view(schema, name, &sql, replace)
+                })
+                .await?;
                 done("CREATE VIEW")
             }
             DdlStatement::CreateExternalTable(create) => {
@@ -109,11 +168,11 @@ impl Job<'_> {
                 }
                 let sql = absolute(self.sql, &create.locations)?;
                 let replace = create.or_replace && self.exists(&schema, &name);
-                self.commit(move |t| {
+                self.commit("CREATE EXTERNAL TABLE", &schema, &name, move |t, schema, name| {
                     if replace {
-                        t.drop_external(&schema, &name)?;
+                        t.drop_external(schema, name)?;
                     }
-                    t.create_external(&schema, &name, &sql)
+                    t.create_external(schema, name, &sql)
                 })
                 .await?;
                 done("CREATE EXTERNAL TABLE")
@@ -129,11 +188,11 @@ impl Job<'_> {
                 if drop.if_exists && !self.exists(&schema, &name) {
                     return done("DROP TABLE");
                 }
-                self.commit(move |t| {
+                self.commit("DROP TABLE", &schema, &name, move |t, schema, name| {
                     if external {
-                        t.drop_external(&schema, &name)
+                        t.drop_external(schema, name)
                     } else {
-                        t.drop_table(&schema, &name)
+                        t.drop_table(schema, name)
                     }
                 })
                 .await?;
@@ -151,13 +210,22 @@ impl Job<'_> {
                 if drop.if_exists && !self.exists(&schema, &name) {
                     return done("DROP VIEW");
                 }
-                self.commit(move |t| t.drop_view(&schema, &name)).await?;
+                self.commit("DROP VIEW", &schema, &name, |t, schema, name| {
+                    t.drop_view(schema, name)
+                })
+                .await?;
                 done("DROP VIEW")
             }
             DdlStatement::CreateCatalogSchema(create) => {
                 let name = schema_name(&create.schema_name)?;
                 let lenient = create.if_not_exists;
-                self.commit(move |t| t.create_schema(&name, lenient)).await?;
+                if lenient && [SYSTEM, INFORMATION_SCHEMA].contains(&name.as_str()) {
+                    return done("CREATE SCHEMA");
+                }
+                self.commit("CREATE SCHEMA", &name, "", move |t, schema, _| {
+                    t.create_schema(schema, lenient)
+                })
+                .await?;
                 done("CREATE SCHEMA")
             }
             DdlStatement::DropCatalogSchema(drop) => {
@@ -166,7 +234,10 @@ impl Job<'_> {
                         schema.to_string()
                     }
                 };
-                self.commit(move |t| t.drop_schema(&name, drop.if_exists, drop.cascade)).await?;
+                self.commit("DROP SCHEMA", &name, "", move |t, schema, _| {
+                    t.drop_schema(schema, drop.if_exists, drop.cascade)
+                })
+                .await?;
                 done("DROP SCHEMA")
             }
             DdlStatement::CreateCatalog(_) => Err(Error::unsupported("a database has one catalog")
@@ -186,12 +257,24 @@ impl Job<'_> {
         self.snapshot.schemas.get(schema).is_some_and(|s| s.relation(name).is_some())
     }
 
-    /// One transaction on a thread that may wait for the disk.
+    /// Changes the relation `name` in `schema`; an empty name is the schema itself.
     async fn commit(
         &self,
-        change: impl FnOnce(&mut Transaction) -> Result<()> + Send + 'static,
+        operation: &str,
+        schema: &str,
+        name: &str,
+        change: impl FnOnce(&mut Transaction, &str, &str) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        commit(self.session, change).await
+        check_not_system(schema)?;
+        let (operation, schema, name) =
+            (operation.to_string(), schema.to_string(), name.to_string());
+        commit(self.session, move |t| {
+            change(t, &schema, &name)?;
+            let table = if name.is_empty() { schema } else { format!("{schema}.{name}") };
+            t.describe(Summary { operation, table, ..Summary::default() });
+            Ok(())
+        })
+        .await
     }
 
     async fn create_table(&self, create: CreateMemoryTable) -> Result<Tag> {
@@ -201,8 +284,8 @@ impl Job<'_> {
             "PRIMARY KEY and UNIQUE constraints",
             "leave them out; NOT NULL is enforced",
         )?;
-        refuse(!create.column_defaults.is_empty(), "DEFAULT values", "name the value in INSERT")?;
         let (schema, name) = split_name(&create.name)?;
+        check_not_system(&schema)?;
         let word = if self.creates_from_query { "CREATE TABLE AS" } else { "CREATE TABLE" };
         if create.if_not_exists && self.exists(&schema, &name) {
             return Ok(Tag::Done(word.into()));
@@ -211,23 +294,33 @@ impl Job<'_> {
             // Before the query runs, not after.
             return Err(already_exists(&schema, &name));
         }
+        let started = Instant::now();
         let plan_schema = create.input.schema().as_arrow();
         let columns = table_schema(plan_schema, self.creates_from_query)?;
-        let cluster_by = column_indices(&columns, &self.cluster_by)?;
+        let spec = self.spec(&columns)?;
+        let replace = create.or_replace && self.exists(&schema, &name);
         let (extents, rows) = if self.creates_from_query {
-            self.write_query(&create.input, &columns, &cluster_by).await?
+            let layout = Layout::of_new(Arc::clone(&columns), &spec);
+            self.write_query(&create.input, layout).await?
         } else {
             (vec![], 0)
         };
-        let replace = create.or_replace && self.exists(&schema, &name);
-        self.commit(move |t| {
+        let change = move |t: &mut Transaction| {
             if replace {
                 t.drop_table(&schema, &name)?;
             }
-            let table = t.create_table(&schema, &name, columns, cluster_by)?;
-            t.append(table, extents)
-        })
-        .await?;
+            let table = t.create_table(&schema, &name, columns, spec)?;
+            t.append(table, extents)?;
+            t.describe(Summary {
+                operation: word.into(),
+                table: format!("{schema}.{name}"),
+                rows_added: rows,
+                millis: started.elapsed().as_millis() as u64,
+                ..Summary::default()
+            });
+            Ok(())
+        };
+        self.session.transactions.write(change).await?;
         if self.creates_from_query {
             Ok(Tag::Count(word.into(), rows))
         } else {
@@ -235,41 +328,102 @@ impl Job<'_> {
         }
     }
 
+    fn spec(&self, columns: &SchemaRef) -> Result<TableSpec> {
+        for (default, field) in self.defaults.iter().zip(columns.fields()) {
+            if let Some(text) = default {
+                check_default(self.state, text, field)?;
+            }
+        }
+        let partition_by = match &self.clauses.partition_by {
+            None => None,
+            Some((name, buckets)) => {
+                let column = column_index(columns, name, "PARTITION BY")?;
+                Some(PartitionBy { column, buckets: *buckets })
+            }
+        };
+        Ok(TableSpec {
+            cluster_by: column_indices(columns, &self.clauses.cluster_by)?,
+            partition_by,
+            defaults: self.defaults.clone(),
+        })
+    }
+
     async fn write_query(
         &self,
         plan: &LogicalPlan,
-        schema: &SchemaRef,
-        cluster_by: &[usize],
+        layout: Layout,
     ) -> Result<(Vec<NewExtent>, u64)> {
         let run = Run::current().ok_or_else(|| Error::internal("a statement outside any query"))?;
         let physical = statement::physical(&run, self.state, plan).await?;
         let mut rows = execute_stream(physical, self.state.task_ctx()).map_err(from_datafusion)?;
-        let target = Target {
-            database: self.session.engine.database().clone(),
-            schema: Arc::clone(schema),
-            cluster_by: cluster_by.to_vec(),
-        };
-        let mut writers = Writers::new(target, self.session.engine.config().threads);
+        let engine = &self.session.engine;
+        let schema = Arc::clone(&layout.schema);
+        let target = Target { database: engine.database().clone(), layout };
+        let mut writers = Writers::new(target, engine.config().threads);
         while let Some(batch) = rows.next().await {
-            let batch = conform(&batch.map_err(from_datafusion)?, schema)?;
-            writers.push(batch).await?;
+            let batch = batch.map_err(from_datafusion)?;
+            writers.push(conform(batch.columns(), &schema)?).await?;
         }
         writers.finish().await
     }
 }
 
+/// A change in the session's transaction, or in one of its own.
 pub(crate) async fn commit(
     session: &Inner,
     change: impl FnOnce(&mut Transaction) -> Result<()> + Send + 'static,
 ) -> Result<()> {
-    let database = session.engine.database().clone();
-    blocking(move || {
-        let mut transaction = database.begin();
-        change(&mut transaction)?;
-        transaction.commit().map(drop)
+    session.transactions.write(change).await
+}
+
+/// Refuses a default that INSERT could not use: one that names columns, or is of another type.
+pub(crate) fn check_default(state: &SessionState, text: &str, field: &Field) -> Result<()> {
+    constant(state, text, field.data_type()).map(drop).map_err(|e| {
+        Error::user(format!(
+            "the DEFAULT of column {} is no {}: {}",
+            quoted(field.name()),
+            field.data_type(),
+            e.message()
+        ))
+        .hint("a default is an expression without columns and subqueries, such as 0 or now()")
     })
-    .await
-    .map_err(from_datafusion)
+}
+
+/// The value of an expression without columns, of length 1.
+pub(crate) fn constant(state: &SessionState, text: &str, data_type: &DataType) -> Result<ArrayRef> {
+    let empty = DFSchema::empty();
+    let value = (|| {
+        let expr = state.create_logical_expr(text, &empty)?.cast_to(data_type, &empty)?;
+        // now() has a value only once it is simplified.
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::new(empty.clone()))
+            .with_config_options(Arc::clone(state.config_options()))
+            .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let expr = simplifier.simplify(simplifier.coerce(expr, &empty)?)?;
+        let expr = state.create_physical_expr(expr, &empty)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+        expr.evaluate(&one)?.into_array(1)
+    })();
+    value.map_err(from_datafusion)
+}
+
+/// The schema `system` is there always, and nothing can be changed in it.
+pub(crate) fn check_not_system(schema: &str) -> Result<()> {
+    if schema == SYSTEM || schema == INFORMATION_SCHEMA {
+        return Err(Error::user(format!("schema {} cannot be changed", quoted(schema)))
+            .code("42501")
+            .hint("its tables show what the database is; they are there to be queried"));
+    }
+    Ok(())
+}
+
+pub(crate) fn no_table(name: &str) -> Error {
+    Error::user(format!("table {} does not exist", quoted(name)))
+        .code("42P01")
+        .hint("SHOW TABLES lists the tables; a file is queried as FROM 'path/to/file.parquet'")
 }
 
 pub(crate) fn already_exists(schema: &str, name: &str) -> Error {
@@ -321,32 +475,42 @@ pub(crate) fn table_schema(plan: &Schema, from_query: bool) -> Result<SchemaRef>
     Ok(Arc::new(Schema::new(fields.collect::<Vec<Field>>())))
 }
 
-/// Casts a batch to the table's types; a value that does not fit is an error, never NULL.
-pub(crate) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+/// Casts columns to the table's types; a value that does not fit is an error, never NULL.
+pub(crate) fn conform(columns: &[ArrayRef], schema: &SchemaRef) -> Result<RecordBatch> {
     let options = CastOptions { safe: false, ..Default::default() };
-    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        if column.data_type() == field.data_type() {
-            return Ok(Arc::clone(column));
+    let columns = columns.iter().zip(schema.fields()).map(|(column, field)| {
+        let named = |e: ArrowError| {
+            from_arrow(&e).context(format!("column {}", quoted(field.name()))).code("22003")
+        };
+        let column = if column.data_type() == field.data_type() {
+            Arc::clone(column)
+        } else {
+            cast_with_options(column, field.data_type(), &options).map_err(named)?
+        };
+        if !field.is_nullable() && column.logical_null_count() > 0 {
+            return Err(null_in(field));
         }
-        cast_with_options(column, field.data_type(), &options)
-            .map_err(|e| from_arrow(&e).context(format!("column {}", quoted(field.name()))))
+        Ok(column)
     });
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_>>()?)
         .map_err(|e| from_arrow(&e))
 }
 
-pub(crate) fn column_indices(schema: &Schema, names: &[String]) -> Result<Vec<usize>> {
-    let index = |name: &String| {
-        schema.index_of(name).map_err(|_| {
-            let all: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            Error::user(format!(
-                "CLUSTER BY names column {}, which the table has not",
-                quoted(name)
-            ))
+pub(crate) fn null_in(field: &Field) -> Error {
+    Error::user(format!("column {} is NOT NULL, and got a NULL", quoted(field.name())))
+        .code("23502")
+}
+
+pub(crate) fn column_index(schema: &Schema, name: &str, clause: &str) -> Result<usize> {
+    schema.index_of(name).map_err(|_| {
+        let all: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        Error::user(format!("{clause} names column {}, which the table has not", quoted(name)))
             .hint(format!("its columns are {}", all.join(", ")))
-        })
-    };
-    names.iter().map(index).collect()
+    })
+}
+
+pub(crate) fn column_indices(schema: &Schema, names: &[String]) -> Result<Vec<usize>> {
+    names.iter().map(|name| column_index(schema, name, "CLUSTER BY")).collect()
 }
 
 fn check_location(location: &str) -> Result<()> {

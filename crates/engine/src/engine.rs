@@ -1,6 +1,5 @@
 //! One open database: its storage, its threads, its memory.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::execution::memory_pool::{GreedyMemoryPool, TrackConsumersPool};
@@ -9,6 +8,7 @@ use thalweg_base::{Error, Result};
 use thalweg_scheduler::{PolicyKind, QueryState};
 use thalweg_storage::{Database, Options};
 
+use crate::background;
 use crate::config::Config;
 use crate::error::from_datafusion;
 use crate::runtime::Runtime;
@@ -42,7 +42,7 @@ impl Engine {
         let database = if location == ":memory:" {
             Database::memory(options)?
         } else {
-            Database::open(Path::new(location), options)?
+            Database::open_at(location, options)?
         };
         let pool = GreedyMemoryPool::new(config.memory_bytes() as usize);
         let consumers = std::num::NonZeroUsize::new(TOP_CONSUMERS).expect("not zero");
@@ -51,6 +51,9 @@ impl Engine {
             .build_arc()
             .map_err(from_datafusion)?;
         let runtime = Runtime::new(config.threads, config.policy)?;
+        if config.compacts {
+            background::start(&runtime, &database);
+        }
         Ok(Arc::new(Engine { database, runtime, environment, config }))
     }
 

@@ -70,6 +70,9 @@ fn copy(e: &Error) -> Error {
     if let Some(hint) = e.hint_text() {
         out = out.hint(hint);
     }
+    if let Some(code) = e.code_text() {
+        out = out.code(code);
+    }
     out
 }
 
@@ -134,6 +137,9 @@ fn syntax(message: &str) -> Error {
     Error::user(format!("syntax error: {message}"))
 }
 
+/// The message for a scalar subquery that DataFusion cannot make a join of.
+pub const MANY_ROWS: &str = "a correlated subquery that may give several rows is not supported";
+
 /// What DataFusion says in terms of its own plans, in terms of the statement.
 fn known(message: &str) -> Option<Error> {
     let has = |text: &str| message.contains(text);
@@ -150,7 +156,7 @@ fn known(message: &str) -> Option<Error> {
     }
     if has("Correlated scalar subquery must be aggregated") {
         return Some(
-            Error::unsupported("a correlated subquery that may give several rows is not supported")
+            Error::unsupported(MANY_ROWS)
                 .hint("make it one row with max(…) or min(…), or use LEFT JOIN"),
         );
     }

@@ -20,7 +20,7 @@ pub fn cpu_ns(plan: &dyn ExecutionPlan) -> u64 {
 
 fn work(plan: &dyn ExecutionPlan, statistics: &StatisticsContext) -> f64 {
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
-        return scan.table().rows() as f64 * scan.columns_read().len() as f64 * SCAN_NS;
+        return scan.contents().rows() as f64 * scan.columns_read().len() as f64 * SCAN_NS;
     }
     let rows = |plan: &dyn ExecutionPlan| {
         let known = statistics.compute(plan, &StatisticsArgs::new());

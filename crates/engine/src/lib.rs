@@ -17,40 +17,65 @@
 //!
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
-//! * `statement.rs`: parse, plan, run. `names.rs`: columns without a name get one.
-//!   `depth.rs`: refuses what is nested too deeply to plan. `ddl.rs`: what changes the catalog. [`load`](LoadRequest): files in.
+//! * `parse.rs`, `dialect.rs`: text into a statement. `depth.rs`: refuses what is nested too deeply
+//!   to plan. `names.rs`: columns without a name get one.
+//! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
+//! * `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
+//!   the catalog. `copy.rs`, [`load`](Load): files in and out. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
+//!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
+//!   `system.rs`, `information.rs`: what it can be asked about the database itself.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
+//! * `maintain.rs`, `background.rs`: compaction, when asked for and by itself.
 //! * [`runtime`]: the scheduler meets tokio.
 //! * `error.rs`: DataFusion's errors as ours.
 
+mod alter;
 mod answer;
+mod as_of;
+mod background;
 mod catalog;
 mod config;
+mod copy;
 mod ddl;
 mod depth;
+mod dialect;
+mod dml;
 mod engine;
 mod error;
 mod estimate;
 mod exec;
 mod files;
+mod information;
 mod load;
+mod maintain;
 mod names;
+mod parse;
+mod prepared;
 mod prune;
 pub mod rules;
 pub mod runtime;
 mod script;
 mod session;
+mod show;
+mod sql_type;
 mod statement;
+mod system;
 mod table;
+mod transaction;
 mod write;
 
 pub use answer::{Answer, Tag};
 pub use config::Config;
 pub use engine::Engine;
-pub use load::{LoadProgress, LoadReport, LoadRequest};
+pub use load::{
+    ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
+    create_table_sql, stamp, table_name,
+};
 pub use session::Session;
+pub use sql_type::sql_type;
 pub use thalweg_scheduler::{PolicyKind, QueryState};
 pub use thalweg_storage as storage;
-pub use thalweg_storage::load::{CsvOptions, Format};
+pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};
+pub use transaction::TransactionStatus;

@@ -1,26 +1,32 @@
-//! `thalweg load`: files become tables, in parallel over files and inside them, in one
-//! transaction.
+//! `thalweg load` and `COPY … FROM`: files become tables, in parallel over files and inside them.
+//!
+//! 1. `prepare.rs`: which files, which columns; what has to be found out or added.
+//! 2. `read.rs`: workers read, parse and encode into extents, within a bound of memory.
+//! 3. Here: the extents of all tables are committed in one transaction; or, if so asked, those of
+//!    some files at a time.
+//! 4. `reject_file.rs`: the rows that were left out, for a person or a program to mend.
 
+mod prepare;
+mod read;
+mod reject_file;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::TableReference;
-use datafusion::common::runtime::JoinSet;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use parking_lot::Mutex;
-use thalweg_base::text::quoted;
-use thalweg_base::{Error, Result, TableId};
-use thalweg_storage::load::{self, CsvOptions, Format, Reader};
-use thalweg_storage::{NewExtent, Snapshot};
+use thalweg_base::limits::LOAD_MEMORY_BYTES;
+use thalweg_base::{Error, Result};
+use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};
+use thalweg_storage::{Snapshot, Summary, Transaction};
 
-use crate::ddl;
-use crate::error::{from_datafusion, into_datafusion};
-use crate::runtime::{blocking, checkpoint};
 use crate::session::Inner;
-use crate::write::{self, Target};
+use prepare::{Prepared, prepare};
+pub use prepare::{create_table_sql, stamp, table_name};
+use read::{Staged, read};
 
 /// Files for one table.
 #[derive(Clone, Debug, Default)]
@@ -35,17 +41,80 @@ pub struct LoadRequest {
     pub csv: Option<CsvOptions>,
     /// `a INT, b DECIMAL(12, 2) NOT NULL`; `None`: the table's, or inferred.
     pub columns: Option<String>,
+    /// Types by column, instead of those that are found in the files.
+    pub types: Vec<(String, String)>,
+    /// Which columns of the table those of the files are, in their order; `None`: by name if the
+    /// files have names, else all.
+    pub input_columns: Option<Vec<String>>,
     /// For a table that is made.
     pub cluster_by: Vec<String>,
+    pub new_columns: NewColumns,
+}
+
+/// What becomes of columns that the files have and the table has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewColumns {
+    /// The load fails.
+    #[default]
+    Refuse,
+    /// The table gets them, of the type that all files together need; rows that are there have
+    /// NULL.
+    Add,
+    /// They are left out.
+    Ignore,
+}
+
+/// Files for tables, and how they are loaded.
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub requests: Vec<LoadRequest>,
+    /// Bad rows, of all tables together, that are left out before the load fails.
+    pub rejects_max: u64,
+    /// Where they are written, as CSV.
+    pub reject_file: Option<PathBuf>,
+    /// What input and rows may take in memory.
+    pub memory_bytes: usize,
+    /// `None`: everything is one transaction.
+    pub commit_every: Option<CommitEvery>,
+    /// Files that a table is known to have, going by their paths, are not loaded again.
+    pub resume: bool,
+    /// The catalog remembers which files the tables have.
+    pub remember: bool,
+}
+
+/// How much is loaded in one transaction: whole files, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitEvery {
+    Files(u64),
+    Bytes(u64),
+}
+
+impl From<Vec<LoadRequest>> for Load {
+    fn from(requests: Vec<LoadRequest>) -> Self {
+        Load {
+            requests,
+            rejects_max: 0,
+            reject_file: None,
+            memory_bytes: LOAD_MEMORY_BYTES,
+            commit_every: None,
+            resume: false,
+            remember: false,
+        }
+    }
 }
 
 /// How far a load is, readable at any time.
 #[derive(Debug, Default)]
 pub struct LoadProgress {
+    /// The columns are being found out; then the same bytes are read again.
+    pub inferring: AtomicBool,
     pub rows: AtomicU64,
+    pub rejected: AtomicU64,
     /// Of the files on disk, compressed ones as they lie there.
     pub bytes_done: AtomicU64,
     pub bytes_total: AtomicU64,
+    /// Files of which the rows are committed, where that happens more than once.
+    pub files_committed: AtomicU64,
     pub table: Mutex<String>,
 }
 
@@ -62,227 +131,260 @@ pub struct LoadReport {
     pub files: usize,
     pub extents: usize,
     pub chunks: usize,
+    /// The table's, after the load.
     pub columns: SchemaRef,
+    pub changes: ColumnChanges,
+    /// Rows left out, in the order of the input.
+    pub rejects: Vec<Arc<Reject>>,
+    /// Files that were loaded before.
+    pub skipped: usize,
+    pub transactions: usize,
 }
 
-/// A table's files, read and encoded, not yet committed.
-struct Loaded {
-    schema: String,
-    name: String,
-    /// `None`: to be made.
-    table: Option<TableId>,
-    cluster_by: Vec<usize>,
-    extents: Vec<NewExtent>,
-    report: LoadReport,
+/// How a table's columns came about, and how those of the files met them.
+#[derive(Clone, Debug, Default)]
+pub struct ColumnChanges {
+    /// Of a table that was made, unless they were declared.
+    pub inferred: Option<Vec<InferredColumn>>,
+    /// New in a table that was there.
+    pub added: Vec<InferredColumn>,
+    /// Columns of the table and the number of files without them, whose rows have the default.
+    pub missing: BTreeMap<String, usize>,
+    /// Columns left out and the number of files that have them.
+    pub ignored: BTreeMap<String, usize>,
 }
 
-pub(crate) async fn load(
+/// What a load would do to one table; nothing is changed.
+#[derive(Clone, Debug)]
+pub struct LoadPlan {
+    pub table: String,
+    /// The table is not there yet.
+    pub creates: bool,
+    pub files: Vec<PathBuf>,
+    pub columns: SchemaRef,
+    pub changes: ColumnChanges,
+    /// `CREATE TABLE …`, or `ALTER TABLE … ADD COLUMN …` for each column added.
+    pub sql: Vec<String>,
+    pub skipped: usize,
+    /// Rows looked at; `None` if that was not needed.
+    pub rows: Option<u64>,
+}
+
+/// What is known of the rows left out so far.
+struct Rejected {
+    max: u64,
+    rows: Vec<Arc<Reject>>,
+}
+
+impl Rejected {
+    /// How many more there may be.
+    fn left(&self) -> u64 {
+        self.max.saturating_sub(self.rows.len() as u64)
+    }
+}
+
+/// `thalweg load`: transactions of its own.
+pub(crate) async fn run(
     session: &Inner,
-    requests: Vec<LoadRequest>,
+    load: Load,
     progress: &Arc<LoadProgress>,
 ) -> Result<Vec<LoadReport>> {
-    let snapshot = session.catalog.refresh();
-    let mut inputs = vec![];
-    for request in requests {
-        let args = request.files.clone();
-        let files = blocking(move || load::expand(&args)).await.map_err(from_datafusion)?;
-        let bytes: u64 = files.iter().filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum();
-        progress.bytes_total.fetch_add(bytes, Ordering::Relaxed);
-        inputs.push((request, files));
+    let snapshot = session.transactions.begin_statement()?;
+    session.catalog.show(&snapshot);
+    let result = in_transactions(session, snapshot, load, progress).await;
+    session.transactions.end_statement(result.is_ok());
+    result
+}
+
+/// `COPY … FROM`: part of the statement that runs.
+pub(crate) async fn copy_from(
+    session: &Inner,
+    snapshot: Arc<Snapshot>,
+    load: Load,
+) -> Result<Vec<LoadReport>> {
+    if load.commit_every.is_some() {
+        return Err(Error::user("a statement cannot commit in between"));
     }
-    let mut loaded: Vec<Loaded> = vec![];
-    for (request, files) in inputs {
-        loaded.push(load_table(session, &snapshot, request, files, progress).await?);
-    }
-    let mut reports = vec![];
-    let mut changes = vec![];
-    for l in loaded {
-        changes.push((
-            l.schema,
-            l.name,
-            l.table,
-            l.report.columns.clone(),
-            l.cluster_by,
-            l.extents,
-        ));
-        reports.push(l.report);
-    }
-    ddl::commit(session, move |transaction| {
-        for (schema, name, table, columns, cluster_by, extents) in changes {
-            let table = match table {
-                Some(table) => table,
-                None => transaction.create_table(&schema, &name, columns, cluster_by)?,
-            };
-            transaction.append(table, extents)?;
+    in_transactions(session, snapshot, load, &Arc::default()).await
+}
+
+/// What `load` would do, found out but for the rows themselves.
+pub(crate) async fn plan(
+    session: &Inner,
+    load: Load,
+    progress: &Arc<LoadProgress>,
+) -> Result<Vec<LoadPlan>> {
+    let snapshot = session.transactions.begin_statement()?;
+    session.catalog.show(&snapshot);
+    let result = prepare_all(session, &snapshot, &load, progress).await;
+    session.transactions.end_statement(result.is_ok());
+    result?.into_iter().map(Prepared::into_plan).collect()
+}
+
+async fn prepare_all(
+    session: &Inner,
+    snapshot: &Snapshot,
+    load: &Load,
+    progress: &Arc<LoadProgress>,
+) -> Result<Vec<Prepared>> {
+    let mut prepared = vec![];
+    let mut rejected = Rejected { max: load.rejects_max, rows: vec![] };
+    for request in &load.requests {
+        match prepare(session, snapshot, request, load, &mut rejected, progress).await {
+            Ok(one) => prepared.push(one),
+            Err(e) => {
+                // The pass over the input that finds the columns finds bad rows, too.
+                reject_file::write(load.reject_file.as_deref(), rejected.rows).await?;
+                return Err(e);
+            }
         }
-        Ok(())
-    })
-    .await?;
+    }
+    progress.inferring.store(false, Ordering::Relaxed);
+    Ok(prepared)
+}
+
+async fn in_transactions(
+    session: &Inner,
+    snapshot: Arc<Snapshot>,
+    load: Load,
+    progress: &Arc<LoadProgress>,
+) -> Result<Vec<LoadReport>> {
+    session.transactions.check_writable()?;
+    let prepared = prepare_all(session, &snapshot, &load, progress).await?;
+    progress.bytes_done.store(0, Ordering::Relaxed);
+    let total: u64 = prepared.iter().flat_map(|p| &p.files).map(|f| f.stamp.bytes).sum();
+    progress.bytes_total.store(total, Ordering::Relaxed);
+    let mut rejected = Rejected { max: load.rejects_max, rows: vec![] };
+    let result = match load.commit_every {
+        None => at_once(session, prepared, &load, &mut rejected, progress).await,
+        Some(every) => in_steps(session, prepared, every, &load, &mut rejected, progress).await,
+    };
+    if result.is_err() {
+        // Of a load that succeeds they are written before it commits.
+        reject_file::write(load.reject_file.as_deref(), rejected.rows).await?;
+    }
+    result
+}
+
+/// Everything in one transaction.
+async fn at_once(
+    session: &Inner,
+    prepared: Vec<Prepared>,
+    load: &Load,
+    rejected: &mut Rejected,
+    progress: &Arc<LoadProgress>,
+) -> Result<Vec<LoadReport>> {
+    let mut staged = vec![];
+    for table in prepared {
+        let files = table.files.clone();
+        staged.push(read(session, &Arc::new(table), files, load, rejected, progress).await?);
+    }
+    reject_file::write(load.reject_file.as_deref(), rejected.rows.clone()).await?;
+    commit(session, staged).await
+}
+
+/// A transaction for every so many files; each is all or nothing.
+async fn in_steps(
+    session: &Inner,
+    prepared: Vec<Prepared>,
+    every: CommitEvery,
+    load: &Load,
+    rejected: &mut Rejected,
+    progress: &Arc<LoadProgress>,
+) -> Result<Vec<LoadReport>> {
+    let mut reports: Vec<LoadReport> = vec![];
+    let mut first = true;
+    for table in prepared {
+        let mut table = Arc::new(table);
+        let mut left: VecDeque<_> = table.files.iter().cloned().collect();
+        let mut report: Option<LoadReport> = None;
+        loop {
+            let mut step = vec![];
+            let mut bytes = 0;
+            while let Some(file) = left.pop_front() {
+                bytes += file.stamp.bytes;
+                step.push(file);
+                let full = match every {
+                    CommitEvery::Files(most) => step.len() as u64 >= most,
+                    CommitEvery::Bytes(most) => bytes >= most,
+                };
+                if full {
+                    break;
+                }
+            }
+            if step.is_empty() && report.is_some() {
+                break;
+            }
+            if !std::mem::take(&mut first) {
+                session.transactions.end_statement(true);
+                let snapshot = session.transactions.begin_statement()?;
+                session.catalog.show(&snapshot);
+                if report.is_some() {
+                    table = Arc::new(table.again(&snapshot)?);
+                }
+            }
+            let files = step.len() as u64;
+            let staged = read(session, &table, step, load, rejected, progress).await?;
+            reject_file::write(load.reject_file.as_deref(), rejected.rows.clone()).await?;
+            for next in commit(session, vec![staged]).await? {
+                match &mut report {
+                    Some(report) => report.add(next),
+                    None => report = Some(next),
+                }
+            }
+            progress.files_committed.fetch_add(files, Ordering::Relaxed);
+        }
+        reports.extend(report);
+    }
     Ok(reports)
 }
 
-async fn load_table(
-    session: &Inner,
-    snapshot: &Snapshot,
-    request: LoadRequest,
-    files: Vec<PathBuf>,
-    progress: &Arc<LoadProgress>,
-) -> Result<Loaded> {
-    let started = Instant::now();
-    let (schema_name, name) = ddl::split_name(&TableReference::parse_str(&request.table))?;
-    progress.table.lock().clone_from(&request.table);
-    let Some(schema) = snapshot.schemas.get(&schema_name) else {
-        return Err(Error::user(format!("schema {} does not exist", quoted(&schema_name)))
-            .hint(format!("CREATE SCHEMA {} makes it", quoted(&schema_name))));
-    };
-    if schema.views.contains_key(&name) || schema.externals.contains_key(&name) {
-        return Err(Error::user(format!("{} is not a stored table", quoted(&name)))
-            .hint("a view or an external table cannot be loaded into"));
+async fn commit(session: &Inner, staged: Vec<Staged>) -> Result<Vec<LoadReport>> {
+    let started = staged.iter().map(|s| s.started).min().unwrap_or_else(Instant::now);
+    let mut summary = Summary { operation: "LOAD".into(), ..Summary::default() };
+    let mut reports = vec![];
+    let mut changes = vec![];
+    for staged in staged {
+        let (report, change) = staged.split();
+        let separator = if summary.table.is_empty() { "" } else { ", " };
+        summary.table += &format!("{separator}{}", change.full_name());
+        summary.rows_added += report.rows;
+        summary.files += report.files as u64;
+        summary.raw_bytes += report.raw_bytes;
+        summary.stored_bytes += report.stored_bytes;
+        summary.rejected += report.rejects.len() as u64;
+        reports.push(report);
+        changes.push(change);
     }
-    let format = format(&request, &files)?;
-    let table = schema.tables.get(&name);
-    let mut inferred_rows = None;
-    let columns = match (table, &request.columns) {
-        (Some(_), Some(_)) => {
-            return Err(Error::user(format!("table {} exists and has its columns", quoted(&name)))
-                .hint("leave --columns out to append, or drop the table first"));
+    let change = move |transaction: &mut Transaction| {
+        for change in changes {
+            change.apply(transaction)?;
         }
-        (Some(_), None) if !request.cluster_by.is_empty() => {
-            return Err(Error::user(format!("table {} exists and has its order", quoted(&name)))
-                .hint("leave --cluster-by out to append, or drop the table first"));
-        }
-        (Some(table), None) => Arc::clone(&table.arrow_schema),
-        (None, Some(columns)) => declared(session, columns).await?,
-        (None, None) => {
-            let (files, format) = (files.clone(), format.clone());
-            let inferred = blocking(move || load::infer(&files, &format)).await;
-            let inferred = inferred.map_err(from_datafusion)?;
-            inferred_rows = inferred.sampled_rows;
-            inferred.schema
-        }
+        summary.millis = started.elapsed().as_millis() as u64;
+        transaction.describe(summary);
+        Ok(())
     };
-    let cluster_by = match table {
-        Some(table) => table.cluster_by.clone(),
-        None => ddl::column_indices(&columns, &request.cluster_by)?,
-    };
-    let target = Target {
-        database: session.engine.database().clone(),
-        schema: Arc::clone(&columns),
-        cluster_by: cluster_by.clone(),
-    };
-    let before = progress.bytes_done.load(Ordering::Relaxed);
-    let file_count = files.len();
-    let reader = {
-        let columns = Arc::clone(&columns);
-        let opened = blocking(move || Reader::open(files, format, columns)).await;
-        let reader = opened.map_err(from_datafusion)?;
-        Arc::new(match inferred_rows {
-            // So that a value that does not fit can be told from a wrong declaration.
-            Some(rows) => reader.with_inferred_rows(rows),
-            None => reader,
-        })
-    };
-    let extents =
-        read_all(&reader, &target, session.engine.config().threads, progress, before).await?;
-    let raw_bytes = reader.bytes_total();
-    progress.bytes_done.store(before + raw_bytes, Ordering::Relaxed);
-    let report = LoadReport {
-        table: request.table,
-        created: table.is_none(),
-        rows: extents.iter().map(NewExtent::rows).sum(),
-        raw_bytes,
-        stored_bytes: extents.iter().map(NewExtent::bytes).sum(),
-        seconds: started.elapsed().as_secs_f64(),
-        files: file_count,
-        extents: extents.len(),
-        chunks: extents.iter().map(|e| e.extent().chunks()).sum(),
-        columns,
-    };
-    Ok(Loaded {
-        schema: schema_name,
-        name,
-        table: table.map(|t| t.id),
-        cluster_by,
-        extents,
-        report,
-    })
+    session.transactions.write(change).await?;
+    Ok(reports)
 }
 
-/// Every worker takes the next unit of input, parses it and encodes it into extents of its own.
-async fn read_all(
-    reader: &Arc<Reader>,
-    target: &Target,
-    workers: usize,
-    progress: &Arc<LoadProgress>,
-    before: u64,
-) -> Result<Vec<NewExtent>> {
-    let mut tasks = JoinSet::new();
-    for _ in 0..workers {
-        let (reader, target, progress) = (Arc::clone(reader), target.clone(), Arc::clone(progress));
-        tasks.spawn(async move {
-            let mut writer = target.writer().map_err(into_datafusion)?;
-            loop {
-                let next = Arc::clone(&reader);
-                let Some(unit) = blocking(move || next.next()).await? else { break };
-                for batch in unit.parse() {
-                    let batch = batch.map_err(into_datafusion)?;
-                    progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
-                    write::push(&mut writer, &batch).await?;
-                    checkpoint().await;
-                }
-                progress.bytes_done.store(before + reader.bytes_done(), Ordering::Relaxed);
-            }
-            write::finish(writer).await
-        });
-    }
-    let mut extents = vec![];
-    while let Some(joined) = tasks.join_next().await {
-        let done = joined.map_err(|e| Error::internal(format!("a load worker failed: {e}")))?;
-        extents.extend(done.map_err(from_datafusion)?);
-    }
-    Ok(extents)
-}
-
-/// The one format of all files.
-fn format(request: &LoadRequest, files: &[PathBuf]) -> Result<Format> {
-    if let Some(format) = &request.format {
-        return Ok(match (format, &request.csv) {
-            (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
-            _ => format.clone(),
-        });
-    }
-    let mut all = files.iter().map(|file| load::format_of(file).map(|(format, _)| (file, format)));
-    let Some(first) = all.next() else {
-        return Err(Error::user(format!("no files for table {}", quoted(&request.table))));
-    };
-    let (first_file, format) = first?;
-    for other in all {
-        let (file, found) = other?;
-        if std::mem::discriminant(&found) != std::mem::discriminant(&format) {
-            return Err(Error::user(format!(
-                "files of different formats for table {}: {first_file:?} and {file:?}",
-                quoted(&request.table)
-            ))
-            .hint("load them one format at a time"));
+impl LoadReport {
+    /// Takes in what a later transaction did to the same table.
+    fn add(&mut self, next: LoadReport) {
+        self.rows += next.rows;
+        self.raw_bytes += next.raw_bytes;
+        self.stored_bytes += next.stored_bytes;
+        self.seconds += next.seconds;
+        self.files += next.files;
+        self.extents += next.extents;
+        self.chunks += next.chunks;
+        self.rejects.extend(next.rejects);
+        self.transactions += next.transactions;
+        for (mine, theirs) in [
+            (&mut self.changes.missing, next.changes.missing),
+            (&mut self.changes.ignored, next.changes.ignored),
+        ] {
+            theirs.into_iter().for_each(|(name, files)| *mine.entry(name).or_default() += files);
         }
-    }
-    Ok(match (format, &request.csv) {
-        (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
-        (format, _) => format,
-    })
-}
-
-/// The columns of `a INT, b VARCHAR NOT NULL`, as CREATE TABLE understands them.
-async fn declared(session: &Inner, columns: &str) -> Result<SchemaRef> {
-    let state = session.context.state();
-    let sql = format!("CREATE TABLE declared ({columns})");
-    let named = |e: Error| e.context("the declared columns");
-    let statement = crate::statement::parse(&state, &sql).map_err(named)?;
-    let plan = state.statement_to_plan(statement).await;
-    match plan.map_err(|e| named(from_datafusion(e)))? {
-        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
-            ddl::table_schema(create.input.schema().as_arrow(), false)
-        }
-        _ => Err(Error::user(format!("{columns:?} does not declare columns"))),
     }
 }

@@ -1,12 +1,27 @@
-//! Names for the columns of a SELECT list that have none of their own.
+//! Names as the planner knows them, and names for the columns of a SELECT list that have none of
+//! their own.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
+    Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
 };
+
+/// A name that is not quoted is folded to lower case.
+pub fn ident(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// The same for each part of a name, joined by points.
+pub fn folded(name: &ObjectName) -> String {
+    let parts = name.0.iter().map(|part| part.as_ident().map_or(part.to_string(), ident));
+    parts.collect::<Vec<_>>().join(".")
+}
 
 /// Gives every unnamed expression of every SELECT list its own text as its name, with a number
 /// where that is taken. Columns keep their names, unless one is selected twice.

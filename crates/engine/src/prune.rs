@@ -1,71 +1,28 @@
-//! Which chunks of a table can hold a row that passes a predicate, from the catalog alone.
+//! Which chunks of a table a query can do without, from what is known of them.
+//!
+//! * [`compile`](compile()): a filter in DataFusion's terms becomes a [`Predicate`].
+//! * [`Predicate`] (`predicate.rs`): what it can come to in each of a list of containers, from
+//!   bounds, counts and digests. `outcomes.rs`: the logic of "can be true, false, NULL".
+//!   `domain.rs`: predicates that are evaluated on every value there can be.
+//! * [`Skipper`] (`skip.rs`): extents first, then chunks; again whenever a dynamic filter changes.
+//!
+//! Nothing here reads rows, and only digests, which are asked for, are read at all.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+mod compile;
+mod domain;
+mod outcomes;
+mod predicate;
+mod skip;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
-use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::{Column, Result, ScalarValue};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
-use thalweg_storage::Table;
+use arrow::array::Array;
+use datafusion::common::{Result, ScalarValue};
 
-/// One flag per chunk of `table`: false where the statistics prove that no row passes.
-/// `predicate` refers to columns by the table's own schema. A predicate that statistics say
-/// nothing about keeps everything.
-pub fn chunks_kept(table: &Table, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
-    let all = || vec![true; table.chunks()];
-    let built = PruningPredicateBuilder::new()
-        .with_file_schema(Arc::clone(&table.arrow_schema))
-        .try_build(Arc::clone(predicate));
-    match built {
-        // An expression the analysis cannot rewrite is no reason to fail a query that can run.
-        Ok(pruning) if !pruning.always_true() => {
-            pruning.prune(&Chunks { table }).unwrap_or_else(|_| all())
-        }
-        _ => all(),
-    }
-}
+pub use skip::{Cause, Filter, Next, Pruned, Skipper};
 
-/// The chunks of a table as DataFusion's "containers".
-struct Chunks<'a> {
-    table: &'a Table,
-}
-
-impl Chunks<'_> {
-    fn column(&self, column: &Column) -> Option<usize> {
-        self.table.arrow_schema.index_of(&column.name).ok()
-    }
-}
-
-impl PruningStatistics for Chunks<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        Some(Arc::clone(&self.table.chunk_statistics(self.column(column)?).mins))
-    }
-
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        Some(Arc::clone(&self.table.chunk_statistics(self.column(column)?).maxs))
-    }
-
-    fn num_containers(&self) -> usize {
-        self.table.chunks()
-    }
-
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        Some(Arc::new(self.table.chunk_statistics(self.column(column)?).nulls.clone()))
-    }
-
-    fn row_counts(&self) -> Option<ArrayRef> {
-        // Every column has the same rows; a table without columns does not exist.
-        Some(Arc::new(self.table.chunk_statistics(0).rows.clone()))
-    }
-
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        None
-    }
-}
-
-/// `lit` for tests and estimates: the single value of a one-row array.
+/// The single value of a one-row array.
 pub fn scalar(array: &dyn Array) -> Result<ScalarValue> {
     ScalarValue::try_from_array(array, 0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,10 +16,11 @@ use crate::answer::Answer;
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
 use crate::engine::Engine;
-use crate::load::{LoadProgress, LoadReport, LoadRequest};
+use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::rules;
 use crate::runtime::{Cancel, Run};
-use crate::statement;
+use crate::statement::{self, Ended};
+use crate::transaction::{TransactionStatus, Transactions};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -33,6 +34,9 @@ pub(crate) struct Inner {
     pub catalog: Arc<Catalog>,
     /// The text of `PREPARE name …`, planned anew when the tables have changed.
     pub prepared: Mutex<HashMap<String, String>>,
+    pub transactions: Arc<Transactions>,
+    /// Held by a statement until it has its rows to give, or is done.
+    pub turn: tokio::sync::Mutex<()>,
     running: Mutex<Vec<Weak<Job>>>,
 }
 
@@ -62,7 +66,8 @@ impl Drop for Job {
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        let catalog = Catalog::new(engine.database().clone());
+        let transactions = Arc::new(Transactions::new(engine.database().clone()));
+        let catalog = Catalog::new(engine.database().clone(), Arc::clone(&transactions));
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
         Session {
@@ -71,6 +76,8 @@ impl Session {
                 context,
                 catalog,
                 prepared: Mutex::default(),
+                transactions,
+                turn: tokio::sync::Mutex::default(),
                 running: Mutex::default(),
             }),
         }
@@ -101,18 +108,50 @@ impl Session {
         Answer::receive(job, answer, receiver).await
     }
 
-    /// Loads files into tables, all in one transaction: after an error nothing has changed.
+    /// Loads files into tables. In one transaction, unless asked otherwise: after an error nothing
+    /// has changed.
     pub async fn load(
         &self,
-        requests: Vec<LoadRequest>,
+        load: impl Into<Load>,
         progress: Arc<LoadProgress>,
     ) -> Result<Vec<LoadReport>> {
+        let load = load.into();
+        self.work(move |inner| async move {
+            let _turn = inner.turn.lock().await;
+            let ended = Ended { session: &inner, succeeded: false };
+            let result = crate::load::run(&inner, load, &progress).await;
+            ended.with(result.is_ok());
+            result
+        })
+        .await
+    }
+
+    /// What [`Session::load`] would do: the columns found out, nothing changed.
+    pub async fn plan_load(
+        &self,
+        load: impl Into<Load>,
+        progress: Arc<LoadProgress>,
+    ) -> Result<Vec<LoadPlan>> {
+        let load = load.into();
+        self.work(move |inner| async move {
+            let _turn = inner.turn.lock().await;
+            crate::load::plan(&inner, load, &progress).await
+        })
+        .await
+    }
+
+    /// Something that is no statement, under the scheduler as one.
+    async fn work<T, F>(&self, work: impl FnOnce(Arc<Inner>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
         let run = Run::begin(self.inner.engine.runtime().driver());
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let inner = Arc::clone(&self.inner);
+        let work = work(Arc::clone(&self.inner));
         let job = self.start(run, async move {
             // Nobody listens any more: then nobody wants to know.
-            let _ = sender.send(crate::load::load(&inner, requests, &progress).await);
+            let _ = sender.send(work.await);
         });
         tokio::select! {
             biased;
@@ -122,6 +161,11 @@ impl Session {
             },
             why = Arc::clone(&job.run).until_cancelled() => Err(why.error()),
         }
+    }
+
+    /// Whether a transaction is open. A session that is dropped rolls it back.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.inner.transactions.status()
     }
 
     fn start(&self, run: Arc<Run>, root: impl Future<Output = ()> + Send + 'static) -> Arc<Job> {
@@ -224,13 +268,15 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     let mut config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, PUBLIC)
         .with_create_default_catalog_and_schema(false)
-        .with_information_schema(true)
         .with_target_partitions(engine.config().threads)
         .with_batch_size(BATCH_ROWS)
         .with_option_extension(settings);
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.explain.physical_plan_only = true;
+    // A join lists its few keys for the scan of the other side only if their array is small; one
+    // batch of our scans must be, also of keys of 16 bytes.
+    options.optimizer.hash_join_inlist_pushdown_max_size = 2 * BATCH_ROWS * size_of::<u128>();
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(CATALOG.into(), Arc::new(Handle(Arc::clone(catalog))));
     let builder = SessionStateBuilder::new()

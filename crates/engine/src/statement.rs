@@ -1,6 +1,5 @@
-//! Runs one statement: parse, plan, then either rows or a change of the catalog.
+//! Runs one statement: parse, plan, then either rows or a change of the database.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::common::{Result as DfResult, ScalarValue};
@@ -8,28 +7,30 @@ use datafusion::config::ExtensionOptions;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use futures::StreamExt;
-use thalweg_base::{Error, Result};
+use thalweg_base::limits::CONFLICT_RETRIES_MAX;
+use thalweg_base::{Error, Kind, Result};
 use thalweg_scheduler::PolicyKind;
+use thalweg_storage::{RETENTION_PROPERTY, Snapshot, Summary, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::{Head, Item, Tag, no_columns};
 use crate::catalog::without_tables;
 use crate::config::Settings;
-use crate::ddl;
-use crate::depth;
-use crate::error::{from_datafusion, into_datafusion};
-use crate::estimate;
+use crate::error::from_datafusion;
 use crate::exec::give_way;
-use crate::names;
+use crate::parse::{self, Parsed};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
+use crate::transaction::{self, TransactionStatus};
+use crate::{alter, as_of, ddl, dml, estimate, maintain, names, prepared, show};
+
+pub(crate) use crate::parse::statement as parse;
 
 /// What a statement turned out to be.
-enum Started {
+pub(crate) enum Started {
     Rows(Arc<dyn ExecutionPlan>, Box<SessionState>),
     Done(Tag),
 }
@@ -43,6 +44,7 @@ pub(crate) async fn run(
     started: oneshot::Sender<Result<Head>>,
     rows: mpsc::Sender<Item>,
 ) {
+    let open = session.transactions.status() == TransactionStatus::Open;
     let (plan, state) = match start(session, run, sql).await {
         Ok(Started::Rows(plan, state)) => (plan, state),
         Ok(Started::Done(tag)) => {
@@ -56,9 +58,11 @@ pub(crate) async fn run(
             return;
         }
     };
+    let mut reading = Reading { session, run, open, failed: false };
     let mut stream = match execute_stream(Arc::clone(&plan), state.task_ctx()) {
         Ok(stream) => stream,
         Err(e) => {
+            reading.failed = true;
             let _ = started.send(Err(from_datafusion(e)));
             return;
         }
@@ -68,9 +72,9 @@ pub(crate) async fn run(
         return;
     }
     while let Some(batch) = stream.next().await {
-        let failed = batch.is_err();
+        reading.failed = batch.is_err();
         let sent = rows.send(Some(batch.map_err(from_datafusion))).await;
-        if failed || sent.is_err() {
+        if reading.failed || sent.is_err() {
             return;
         }
         checkpoint().await;
@@ -78,153 +82,271 @@ pub(crate) async fn run(
     let _ = rows.send(None).await;
 }
 
-async fn start(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
-    let snapshot = session.catalog.refresh();
-    let state = session.context.state();
-    let mut statement = parse(&state, sql)?;
-    let cluster_by = ddl::take_cluster_by(&mut statement);
-    if let Statement::Statement(inner) = &statement {
-        match inner.as_ref() {
-            ast::Statement::Execute { name: Some(name), .. } => {
-                prepare_anew(session, &folded(name)).await?;
-            }
-            ast::Statement::StartTransaction { .. }
-            | ast::Statement::Commit { .. }
-            | ast::Statement::Rollback { .. } => {
-                return Err(Error::unsupported(
-                    "transactions of several statements are not supported",
-                )
-                .hint("each statement is a transaction of its own"));
-            }
-            _ => {}
+/// Rows on their way to the client: an error or a cancellation on that way fails the transaction
+/// that is open, a client that wants no more rows does not.
+struct Reading<'a> {
+    session: &'a Inner,
+    run: &'a Run,
+    /// There was a transaction open when the statement began.
+    open: bool,
+    failed: bool,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if self.open && (self.failed || self.run.cancelled().is_some()) {
+            self.session.transactions.end_statement(false);
         }
-    }
-    let creates_from_query = ddl::creates_from_query(&statement);
-    let plan = match &statement {
-        Statement::CreateExternalTable(_) => plan(&without_tables(&state), statement).await,
-        _ => plan(&state, statement).await,
-    };
-    let plan = plan.map_err(from_datafusion)?;
-    checkpoint().await;
-    match plan {
-        LogicalPlan::Ddl(command) => {
-            let job =
-                ddl::Job { session, state: &state, snapshot, sql, cluster_by, creates_from_query };
-            job.run(command).await.map(Started::Done)
-        }
-        LogicalPlan::Statement(PlanStatement::SetVariable(set)) => {
-            set_variable(session, &set.variable, &set.value)?;
-            let plan = LogicalPlan::Statement(PlanStatement::SetVariable(set));
-            execute_command(session, plan).await?;
-            Ok(Started::Done(Tag::Done("SET".into())))
-        }
-        LogicalPlan::Statement(PlanStatement::ResetVariable(reset))
-            if reset.variable.starts_with("thalweg.") =>
-        {
-            reset_variable(session, &reset.variable)?;
-            Ok(Started::Done(Tag::Done("RESET".into())))
-        }
-        LogicalPlan::Statement(
-            command @ (PlanStatement::Prepare(_)
-            | PlanStatement::Deallocate(_)
-            | PlanStatement::ResetVariable(_)),
-        ) => {
-            execute_command(session, LogicalPlan::Statement(command.clone())).await?;
-            let word = match command {
-                PlanStatement::Prepare(prepare) => {
-                    session.prepared.lock().insert(prepare.name, sql.to_string());
-                    "PREPARE"
-                }
-                PlanStatement::Deallocate(deallocate) => {
-                    session.prepared.lock().remove(&deallocate.name);
-                    "DEALLOCATE"
-                }
-                _ => "RESET",
-            };
-            Ok(Started::Done(Tag::Done(word.into())))
-        }
-        plan @ LogicalPlan::Statement(PlanStatement::Execute(_)) => {
-            let frame =
-                session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
-            let plan = frame.into_unoptimized_plan();
-            rows(run, state, &plan).await
-        }
-        plan @ (LogicalPlan::Dml(_) | LogicalPlan::Copy(_)) => {
-            let word = match &plan {
-                LogicalPlan::Copy(_) => "COPY".to_string(),
-                LogicalPlan::Dml(dml) => {
-                    dml.op.name().split_whitespace().next().unwrap_or("DML").to_uppercase()
-                }
-                _ => unreachable!("matched above"),
-            };
-            let count = execute_count(run, &state, &plan).await?;
-            Ok(Started::Done(Tag::Count(word, count)))
-        }
-        plan => rows(run, state, &plan).await,
     }
 }
 
-/// Exactly one statement.
-pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
-    depth::check(sql)?;
-    let limit = state.config_options().sql_parser.recursion_limit.get();
-    let mut statements = DFParserBuilder::new(sql)
-        .with_dialect(&GenericDialect {})
-        .with_recursion_limit(limit)
-        .build()
-        .and_then(|mut parser| parser.parse_statements())
-        .map_err(from_datafusion)?;
-    match statements.len() {
-        0 => Err(Error::user("the statement is empty")),
-        1 => Ok(statements.pop_front().expect("one")),
-        n => Err(Error::user(format!("one statement is expected here, not {n}"))),
+/// The statements of a session start one after the other: each sees what those before it did.
+async fn start(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
+    let _turn = session.turn.lock().await;
+    let mut retries = 0;
+    loop {
+        let alone = session.transactions.status() == TransactionStatus::Idle;
+        let ended = Ended { session, succeeded: false };
+        let result = attempt(session, run, sql).await;
+        ended.with(result.is_ok());
+        match result {
+            // Nothing has been answered yet, so the statement can be run again, on the snapshot
+            // that there is now.
+            Err(e) if e.kind() == Kind::Conflict && alone && retries < CONFLICT_RETRIES_MAX => {
+                retries += 1;
+            }
+            result => return result,
+        }
     }
+}
+
+/// Ends the statement for its transaction, also if it is cancelled.
+pub(crate) struct Ended<'a> {
+    pub session: &'a Inner,
+    pub succeeded: bool,
+}
+
+impl Ended<'_> {
+    pub fn with(mut self, succeeded: bool) {
+        self.succeeded = succeeded;
+    }
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.session.transactions.end_statement(self.succeeded);
+    }
+}
+
+async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
+    show_retention(session);
+    let state = session.context.state();
+    let parsed = parse::parse(&state, sql)?;
+    if let Parsed::Sql(Statement::Statement(statement), _) = &parsed
+        && let Some(control) = transaction::control(statement)?
+    {
+        return session.transactions.control(control).await.map(Started::Done);
+    }
+    let snapshot = begin(session, &state).await?;
+    match parsed {
+        Parsed::Copy(copy) => {
+            if !copy.to {
+                session.transactions.check_writable()?;
+            }
+            copy.run(&dml::Job { session, run, state: &state, snapshot }).await
+        }
+        Parsed::Sql(statement, clauses) => {
+            let job = Job { session, run, state, snapshot, sql };
+            job.run(statement, clauses).await
+        }
+    }
+}
+
+/// Shows the session the snapshot that the next statement reads.
+pub(crate) async fn begin(session: &Inner, state: &SessionState) -> Result<Arc<Snapshot>> {
+    let settings = state.config_options().extensions.get::<Settings>();
+    let past = settings.map(|s| s.as_of.clone()).filter(|text| !text.is_empty());
+    session.transactions.refresh().await?;
+    let snapshot = session.transactions.begin_statement()?;
+    let Some(text) = past else {
+        session.catalog.show(&snapshot);
+        return Ok(snapshot);
+    };
+    let id = session.catalog.version(as_of::parse(state, &text)?).await;
+    let id = id.map_err(|e| e.context("thalweg.as_of"))?;
+    let snapshot = session.catalog.show_version(id);
+    session.transactions.read_past();
+    Ok(snapshot)
+}
+
+/// The one setting that is the database's and not the session's.
+fn show_retention(session: &Inner) {
+    let retention_ms = session.engine.database().retention_ms();
+    let state = session.context.state_ref();
+    let extensions = |state: &SessionState| {
+        let settings = state.config_options().extensions.get::<Settings>();
+        settings.map(|s| s.retention_ms)
+    };
+    if extensions(&state.read()) == Some(retention_ms) {
+        return;
+    }
+    let mut state = state.write();
+    let options = state.config_mut().options_mut();
+    if let Some(settings) = options.extensions.get_mut::<Settings>() {
+        settings.retention_ms = retention_ms;
+    }
+}
+
+struct Job<'a> {
+    session: &'a Inner,
+    run: &'a Run,
+    state: SessionState,
+    snapshot: Arc<Snapshot>,
+    sql: &'a str,
+}
+
+impl Job<'_> {
+    async fn run(self, mut statement: Statement, clauses: ddl::Clauses) -> Result<Started> {
+        let Job { session, run, state, snapshot, sql } = self;
+        if let Statement::Statement(inner) = &mut statement {
+            if let Some(text) = show::query(inner, &snapshot)? {
+                statement = parse(&state, &text)?;
+            } else if let ast::Statement::Execute { .. } = inner.as_ref()
+                && let Some(bound) = prepared::bind(session, &state, inner)?
+            {
+                **inner = bound;
+            }
+        }
+        as_of::resolve(&session.catalog, &state, &mut statement).await?;
+        explain_changes(&mut statement, &snapshot)?;
+        if let Statement::Statement(inner) = statement {
+            if dml::Change::is(&inner) {
+                session.transactions.check_writable()?;
+                let job = dml::Job { session, run, state: &state, snapshot };
+                return dml::Change::new(*inner).run(&job).await;
+            }
+            statement = Statement::Statement(inner);
+        }
+        if let Statement::Statement(inner) = &statement {
+            match inner.as_ref() {
+                ast::Statement::AlterTable(command) => {
+                    session.transactions.check_writable()?;
+                    let job = dml::Job { session, run, state: &state, snapshot };
+                    return alter::run(&job, command.clone()).await;
+                }
+                ast::Statement::AlterSchema(_) | ast::Statement::AlterView { .. } => {
+                    return Err(Error::unsupported("only tables can be altered")
+                        .hint("CREATE OR REPLACE VIEW gives a view another query"));
+                }
+                ast::Statement::Vacuum(_) | ast::Statement::OptimizeTable { .. } => {
+                    let job = dml::Job { session, run, state: &state, snapshot };
+                    return maintain::run(&job, inner).await;
+                }
+                ast::Statement::Execute { name: Some(name), .. } => {
+                    prepare_anew(session, &names::folded(name)).await?;
+                }
+                ast::Statement::Prepare { name, statement, .. } if dml::Change::is(statement) => {
+                    return prepared::prepare(session, &state, sql, name, statement).await;
+                }
+                ast::Statement::Deallocate { name, .. }
+                    if prepared::deallocate(session, &names::ident(name)) =>
+                {
+                    return Ok(Started::Done(Tag::Done("DEALLOCATE".into())));
+                }
+                _ => {}
+            }
+        }
+        let creates_from_query = ddl::creates_from_query(&statement);
+        let defaults = ddl::defaults(&statement);
+        let plan = match &statement {
+            Statement::CreateExternalTable(_) => plan(&without_tables(&state), statement).await,
+            _ => plan(&state, statement).await,
+        };
+        let plan = plan.map_err(from_datafusion)?;
+        checkpoint().await;
+        match plan {
+            LogicalPlan::Ddl(command) => {
+                let state = &state;
+                let job = ddl::Job {
+                    session,
+                    state,
+                    snapshot,
+                    sql,
+                    clauses,
+                    creates_from_query,
+                    defaults,
+                };
+                job.run(command).await.map(Started::Done)
+            }
+            LogicalPlan::Statement(PlanStatement::SetVariable(set)) => {
+                set_variable(session, &set.variable, &set.value).await?;
+                let plan = LogicalPlan::Statement(PlanStatement::SetVariable(set));
+                execute_command(session, plan).await?;
+                Ok(Started::Done(Tag::Done("SET".into())))
+            }
+            LogicalPlan::Statement(PlanStatement::ResetVariable(reset))
+                if reset.variable.starts_with("thalweg.") =>
+            {
+                reset_variable(session, &reset.variable).await?;
+                Ok(Started::Done(Tag::Done("RESET".into())))
+            }
+            LogicalPlan::Statement(
+                command @ (PlanStatement::Prepare(_)
+                | PlanStatement::Deallocate(_)
+                | PlanStatement::ResetVariable(_)),
+            ) => {
+                execute_command(session, LogicalPlan::Statement(command.clone())).await?;
+                let word = match command {
+                    PlanStatement::Prepare(prepare) => {
+                        session.prepared.lock().insert(prepare.name, sql.to_string());
+                        "PREPARE"
+                    }
+                    PlanStatement::Deallocate(deallocate) => {
+                        session.prepared.lock().remove(&deallocate.name);
+                        "DEALLOCATE"
+                    }
+                    _ => "RESET",
+                };
+                Ok(Started::Done(Tag::Done(word.into())))
+            }
+            plan @ LogicalPlan::Statement(PlanStatement::Execute(_)) => {
+                let frame =
+                    session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
+                let plan = frame.into_unoptimized_plan();
+                rows(run, state, &plan).await
+            }
+            plan => rows(run, state, &plan).await,
+        }
+    }
+}
+
+/// `EXPLAIN DELETE …` shows how the rows are found.
+fn explain_changes(statement: &mut Statement, snapshot: &Snapshot) -> Result<()> {
+    let Statement::Explain(explain) = statement else { return Ok(()) };
+    let Statement::Statement(inner) = explain.statement.as_ref() else { return Ok(()) };
+    if !dml::Change::is(inner) {
+        return Ok(());
+    }
+    let change = dml::Change::new(inner.as_ref().clone());
+    let Some(planned) = change.planned(snapshot)? else { return Ok(()) };
+    if explain.options.analyze && !change.is_insert() {
+        return Err(Error::unsupported("EXPLAIN ANALYZE of a change is not supported")
+            .hint("EXPLAIN shows its plan; EXPLAIN ANALYZE a SELECT with the same conditions"));
+    }
+    *explain.statement = Statement::Statement(Box::new(planned));
+    Ok(())
 }
 
 /// The logical plan of a statement. DataFusion refuses a SELECT list in which two columns would
 /// get one name, and takes casts and subqueries for unnamed: `SELECT a::INT, a::DOUBLE` or
 /// `SELECT 5, 5`. Such a list is given names and planned again.
 pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult<LogicalPlan> {
-    refuse_bags(&statement)?;
+    parse::refuse_bags(&statement)?;
     match state.statement_to_plan(statement.clone()).await {
         Err(e) if e.to_string().contains("require unique expression names") => {
             state.statement_to_plan(names::unique(statement)).await
         }
         planned => planned,
-    }
-}
-
-/// DataFusion plans these as semi and anti joins, which ignore how often a row occurs: better no
-/// answer than a wrong one.
-fn refuse_bags(statement: &Statement) -> DfResult<()> {
-    fn is_bag(body: &ast::SetExpr) -> bool {
-        let ast::SetExpr::SetOperation { op, set_quantifier, left, right } = body else {
-            return false;
-        };
-        let counts = matches!(op, ast::SetOperator::Intersect | ast::SetOperator::Except)
-            && *set_quantifier == ast::SetQuantifier::All;
-        counts || is_bag(left) || is_bag(right)
-    }
-    struct Bags;
-    impl ast::Visitor for Bags {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
-            if is_bag(&query.body) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }
-    }
-    let mut inner = statement;
-    while let Statement::Explain(explain) = inner {
-        inner = &explain.statement;
-    }
-    match inner {
-        Statement::Statement(s) if ast::Visit::visit(s, &mut Bags).is_break() => {
-            Err(into_datafusion(
-                Error::unsupported("INTERSECT ALL and EXCEPT ALL are not supported")
-                    .hint("leave ALL out, or compare GROUP BY … count(*) of both sides"),
-            ))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -256,7 +378,11 @@ async fn execute_command(session: &Inner, plan: LogicalPlan) -> Result<()> {
 }
 
 /// Runs a plan whose one value is the number of rows it wrote.
-async fn execute_count(run: &Run, state: &SessionState, plan: &LogicalPlan) -> Result<u64> {
+pub(crate) async fn execute_count(
+    run: &Run,
+    state: &SessionState,
+    plan: &LogicalPlan,
+) -> Result<u64> {
     let physical = physical(run, state, plan).await?;
     let mut stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
     let mut count = 0;
@@ -274,31 +400,36 @@ async fn execute_count(run: &Run, state: &SessionState, plan: &LogicalPlan) -> R
 }
 
 /// What `SET thalweg.…` does besides storing the value.
-fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()> {
-    if variable == "thalweg.policy" {
-        session.engine.set_policy(value.parse::<PolicyKind>()?);
+async fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()> {
+    match variable {
+        "thalweg.policy" => session.engine.set_policy(value.parse::<PolicyKind>()?),
+        "thalweg.as_of" if !value.trim().is_empty() => {
+            // So that a mistake shows now.
+            session.catalog.version(as_of::parse(&session.context.state(), value)?).await?;
+        }
+        "thalweg.retention_ms" => {
+            let mut settings = Settings::default();
+            settings.set("retention_ms", value).map_err(from_datafusion)?;
+            let value = settings.retention_ms.to_string();
+            let change = move |transaction: &mut Transaction| {
+                transaction.describe(Summary { operation: "SET".into(), ..Summary::default() });
+                transaction.set_property(RETENTION_PROPERTY, Some(value))
+            };
+            session.transactions.write(change).await?;
+        }
+        _ => {}
     }
     Ok(())
 }
 
-/// A name as the planner knows it: what is not quoted is folded to lower case.
-fn folded(name: &ast::ObjectName) -> String {
-    let parts = name.0.iter().map(|part| match part.as_ident() {
-        Some(ident) if ident.quote_style.is_some() => ident.value.clone(),
-        Some(ident) => ident.value.to_lowercase(),
-        None => part.to_string(),
-    });
-    parts.collect::<Vec<_>>().join(".")
-}
-
 /// DataFusion resets only its own variables.
-fn reset_variable(session: &Inner, variable: &str) -> Result<()> {
+async fn reset_variable(session: &Inner, variable: &str) -> Result<()> {
     let defaults = Settings::default().entries();
     let default = defaults.into_iter().find(|e| e.key == variable).and_then(|e| e.value);
     let Some(value) = default else {
         return Err(Error::user(format!("there is no setting {variable}")));
     };
-    set_variable(session, variable, &value)?;
+    set_variable(session, variable, &value).await?;
     let state = session.context.state_ref();
     let mut state = state.write();
     state.config_mut().options_mut().set(variable, &value).map_err(from_datafusion)

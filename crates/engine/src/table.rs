@@ -1,9 +1,10 @@
 //! A stored table as DataFusion sees it.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
@@ -14,17 +15,31 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use thalweg_base::Error;
+use thalweg_storage::Layout;
 
 use crate::error::into_datafusion;
 use crate::exec::{ScanExec, Source, TableSink};
 use crate::prune::scalar;
 use crate::rules::cardinality;
+use crate::transaction::Transactions;
 use crate::write::Target;
 
 pub struct StoredTable {
     source: Source,
+    /// With the hidden column, if it is offered.
+    schema: SchemaRef,
+    /// Offers a last column of what names each row to `Transaction::delete`.
+    row_ids: bool,
+    defaults: HashMap<String, Expr>,
+    /// Where rows that are inserted go.
+    transactions: Arc<Transactions>,
     statistics: OnceLock<Statistics>,
 }
+
+/// `t␀rows` is the table with the column that names rows.
+pub const ROWS: &str = "rows";
+/// That column; no other can have a NUL in its name.
+pub const ROW_ID: &str = "row_id\0";
 
 impl fmt::Debug for StoredTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,15 +65,24 @@ fn thinned(statistics: Statistics, share: f64) -> Statistics {
 }
 
 impl StoredTable {
-    pub fn new(source: Source) -> Self {
-        StoredTable { source, statistics: OnceLock::new() }
+    /// With `row_ids`, it has a last column [`ROW_ID`]. `defaults` are by column.
+    pub fn new(
+        source: Source,
+        row_ids: bool,
+        defaults: HashMap<String, Expr>,
+        transactions: Arc<Transactions>,
+    ) -> Self {
+        let columns = &source.contents.arrow_schema;
+        let schema = if row_ids { with_row_id(columns) } else { Arc::clone(columns) };
+        let statistics = OnceLock::new();
+        StoredTable { source, schema, row_ids, defaults, transactions, statistics }
     }
 
     fn all_statistics(&self) -> &Statistics {
         self.statistics.get_or_init(|| {
-            let table = &self.source.table;
-            let columns = (0..table.arrow_schema.fields().len()).map(|c| {
-                let s = table.column_statistics(c);
+            let contents = &self.source.contents;
+            let columns = (0..contents.arrow_schema.fields().len()).map(|c| {
+                let s = contents.column_statistics(c);
                 let bound = |exact: bool, array: &Option<arrow::array::ArrayRef>| match array
                     .as_ref()
                     .map(|a| scalar(a))
@@ -68,7 +92,11 @@ impl StoredTable {
                     _ => Precision::Absent,
                 };
                 ColumnStatistics {
-                    null_count: Precision::Exact(s.nulls as usize),
+                    null_count: if s.nulls_exact {
+                        Precision::Exact(s.nulls as usize)
+                    } else {
+                        Precision::Inexact(s.nulls as usize)
+                    },
                     max_value: bound(s.max_exact, &s.max),
                     min_value: bound(s.min_exact, &s.min),
                     sum_value: Precision::Absent,
@@ -79,10 +107,11 @@ impl StoredTable {
                     byte_size: Precision::Inexact(s.value_bytes as usize),
                 }
             });
-            let columns: Vec<ColumnStatistics> = columns.collect();
+            let mut columns: Vec<ColumnStatistics> = columns.collect();
+            columns.resize(self.schema.fields().len(), ColumnStatistics::new_unknown());
             let bytes = columns.iter().filter_map(|c| c.byte_size.get_value().copied()).sum();
             Statistics {
-                num_rows: Precision::Exact(table.rows() as usize),
+                num_rows: Precision::Exact(contents.rows() as usize),
                 total_byte_size: Precision::Inexact(bytes),
                 column_statistics: columns,
             }
@@ -90,14 +119,25 @@ impl StoredTable {
     }
 }
 
+/// A table's columns and the hidden one.
+pub fn with_row_id(schema: &SchemaRef) -> SchemaRef {
+    let fields = schema.fields().iter().cloned();
+    let row_id = Arc::new(Field::new(ROW_ID, DataType::UInt64, false));
+    Arc::new(Schema::new(fields.chain([row_id]).collect::<Vec<_>>()))
+}
+
 #[async_trait]
 impl TableProvider for StoredTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.source.table.arrow_schema)
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.defaults.get(column)
     }
 
     fn supports_filters_pushdown(
@@ -133,7 +173,7 @@ impl TableProvider for StoredTable {
                 conjuncts.push(state.create_physical_expr(filter.clone(), &df_schema)?);
             }
             let left = cardinality::of_filtered(all, &schema, filters).rows;
-            statistics = thinned(statistics, left / (self.source.table.rows() as f64).max(1.0));
+            statistics = thinned(statistics, left / (self.source.contents.rows() as f64).max(1.0));
         }
         if let Some(limit) = limit {
             statistics = statistics.with_fetch(Some(limit), 0, 1)?;
@@ -141,6 +181,7 @@ impl TableProvider for StoredTable {
         let partitions = state.config().target_partitions();
         let scan = ScanExec::new(
             self.source.clone(),
+            self.row_ids.then(|| self.schema()),
             projection,
             conjuncts,
             limit,
@@ -164,15 +205,12 @@ impl TableProvider for StoredTable {
         }
         let table = &self.source.table;
         let sink = TableSink {
-            target: Target {
-                database: self.source.database.clone(),
-                schema: self.schema(),
-                cluster_by: table.cluster_by.clone(),
-            },
+            target: Target { database: self.source.database.clone(), layout: Layout::of(table) },
             table: table.id,
             name: self.source.name.clone(),
             overwrite: op != InsertOp::Append,
             writers: state.config().target_partitions(),
+            transactions: Arc::clone(&self.transactions),
         };
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use datafusion::common::Result as DfResult;
 use datafusion::common::runtime::JoinSet;
 use thalweg_base::{Error, Result};
-use thalweg_storage::{Database, ExtentWriter, NewExtent};
+use thalweg_storage::{Database, ExtentWriter, Layout, NewExtent};
 use tokio::sync::mpsc;
 
 use crate::error::{from_datafusion, into_datafusion};
@@ -17,13 +16,12 @@ use crate::runtime::{blocking, checkpoint};
 #[derive(Clone)]
 pub struct Target {
     pub database: Database,
-    pub schema: SchemaRef,
-    pub cluster_by: Vec<usize>,
+    pub layout: Layout,
 }
 
 impl Target {
-    pub fn writer(&self) -> Result<ExtentWriter> {
-        self.database.extent_writer(Arc::clone(&self.schema), &self.cluster_by)
+    pub fn writer(&self) -> ExtentWriter {
+        self.database.extent_writer(self.layout.clone())
     }
 }
 
@@ -75,7 +73,7 @@ impl Writers {
     pub async fn push(&mut self, batch: RecordBatch) -> Result<()> {
         let chunk_rows = thalweg_base::limits::CHUNK_ROWS_MAX as u64;
         if self.tasks.len() < self.most && self.rows >= self.tasks.len() as u64 * chunk_rows {
-            let mut writer = self.target.writer()?;
+            let mut writer = self.target.writer();
             let shared = Arc::clone(&self.shared);
             self.tasks.spawn(async move {
                 loop {

@@ -76,7 +76,7 @@ impl Sketch {
     /// Refuses what no writer of ours makes, before `merge` indexes into it.
     pub fn check(&self) -> Result<()> {
         let sound = match self {
-            Sketch::Sparse(hashes) => hashes.len() <= SPARSE_MAX,
+            Sketch::Sparse(hashes) => hashes.len() <= SPARSE_MAX && hashes.is_sorted(),
             Sketch::Dense(registers) => {
                 registers.len() == REGISTERS
                     && registers.iter().all(|&r| usize::from(r) <= RANK_MAX)
@@ -106,6 +106,15 @@ impl Sketch {
             (Sketch::Dense(mine), Sketch::Dense(theirs)) => {
                 mine.iter_mut().zip(theirs).for_each(|(a, &b)| *a = (*a).max(b));
             }
+        }
+    }
+
+    /// Whether a value of this hash may be among those counted. Sparse sketches know; dense ones
+    /// have nearly all registers raised, and so have nothing to say.
+    pub fn may_hold(&self, hash: u64) -> bool {
+        match self {
+            Sketch::Sparse(hashes) => hashes.binary_search(&hash.max(1)).is_ok(),
+            Sketch::Dense(_) => true,
         }
     }
 
@@ -183,11 +192,23 @@ pub(crate) struct SketchBuilder {
     held: usize,
     slots: Vec<u64>,
     registers: Option<Vec<u8>>,
+    keeps_all: bool,
+    /// What was inserted since the registers took over, with repeats: a digest needs the values
+    /// that the registers forget.
+    beyond: Vec<u64>,
 }
 
 impl SketchBuilder {
-    pub fn new() -> Self {
-        SketchBuilder { last: 0, held: 0, slots: vec![0; SLOTS], registers: None }
+    /// `keeps_all`: [`SketchBuilder::finish`] is to give all hashes, however many.
+    pub fn new(keeps_all: bool) -> Self {
+        SketchBuilder {
+            last: 0,
+            held: 0,
+            slots: vec![0; SLOTS],
+            registers: None,
+            keeps_all,
+            beyond: Vec::new(),
+        }
     }
 
     #[inline]
@@ -199,7 +220,12 @@ impl SketchBuilder {
         }
         self.last = hash;
         match &mut self.registers {
-            Some(registers) => raise(registers, hash),
+            Some(registers) => {
+                raise(registers, hash);
+                if self.keeps_all {
+                    self.beyond.push(hash);
+                }
+            }
             None => self.insert_sparse(hash),
         }
     }
@@ -218,19 +244,27 @@ impl SketchBuilder {
                 registers_of(&self.slots.iter().copied().filter(|&h| h != 0).collect::<Vec<_>>());
             raise(&mut registers, hash);
             self.registers = Some(registers);
+            if self.keeps_all {
+                self.beyond.push(hash);
+            }
             return;
         }
         self.slots[slot] = hash;
         self.held += 1;
     }
 
-    pub fn finish(self) -> Sketch {
+    /// The sketch, and every hash that was inserted, some of them several times; of many hashes
+    /// all only if it keeps them.
+    pub fn finish(mut self) -> (Sketch, Vec<u64>) {
+        let mut hashes: Vec<u64> = self.slots.into_iter().filter(|&h| h != 0).collect();
         match self.registers {
-            Some(registers) => Sketch::Dense(registers),
+            Some(registers) => {
+                self.beyond.append(&mut hashes);
+                (Sketch::Dense(registers), self.beyond)
+            }
             None => {
-                let mut hashes: Vec<u64> = self.slots.into_iter().filter(|&h| h != 0).collect();
                 hashes.sort_unstable();
-                Sketch::Sparse(hashes)
+                (Sketch::Sparse(hashes.clone()), hashes)
             }
         }
     }
@@ -241,9 +275,9 @@ mod tests {
     use super::*;
 
     fn sketch(values: impl Iterator<Item = u64>) -> Sketch {
-        let mut builder = SketchBuilder::new();
+        let mut builder = SketchBuilder::new(false);
         values.for_each(|v| builder.insert(hash_u64(v)));
-        builder.finish()
+        builder.finish().0
     }
 
     #[test]
@@ -280,12 +314,12 @@ mod tests {
 
     #[test]
     fn bytes_hash_by_content_and_length() {
-        let mut builder = SketchBuilder::new();
+        let mut builder = SketchBuilder::new(false);
         for n in 0..40usize {
             builder.insert(hash_bytes(&vec![0; n]));
             builder.insert(hash_bytes(&vec![1; n]));
         }
-        assert_eq!(builder.finish().estimate(), 79, "only the two empty strings are equal");
+        assert_eq!(builder.finish().0.estimate(), 79, "only the two empty strings are equal");
     }
 
     #[test]

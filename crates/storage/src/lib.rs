@@ -2,30 +2,32 @@
 //! table has and what is in them, and snapshots that keep readers and writers out of each
 //! other's way.
 //!
-//! A [`Database`] is a directory:
+//! A [`Database`] is a directory, or a prefix of an object store:
 //! ```text
 //! shop/
-//!   catalog.redb            schemas, tables, views; of every extent its chunks and statistics
-//!   extents/00000007.vortex rows: chunks of 64 Ki rows, column by column, compressed
+//!   log/00000000000000000012.commit      which tables and extents there are, as a log of commits
+//!   log/00000000000000000010.checkpoint
+//!   extents/5f3a9c0d12e45b67.vortex      rows: chunks of 64 Ki rows, column by column, compressed
 //! ```
-//! Readers take a [`Snapshot`], skip chunks by [`ChunkStatistics`], and fetch the columns of the
-//! rest: [`Database::cached`], else [`Database::read`] (blocks on the disk) and
-//! [`Database::decode`] (takes the processor). Writers fill an [`ExtentWriter`] and commit its
-//! extents in a [`Transaction`].
+//! Readers take a [`Snapshot`], skip chunks of a table's [`Contents`] by [`ChunkStatistics`], and
+//! fetch the columns of the rest: [`Database::cached`], else [`Database::read`] (blocks on the
+//! store) and [`Database::decode`] (takes the processor). Writers fill an [`ExtentWriter`] and
+//! commit its extents in a [`Transaction`].
 //!
 //! ```
 //! use std::sync::Arc;
 //! use arrow::array::{Array, Int64Array, RecordBatch};
 //! use arrow::datatypes::{DataType, Field, Schema};
-//! use thalweg_storage::{Database, Options};
+//! use thalweg_storage::{Database, Layout, Options, TableSpec};
 //!
 //! # fn main() -> thalweg_base::Result<()> {
 //! let db = Database::memory(Options::default())?;
 //! let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
 //!
 //! let mut transaction = db.begin();
-//! let table = transaction.create_table("public", "numbers", schema.clone(), vec![])?;
-//! let mut writer = db.extent_writer(schema.clone(), &[])?;
+//! let spec = TableSpec::default();
+//! let mut writer = db.extent_writer(Layout::of_new(schema.clone(), &spec));
+//! let table = transaction.create_table("public", "numbers", schema.clone(), spec)?;
 //! let rows = Int64Array::from_iter(0..100_000);
 //! writer.push(&RecordBatch::try_new(schema, vec![Arc::new(rows)]).unwrap())?;
 //! writer.flush()?;
@@ -34,11 +36,12 @@
 //! let snapshot = transaction.commit()?;
 //!
 //! let table = snapshot.table("public", "numbers").unwrap();
-//! assert_eq!((table.rows(), table.chunks()), (100_000, 2));
-//! assert_eq!(table.column_statistics(0).nulls, 0);
-//! let last = table.chunk(1);
-//! for segment in db.read(&last.extent, last.chunk, &[0])? {
-//!     assert_eq!(db.decode(segment)?.len() as u64, last.rows);
+//! let contents = table.contents()?;
+//! assert_eq!((contents.rows(), contents.chunks()), (100_000, 2));
+//! assert_eq!(contents.column_statistics(0).nulls, 0);
+//! let last = contents.chunk(1);
+//! for segment in db.read(&last, &[0])? {
+//!     assert_eq!(db.decode(segment)?.len(), last.rows);
 //! }
 //! # Ok(())
 //! # }
@@ -48,32 +51,49 @@
 //! block. In reading order:
 //!
 //! * `database`: opening, committing, recovery
-//! * `snapshot`, `table`: what a reader sees
+//! * `snapshot`, `table`, `contents`: what a reader sees
 //! * `transaction`: the operations, and which of them conflict
-//! * `catalog`: how all that is stored
-//! * `extent`: the files of rows: `writer`, `sort`, `codec`, `file`, `reader`
-//! * `statistics`, `hll`: what is known without reading
+//! * `catalog`: how all that is stored: `record`, `replay`, `log`
+//! * `extent`: the files of rows: `writer`, `sort`, `codec`, `metadata`, `reader`
+//! * `compact`: rewriting extents into better ones
+//! * `store`: where files lie
+//! * `check`: whether all of it is as it was written
+//! * `statistics`, `hll`, `digest`: what is known without reading
 //! * `cache`: decoded chunks
 //! * `types`: what a column may be
 //! * [`load`]: reading the files that rows come from
 
 mod cache;
 mod catalog;
+mod check;
+mod compact;
+mod contents;
 mod database;
+mod digest;
 mod extent;
+#[cfg(any(test, feature = "simulation"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hll;
 pub mod load;
 mod snapshot;
 mod statistics;
+mod store;
 mod table;
 mod transaction;
 mod types;
 
 pub use cache::CacheStats;
-pub use database::{Database, Options, machine_memory_bytes};
-pub use extent::{Extent, ExtentWriter, NewExtent, Segment};
+pub use catalog::{CommitInfo, LoadedFile, Summary};
+pub use check::{CheckProgress, CheckReport};
+pub use compact::{Compacted, Compaction, CompactionPiece, CompactionScope};
+pub use contents::{ChunkRef, Contents};
+pub use database::{AsOf, Database, Options, RETENTION_PROPERTY, Vacuumed, machine_memory_bytes};
+pub use digest::{Digests, value_hashes};
+pub use extent::{Extent, ExtentWriter, Layout, NewExtent, Segment, Writing};
 pub use snapshot::{External, PUBLIC, RelationKind, Schema, Snapshot, View};
 pub use statistics::{BOUND_BYTES_MAX, ChunkStatistics, ColumnStatistics};
-pub use table::{ChunkRef, Table};
-pub use transaction::Transaction;
+pub use store::{RemoteOptions, is_remote};
+pub use table::{Column, Deleted, PartitionBy, Table, TableExtent, TableSpec};
+pub use transaction::{RowSet, Transaction};
 pub use types::{storable, stored_schema, stored_type};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thalweg_base::{SnapshotId, TableId};
 
-use crate::table::Table;
+use crate::table::{Table, TableExtent};
 
 /// The schema that every database has.
 pub const PUBLIC: &str = "public";
@@ -15,7 +15,11 @@ pub const PUBLIC: &str = "public";
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub id: SnapshotId,
+    /// When it was committed: milliseconds since 1970.
+    pub time_ms: u64,
     pub schemas: BTreeMap<String, Arc<Schema>>,
+    /// Settings of the database as a whole.
+    pub properties: BTreeMap<String, String>,
 }
 
 /// A namespace. The three kinds of relation share it: a name has one meaning.
@@ -83,6 +87,16 @@ impl Schema {
 }
 
 impl Snapshot {
+    /// Of a database in which nothing is yet, not even a schema.
+    pub(crate) fn empty() -> Self {
+        Snapshot {
+            id: SnapshotId(0),
+            time_ms: 0,
+            schemas: BTreeMap::new(),
+            properties: BTreeMap::new(),
+        }
+    }
+
     pub fn table(&self, schema: &str, name: &str) -> Option<&Arc<Table>> {
         self.schemas.get(schema)?.tables.get(name)
     }
@@ -93,6 +107,15 @@ impl Snapshot {
 
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.schemas.values().flat_map(|s| s.tables.values())
+    }
+
+    /// Tables with the names of their schemas.
+    pub fn named_tables(&self) -> impl Iterator<Item = (&str, &Arc<Table>)> {
+        self.schemas.iter().flat_map(|(name, s)| s.tables.values().map(move |t| (name.as_str(), t)))
+    }
+
+    pub(crate) fn extents(&self) -> impl Iterator<Item = &TableExtent> {
+        self.tables().flat_map(|t| &t.extents)
     }
 
     pub fn stored_bytes(&self) -> u64 {

@@ -23,9 +23,11 @@ use arrow::array::{
 };
 use arrow::compute::{SortOptions, concat, max, max_boolean, min, min_boolean};
 use arrow::datatypes::{ArrowNativeType, DataType};
+use thalweg_base::limits::DIGEST_LENGTHS_SPREAD_MAX;
 use thalweg_base::{Error, Result};
 
-use crate::hll::{Sketch, SketchBuilder, hash_bytes, hash_u64, hash_u128};
+use crate::digest::{Digests, DigestsBuilder, digestible, hash_narrow, hash_view};
+use crate::hll::{Sketch, SketchBuilder, hash_u64, hash_u128};
 
 /// Bytes of a string or binary bound; longer ones are cut.
 pub const BOUND_BYTES_MAX: usize = 64;
@@ -54,6 +56,8 @@ pub struct ChunkStatistics {
 pub struct ColumnStatistics {
     pub rows: u64,
     pub nulls: u64,
+    /// Whether `nulls` is exact; it may be too high once rows have been deleted.
+    pub nulls_exact: bool,
     /// Bounds of all non-null values, of length 1; `None` where unknown or where there are none.
     pub min: Option<ArrayRef>,
     pub max: Option<ArrayRef>,
@@ -123,6 +127,7 @@ impl ChunkStatistics {
         ColumnStatistics {
             rows: sum(&self.rows),
             nulls: sum(&self.nulls),
+            nulls_exact: true,
             min,
             max,
             min_exact,
@@ -130,6 +135,24 @@ impl ChunkStatistics {
             distinct,
             stored_bytes: sum(&self.stored_bytes),
             value_bytes: sum(&self.value_bytes),
+        }
+    }
+
+    /// The chunks as one, a list of one element.
+    pub(crate) fn folded(&self, distinct: u64, data_type: &DataType) -> Self {
+        let all = self.summary(Some(distinct));
+        let bound = |b: Option<ArrayRef>| b.unwrap_or_else(|| new_null_array(data_type, 1));
+        let count = |n: u64| UInt64Array::from(vec![n]);
+        ChunkStatistics {
+            mins: bound(all.min),
+            maxs: bound(all.max),
+            min_exact: vec![all.min_exact].into(),
+            max_exact: vec![all.max_exact].into(),
+            rows: count(all.rows),
+            nulls: count(all.nulls),
+            distincts: count(distinct),
+            stored_bytes: count(all.stored_bytes),
+            value_bytes: count(all.value_bytes),
         }
     }
 
@@ -170,6 +193,8 @@ pub(crate) struct Measured {
     pub nulls: u64,
     pub bounds: Bounds,
     pub sketch: Sketch,
+    /// Of every value, some of them several times; `None` where a digest would never pay.
+    pub hashes: Option<Vec<u64>>,
     pub value_bytes: u64,
 }
 
@@ -192,20 +217,28 @@ impl Bounds {
 pub(crate) struct StatisticsBuilder {
     data_type: DataType,
     chunks: Vec<(Measured, u64)>,
+    digests: DigestsBuilder,
 }
 
 impl StatisticsBuilder {
     pub fn new(data_type: &DataType) -> Self {
-        StatisticsBuilder { data_type: data_type.clone(), chunks: Vec::new() }
+        StatisticsBuilder {
+            data_type: data_type.clone(),
+            chunks: Vec::new(),
+            digests: DigestsBuilder::default(),
+        }
     }
 
-    pub fn push(&mut self, measured: Measured, stored_bytes: u64) {
+    pub fn push(&mut self, mut measured: Measured, stored_bytes: u64) {
+        let hashes = measured.hashes.take();
+        self.digests.push(hashes.as_deref(), &measured.sketch, stored_bytes);
         self.chunks.push((measured, stored_bytes));
     }
 
-    pub fn finish(self) -> Result<(ChunkStatistics, Sketch)> {
+    /// Digests only where they pay.
+    pub fn finish(self) -> Result<(ChunkStatistics, Sketch, Option<Digests>)> {
         if self.chunks.is_empty() {
-            return Ok((ChunkStatistics::empty(&self.data_type), Sketch::default()));
+            return Ok((ChunkStatistics::empty(&self.data_type), Sketch::default(), None));
         }
         let join = |of: fn(&Bounds) -> &ArrayRef| {
             let parts: Vec<&dyn Array> =
@@ -231,16 +264,18 @@ impl StatisticsBuilder {
         };
         let mut sketch = Sketch::default();
         self.chunks.iter().for_each(|(m, _)| sketch.merge(&m.sketch));
-        Ok((statistics, sketch))
+        let digests = self.digests.finish(&statistics, &sketch);
+        Ok((statistics, sketch, digests))
     }
 }
 
 /// Reads a chunk's column once and says everything the catalog keeps about it.
 pub(crate) fn measure(array: &ArrayRef) -> Measured {
-    let mut sketch = SketchBuilder::new();
     let rows = array.len() as u64;
     let nulls = array.logical_null_count() as u64;
     let data_type = array.data_type();
+    let mut sketch = SketchBuilder::new(digestible(data_type));
+    let mut lengths = Lengths::default();
     let (bounds, value_bytes) = match data_type {
         _ if nulls == rows => (Bounds::unknown(data_type), 0),
         DataType::Boolean => (boolean(array.as_boolean(), &mut sketch), rows.div_ceil(8)),
@@ -251,19 +286,23 @@ pub(crate) fn measure(array: &ArrayRef) -> Measured {
         DataType::Float64 => {
             (float(array.as_primitive::<Float64Type>(), &mut sketch, |v| v, |v| v), rows * 8)
         }
-        DataType::Utf8View => views(array.as_string_view(), &mut sketch, |bound, above| {
-            let text = std::str::from_utf8(bound).ok()?;
-            let cut = if above { text_above(text) } else { Some(text_below(text).to_owned()) };
-            Some(Arc::new(StringViewArray::from_iter_values([cut?])))
-        }),
-        DataType::BinaryView => views(array.as_binary_view(), &mut sketch, |bound, above| {
-            let cut = if above {
-                bytes_above(bound)
-            } else {
-                Some(bound[..bound.len().min(BOUND_BYTES_MAX)].to_vec())
-            };
-            Some(Arc::new(BinaryViewArray::from_iter_values([cut?])))
-        }),
+        DataType::Utf8View => {
+            views(array.as_string_view(), &mut sketch, &mut lengths, |bound, above| {
+                let text = std::str::from_utf8(bound).ok()?;
+                let cut = if above { text_above(text) } else { Some(text_below(text).to_owned()) };
+                Some(Arc::new(StringViewArray::from_iter_values([cut?])))
+            })
+        }
+        DataType::BinaryView => {
+            views(array.as_binary_view(), &mut sketch, &mut lengths, |bound, above| {
+                let cut = if above {
+                    bytes_above(bound)
+                } else {
+                    Some(bound[..bound.len().min(BOUND_BYTES_MAX)].to_vec())
+                };
+                Some(Arc::new(BinaryViewArray::from_iter_values([cut?])))
+            })
+        }
         _ if data_type.is_nested() => {
             (Bounds::unknown(data_type), array.get_array_memory_size() as u64)
         }
@@ -277,7 +316,10 @@ pub(crate) fn measure(array: &ArrayRef) -> Measured {
             (bounds, rows * width)
         }
     };
-    Measured { rows, nulls, bounds, sketch: sketch.finish(), value_bytes }
+    let (sketch, hashes) = sketch.finish();
+    let few = matches!(sketch, Sketch::Sparse(_));
+    let hashes = (digestible(data_type) && (few || lengths.are_even())).then_some(hashes);
+    Measured { rows, nulls, bounds, sketch, hashes, value_bytes }
 }
 
 fn boolean(array: &BooleanArray, sketch: &mut SketchBuilder) -> Bounds {
@@ -313,9 +355,7 @@ fn primitive<T: ArrowPrimitiveType>(
             present.for_each(|at| sketch.insert(hash_integer::<T>(base + at as i64)));
         }
         _ if size_of::<T::Native>() <= 8 => {
-            each(array, |v| {
-                sketch.insert(hash_u64(v.to_i64().unwrap_or_else(|| v.as_usize() as i64) as u64))
-            });
+            each(array, |v| sketch.insert(hash_narrow(v)));
         }
         // Decimals are the only wider values.
         _ => {
@@ -380,6 +420,7 @@ fn float<T: ArrowPrimitiveType>(
 fn views<T: ByteViewType + ?Sized>(
     array: &GenericByteViewArray<T>,
     sketch: &mut SketchBuilder,
+    lengths: &mut Lengths,
     cut: impl Fn(&[u8], bool) -> Option<ArrayRef>,
 ) -> (Bounds, u64) {
     let mut value_bytes = 0u64;
@@ -398,9 +439,9 @@ fn views<T: ByteViewType + ?Sized>(
         }
         *slot = view;
         let bytes: &[u8] = array.value(i).as_ref();
-        // A short string is its view: one hash of 16 bytes. A long one never collides with it,
-        // as its length is hashed too.
-        sketch.insert(if bytes.len() <= 12 { hash_u128(view) } else { hash_bytes(bytes) });
+        lengths.least = lengths.least.min(bytes.len());
+        lengths.most = lengths.most.max(bytes.len());
+        sketch.insert(hash_view(view, bytes));
         let value = Ranked { prefix: (view as u64 >> 32) as u32, bytes };
         if low.as_ref().is_none_or(|low| value.below(low)) {
             low = Some(value);
@@ -425,6 +466,26 @@ fn views<T: ByteViewType + ?Sized>(
         max: bound(&high, true),
     };
     (bounds, value_bytes)
+}
+
+/// Of strings or binaries.
+struct Lengths {
+    least: usize,
+    most: usize,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Lengths { least: usize::MAX, most: 0 }
+    }
+}
+
+impl Lengths {
+    /// Keys are about as long as each other, comments are not, and nobody looks one up by its
+    /// whole text: its digest would be wasted.
+    fn are_even(&self) -> bool {
+        self.most.saturating_sub(self.least) <= DIGEST_LENGTHS_SPREAD_MAX
+    }
 }
 
 /// A string with its first four bytes as a number, which settles most comparisons.

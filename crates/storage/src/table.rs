@@ -1,174 +1,235 @@
-//! A table as one snapshot has it: its columns, its extents, and what is known about them.
+//! A table as one snapshot has it: its columns and its extents.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use thalweg_base::{SnapshotId, TableId};
+use roaring::RoaringBitmap;
+use thalweg_base::{Error, ExtentId, Result, TableId};
 
+use crate::catalog::LoadedFile;
+use crate::contents::Contents;
+use crate::digest::value_hashes;
 use crate::extent::Extent;
-use crate::hll::Sketch;
-use crate::statistics::{ChunkStatistics, ColumnStatistics};
 
-/// An immutable version of a table. A commit that touches the table makes a new one.
+/// An immutable version of a table. A commit that touches the table makes a new one. This is what
+/// the catalog's log says; what is in the chunks is in its [`Contents`].
 pub struct Table {
     pub id: TableId,
     pub name: String,
     pub arrow_schema: SchemaRef,
+    /// One per field of `arrow_schema`.
+    pub columns: Arc<[Column]>,
+    /// The id the next added column gets; ids are never used twice.
+    pub(crate) next_column: u32,
     /// Columns the writers sort runs of rows by, most significant first.
     pub cluster_by: Vec<usize>,
-    pub extents: Vec<Arc<Extent>>,
-    /// The snapshots that last changed its rows in any way, and other than by adding some. They
-    /// settle conflicts between transactions, so they need not outlive the process.
-    pub(crate) changed_at: SnapshotId,
-    pub(crate) replaced_at: SnapshotId,
-    /// Of each extent, the number of chunks and rows before it; and both totals at the end.
-    starts: Vec<Start>,
-    statistics: Vec<Known>,
+    pub partition_by: Option<PartitionBy>,
+    pub extents: Vec<TableExtent>,
+    /// Files whose rows it has, sorted; only of loads that asked for it.
+    pub loaded_files: Arc<[LoadedFile]>,
+    contents: OnceLock<Arc<Contents>>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Start {
-    chunk: usize,
-    row: u64,
+/// What the catalog knows of a column beside its name and type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Extents know their columns by it, so a column can be renamed, dropped and added without
+    /// touching them.
+    pub id: u32,
+    /// The value, of length 1, in rows that are older than the column; `None`: NULL.
+    pub initial: Option<ArrayRef>,
+    /// What INSERT takes where no value is given: SQL text; `None`: NULL.
+    pub default: Option<String>,
 }
 
-/// Computed when first asked for: a table nobody queries costs nothing.
-#[derive(Default)]
-struct Known {
-    chunks: OnceLock<Arc<ChunkStatistics>>,
-    column: OnceLock<ColumnStatistics>,
+/// `PARTITION BY HASH (column) INTO buckets`: each extent has rows of one bucket only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionBy {
+    pub column: usize,
+    pub buckets: u32,
 }
 
-/// One chunk of a table, and where it lies.
-#[derive(Clone, Debug)]
-pub struct ChunkRef {
+impl PartitionBy {
+    /// The bucket of each value of the column, which must be of exactly its type. NULLs are in
+    /// bucket 0. `None`: the type cannot be hashed.
+    pub fn buckets_of(&self, values: &ArrayRef) -> Option<Vec<u32>> {
+        let hashes = value_hashes(values)?;
+        let bucket = |(i, hash): (usize, u64)| match values.is_null(i) {
+            true => 0,
+            false => self.bucket_of(hash),
+        };
+        Some(hashes.into_iter().enumerate().map(bucket).collect())
+    }
+
+    /// The bucket of values with this hash. Multiply-shift by the upper half: even for any number
+    /// of buckets.
+    pub(crate) fn bucket_of(&self, hash: u64) -> u32 {
+        (((hash >> 32) * u64::from(self.buckets)) >> 32) as u32
+    }
+
+    /// The rows of each bucket.
+    pub(crate) fn split(&self, batch: &RecordBatch) -> Result<Vec<Vec<u32>>> {
+        let buckets = self
+            .buckets_of(batch.column(self.column))
+            .ok_or_else(|| Error::internal("a partition column that cannot be hashed"))?;
+        let mut rows = vec![Vec::new(); self.buckets as usize];
+        for (row, bucket) in (0..).zip(buckets) {
+            rows[bucket as usize].push(row);
+        }
+        Ok(rows)
+    }
+}
+
+/// An extent in a table, and which of its rows are deleted.
+#[derive(Clone)]
+pub struct TableExtent {
     pub extent: Arc<Extent>,
-    /// Within the extent.
-    pub chunk: usize,
-    pub rows: u64,
-    /// Of the table.
-    pub first_row: u64,
+    pub deleted: Option<Arc<Deleted>>,
+}
+
+/// Positions of deleted rows in an extent; never empty.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deleted(pub(crate) RoaringBitmap);
+
+impl Deleted {
+    pub fn rows(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl TableExtent {
+    pub(crate) fn new(extent: Arc<Extent>) -> Self {
+        TableExtent { extent, deleted: None }
+    }
+
+    /// Rows that are not deleted.
+    pub fn rows(&self) -> u64 {
+        self.extent.rows - self.deleted.as_ref().map_or(0, |d| d.rows())
+    }
+}
+
+/// How a table is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct TableSpec {
+    pub cluster_by: Vec<usize>,
+    pub partition_by: Option<PartitionBy>,
+    /// Per column SQL text; empty: none has any.
+    pub defaults: Vec<Option<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(
+    pub(crate) fn create(
         id: TableId,
         name: String,
         arrow_schema: SchemaRef,
-        cluster_by: Vec<usize>,
-        extents: Vec<Arc<Extent>>,
+        spec: TableSpec,
     ) -> Self {
-        let mut starts = Vec::with_capacity(extents.len() + 1);
-        let mut next = Start::default();
-        for extent in &extents {
-            starts.push(next);
-            next = Start { chunk: next.chunk + extent.chunks(), row: next.row + extent.rows };
-        }
-        starts.push(next);
-        let statistics = arrow_schema.fields().iter().map(|_| Known::default()).collect();
+        let count = arrow_schema.fields().len();
+        let mut defaults = spec.defaults;
+        defaults.resize(count, None);
+        let columns = defaults
+            .into_iter()
+            .zip(0..)
+            .map(|(default, id)| Column { id, initial: None, default })
+            .collect();
         Table {
             id,
             name,
             arrow_schema,
-            cluster_by,
-            extents,
-            changed_at: SnapshotId(0),
-            replaced_at: SnapshotId(0),
-            starts,
-            statistics,
+            columns,
+            next_column: count as u32,
+            cluster_by: spec.cluster_by,
+            partition_by: spec.partition_by,
+            extents: Vec::new(),
+            loaded_files: Arc::default(),
+            contents: OnceLock::new(),
         }
     }
 
-    /// This table with other extents, as of snapshot `at`.
-    pub(crate) fn changed(
-        &self,
-        extents: Vec<Arc<Extent>>,
-        at: SnapshotId,
-        replaced: bool,
-    ) -> Self {
-        let (schema, cluster_by) = (self.arrow_schema.clone(), self.cluster_by.clone());
-        let mut table = Table::new(self.id, self.name.clone(), schema, cluster_by, extents);
-        table.changed_at = at;
-        table.replaced_at = if replaced { at } else { self.replaced_at };
-        table
+    /// A copy to be changed before anybody sees it.
+    pub(crate) fn edit(&self) -> Table {
+        Table {
+            id: self.id,
+            name: self.name.clone(),
+            arrow_schema: self.arrow_schema.clone(),
+            columns: self.columns.clone(),
+            next_column: self.next_column,
+            cluster_by: self.cluster_by.clone(),
+            partition_by: self.partition_by,
+            extents: self.extents.clone(),
+            loaded_files: self.loaded_files.clone(),
+            contents: OnceLock::new(),
+        }
     }
 
-    fn end(&self) -> Start {
-        self.starts.last().copied().unwrap_or_default()
+    /// Whether two versions are the same but for their rows.
+    pub(crate) fn same_definition(&self, other: &Table) -> bool {
+        self.name == other.name
+            && self.arrow_schema == other.arrow_schema
+            && self.columns == other.columns
+            && self.next_column == other.next_column
+            && self.cluster_by == other.cluster_by
+            && self.partition_by == other.partition_by
+    }
+
+    /// Whether two versions have the same rows.
+    pub(crate) fn same_rows(&self, other: &Table) -> bool {
+        self.extents.len() == other.extents.len()
+            && self.extents.iter().zip(&other.extents).all(|(a, b)| {
+                a.extent.id == b.extent.id && same_deleted(a.deleted.as_ref(), b.deleted.as_ref())
+            })
     }
 
     pub fn rows(&self) -> u64 {
-        self.end().row
+        self.extents.iter().map(TableExtent::rows).sum()
+    }
+
+    /// Rows that are deleted and still take space.
+    pub fn deleted_rows(&self) -> u64 {
+        self.extents.iter().filter_map(|e| e.deleted.as_ref()).map(|d| d.rows()).sum()
     }
 
     pub fn stored_bytes(&self) -> u64 {
-        self.extents.iter().map(|e| e.bytes).sum()
+        self.extents.iter().map(|e| e.extent.bytes).sum()
     }
 
     /// Chunks of all extents.
     pub fn chunks(&self) -> usize {
-        self.end().chunk
+        self.extents.iter().map(|e| e.extent.chunks()).sum()
     }
 
-    /// Chunk `i` of [`Table::chunks`], counted over all extents in order.
-    ///
-    /// # Panics
-    /// If there is no chunk `i`.
-    pub fn chunk(&self, i: usize) -> ChunkRef {
-        assert!(
-            i < self.chunks(),
-            "chunk {i} of table {:?}, which has {}",
-            self.name,
-            self.chunks()
-        );
-        let at = self.starts.partition_point(|s| s.chunk <= i) - 1;
-        let (extent, start) = (&self.extents[at], self.starts[at]);
-        let chunk = i - start.chunk;
-        ChunkRef {
-            extent: extent.clone(),
-            chunk,
-            rows: extent.chunk_rows(chunk) as u64,
-            first_row: start.row + extent.first_row(chunk),
+    pub(crate) fn extent(&self, id: ExtentId) -> Option<usize> {
+        self.extents.iter().position(|e| e.extent.id == id)
+    }
+
+    /// What is in the chunks. The first call reads the metadata of extents that nobody has looked
+    /// into yet, and blocks on the store; then it is kept.
+    pub fn contents(&self) -> Result<Arc<Contents>> {
+        if let Some(contents) = self.contents.get() {
+            return Ok(contents.clone());
         }
+        let contents = Arc::new(Contents::open(self)?);
+        Ok(self.contents.get_or_init(|| contents).clone())
     }
 
-    /// What is known about a whole column; see [`crate::statistics`] on exactness.
-    pub fn column_statistics(&self, column: usize) -> ColumnStatistics {
-        let known = self.statistics[column].column.get_or_init(|| {
-            let nested = self.arrow_schema.field(column).data_type().is_nested();
-            let distinct = (!nested).then(|| {
-                let mut sketch = Sketch::default();
-                self.extents.iter().for_each(|e| sketch.merge(e.sketch(column)));
-                sketch.estimate()
-            });
-            self.chunk_statistics(column).summary(distinct)
-        });
-        known.clone()
+    /// Whether [`Table::contents`] returns without reading anything.
+    pub fn is_open(&self) -> bool {
+        self.contents.get().is_some() || self.extents.iter().all(|e| e.extent.is_open())
     }
+}
 
-    /// One element per chunk, in the order of [`Table::chunk`]; joined once and kept.
-    pub fn chunk_statistics(&self, column: usize) -> Arc<ChunkStatistics> {
-        let known = self.statistics[column].chunks.get_or_init(|| {
-            let parts: Vec<_> = self.extents.iter().map(|e| e.statistics(column)).collect();
-            let data_type = self.arrow_schema.field(column).data_type();
-            // Every extent's statistics were checked against this type when it was opened.
-            let joined = ChunkStatistics::concat(&parts, data_type);
-            Arc::new(joined.expect("statistics of one type can be concatenated"))
-        });
-        known.clone()
+pub(crate) fn same_deleted(a: Option<&Arc<Deleted>>, b: Option<&Arc<Deleted>>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
+        _ => false,
     }
 }
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Table {} {:?} ({} rows in {} extents)",
-            self.id,
-            self.name,
-            self.rows(),
-            self.extents.len()
-        )
+        write!(f, "Table {:?} ({} rows in {} extents)", self.name, self.rows(), self.extents.len())
     }
 }

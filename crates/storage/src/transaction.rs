@@ -7,44 +7,141 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, Schema as ArrowSchema, SchemaRef};
+use roaring::{RoaringBitmap, RoaringTreemap};
 use thalweg_base::text::quoted;
-use thalweg_base::{Error, Result, SnapshotId, TableId};
+use thalweg_base::{Error, ExtentId, Result, SnapshotId, TableId};
 
+use crate::catalog::{LoadedFile, Summary};
 use crate::database::Database;
-use crate::extent::{Extent, NewExtent};
+use crate::extent::{Extent, NewExtent, Writing};
 use crate::snapshot::{External, PUBLIC, RelationKind, Schema, Snapshot, View};
-use crate::table::Table;
+use crate::table::{Column, Deleted, Table, TableExtent, TableSpec, same_deleted};
 use crate::types::{check_name, check_schema};
 
 /// Buffered changes. Dropped without `commit`, nothing happened, and the files of its new extents
-/// are removed.
+/// are removed. A clone is a savepoint.
+#[derive(Clone)]
 pub struct Transaction {
     database: Database,
     base: Arc<Snapshot>,
     /// The base with the operations so far applied.
     work: Arc<Snapshot>,
     operations: Vec<Operation>,
+    summary: Summary,
+    /// Held from the first new extent on, so that no other process takes it for an orphan.
+    writing: Option<Arc<Writing>>,
 }
 
 #[derive(Clone)]
 pub(crate) enum Operation {
     CreateSchema(String),
     DropSchema(String),
-    CreateTable { schema: String, table: Arc<Table> },
-    DropTable { schema: String, name: String, id: TableId },
-    CreateView { schema: String, view: Arc<View>, or_replace: bool },
-    DropView { schema: String, name: String },
-    CreateExternal { schema: String, external: Arc<External> },
-    DropExternal { schema: String, name: String },
-    Append { table: TableId, extents: Vec<Arc<Extent>> },
-    Replace { table: TableId, extents: Vec<Arc<Extent>> },
+    CreateTable {
+        schema: String,
+        table: Arc<Table>,
+    },
+    DropTable {
+        schema: String,
+        name: String,
+        id: TableId,
+    },
+    CreateView {
+        schema: String,
+        view: Arc<View>,
+        or_replace: bool,
+    },
+    DropView {
+        schema: String,
+        name: String,
+    },
+    CreateExternal {
+        schema: String,
+        external: Arc<External>,
+    },
+    DropExternal {
+        schema: String,
+        name: String,
+    },
+    Append {
+        table: TableId,
+        extents: Vec<Arc<Extent>>,
+    },
+    /// Other rows for all that are there.
+    Replace {
+        table: TableId,
+        extents: Vec<Arc<Extent>>,
+    },
+    Delete {
+        table: TableId,
+        rows: Arc<BTreeMap<ExtentId, RoaringBitmap>>,
+    },
+    /// The same rows in other extents.
+    Rewrite {
+        table: TableId,
+        removed: Vec<TableExtent>,
+        added: Vec<Arc<Extent>>,
+    },
+    Alter {
+        table: TableId,
+        alteration: Alteration,
+    },
+    RecordFiles {
+        table: TableId,
+        files: Vec<LoadedFile>,
+    },
+    SetProperty {
+        name: String,
+        value: Option<String>,
+    },
+}
+
+#[derive(Clone)]
+pub(crate) enum Alteration {
+    AddColumn { field: Arc<Field>, initial: Option<ArrayRef>, default: Option<String> },
+    DropColumn { name: String },
+    RenameColumn { from: String, to: String },
+    SetDefault { name: String, default: Option<String> },
+    SetNullable { name: String },
+    ClusterBy { columns: Vec<String> },
+    Rename { to: String },
+}
+
+/// Rows of one version of a table, by what [`crate::ChunkRef::row_ids`] calls them.
+#[derive(Clone, Debug, Default)]
+pub struct RowSet(RoaringTreemap);
+
+impl RowSet {
+    /// Adds rows; returns how many of them were not in it.
+    pub fn insert(&mut self, row_ids: &[u64]) -> u64 {
+        row_ids.iter().filter(|&&id| self.0.insert(id)).count() as u64
+    }
+
+    pub fn contains(&self, row_id: u64) -> bool {
+        self.0.contains(row_id)
+    }
+
+    pub fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl Transaction {
     pub(crate) fn new(database: Database) -> Self {
         let base = database.snapshot();
-        Transaction { database, work: base.clone(), base, operations: Vec::new() }
+        Transaction {
+            database,
+            work: base.clone(),
+            base,
+            operations: Vec::new(),
+            summary: Summary::default(),
+            writing: None,
+        }
     }
 
     /// What this transaction read from.
@@ -61,9 +158,34 @@ impl Transaction {
         self.operations.is_empty()
     }
 
+    /// What the commit will be called in the history. Described again, it is one of several
+    /// statements, and its numbers are added up.
+    pub fn describe(&mut self, summary: Summary) {
+        if self.summary.operation.is_empty() {
+            self.summary = summary;
+            return;
+        }
+        let all = &mut self.summary;
+        all.operation = "TRANSACTION".to_owned();
+        let known = all.table.split(", ").any(|name| name == summary.table);
+        if !known && !summary.table.is_empty() {
+            let separator = if all.table.is_empty() { "" } else { ", " };
+            all.table = format!("{}{separator}{}", all.table, summary.table);
+        }
+        all.rows_added += summary.rows_added;
+        all.rows_removed += summary.rows_removed;
+        all.files += summary.files;
+        all.raw_bytes += summary.raw_bytes;
+        all.millis += summary.millis;
+        all.rejected += summary.rejected;
+    }
+
     fn run(&mut self, operation: Operation) -> Result<()> {
         let next = SnapshotId(self.base.id.0 + 1);
-        apply(Arc::make_mut(&mut self.work), &operation, next)?;
+        // On a copy: an operation that fails halfway must leave nothing.
+        let mut work = Snapshot { id: next, ..Snapshot::clone(&self.work) };
+        apply(&mut work, &operation)?;
+        self.work = Arc::new(work);
         self.operations.push(operation);
         Ok(())
     }
@@ -100,18 +222,18 @@ impl Transaction {
         self.run(Operation::DropSchema(name.to_owned()))
     }
 
-    /// An empty table; `cluster_by` are columns to sort by, most significant first.
+    /// An empty table.
     pub fn create_table(
         &mut self,
         schema: &str,
         name: &str,
         arrow_schema: SchemaRef,
-        cluster_by: Vec<usize>,
+        spec: TableSpec,
     ) -> Result<TableId> {
         check_name("table", name)?;
-        check_schema(name, &arrow_schema, &cluster_by)?;
-        let id = self.database.next_table_id();
-        let table = Arc::new(Table::new(id, name.to_owned(), arrow_schema, cluster_by, Vec::new()));
+        check_schema(name, &arrow_schema, &spec)?;
+        let id = TableId(self.database.new_id());
+        let table = Arc::new(Table::create(id, name.to_owned(), arrow_schema, spec));
         self.run(Operation::CreateTable { schema: schema.to_owned(), table })?;
         Ok(id)
     }
@@ -165,7 +287,107 @@ impl Transaction {
         self.run(Operation::Replace { table, extents })
     }
 
-    fn adopt(&self, table: TableId, extents: Vec<NewExtent>) -> Result<Vec<Arc<Extent>>> {
+    /// Removes all rows.
+    pub fn truncate(&mut self, table: TableId) -> Result<()> {
+        self.run(Operation::Replace { table, extents: Vec::new() })
+    }
+
+    /// Removes rows of `version`, which is the table as this transaction saw it when it found
+    /// them. Returns how many.
+    pub fn delete(&mut self, version: &Table, rows: &RowSet) -> Result<u64> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let mut by_extent: BTreeMap<ExtentId, RoaringBitmap> = BTreeMap::new();
+        for (ordinal, bitmap) in rows.0.bitmaps() {
+            let extent = version.extents.get(ordinal as usize);
+            let extent =
+                extent.filter(|e| bitmap.max().is_none_or(|last| u64::from(last) < e.extent.rows));
+            let Some(extent) = extent else {
+                return Err(Error::internal(format!(
+                    "rows to delete that table {} has not",
+                    quoted(&version.name)
+                )));
+            };
+            by_extent.insert(extent.extent.id, bitmap.clone());
+        }
+        self.run(Operation::Delete { table: version.id, rows: Arc::new(by_extent) })?;
+        Ok(rows.len())
+    }
+
+    /// Exchanges extents of a table for others with the same rows, as far as they are not deleted.
+    pub(crate) fn rewrite(
+        &mut self,
+        table: TableId,
+        removed: Vec<TableExtent>,
+        added: Vec<NewExtent>,
+    ) -> Result<()> {
+        let added = self.adopt(table, added)?;
+        self.run(Operation::Rewrite { table, removed, added })
+    }
+
+    /// `initial` (of length 1) is the value of the rows that are there; `None`: NULL. `default` is
+    /// the SQL text of what INSERT takes.
+    pub fn add_column(
+        &mut self,
+        table: TableId,
+        field: Field,
+        initial: Option<ArrayRef>,
+        default: Option<String>,
+    ) -> Result<()> {
+        let field = Arc::new(field);
+        self.alter(table, Alteration::AddColumn { field, initial, default })
+    }
+
+    pub fn drop_column(&mut self, table: TableId, name: &str) -> Result<()> {
+        self.alter(table, Alteration::DropColumn { name: name.to_owned() })
+    }
+
+    pub fn rename_column(&mut self, table: TableId, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.alter(table, Alteration::RenameColumn { from, to })
+    }
+
+    /// What INSERT takes where no value is given.
+    pub fn set_default(
+        &mut self,
+        table: TableId,
+        name: &str,
+        default: Option<String>,
+    ) -> Result<()> {
+        self.alter(table, Alteration::SetDefault { name: name.to_owned(), default })
+    }
+
+    pub fn drop_not_null(&mut self, table: TableId, name: &str) -> Result<()> {
+        self.alter(table, Alteration::SetNullable { name: name.to_owned() })
+    }
+
+    /// How rows written from now on, and compacted ones, are sorted.
+    pub fn set_cluster_by(&mut self, table: TableId, columns: Vec<String>) -> Result<()> {
+        self.alter(table, Alteration::ClusterBy { columns })
+    }
+
+    /// Within its schema.
+    pub fn rename_table(&mut self, table: TableId, to: &str) -> Result<()> {
+        check_name("table", to)?;
+        self.alter(table, Alteration::Rename { to: to.to_owned() })
+    }
+
+    fn alter(&mut self, table: TableId, alteration: Alteration) -> Result<()> {
+        self.run(Operation::Alter { table, alteration })
+    }
+
+    /// Remembers that the rows of these files are in the table.
+    pub fn record_files(&mut self, table: TableId, files: Vec<LoadedFile>) -> Result<()> {
+        self.run(Operation::RecordFiles { table, files })
+    }
+
+    /// A setting of the database as a whole; `None` removes it.
+    pub fn set_property(&mut self, name: &str, value: Option<String>) -> Result<()> {
+        self.run(Operation::SetProperty { name: name.to_owned(), value })
+    }
+
+    fn adopt(&mut self, table: TableId, extents: Vec<NewExtent>) -> Result<Vec<Arc<Extent>>> {
         let Some(table) = self.work.table_by_id(table) else {
             return Err(Error::conflict("the table to be written to is gone")
                 .hint("run the statement again"));
@@ -173,11 +395,21 @@ impl Transaction {
         if extents.iter().any(|e| !self.database.owns(&e.extent)) {
             return Err(Error::internal("an extent of another database"));
         }
-        if extents.iter().any(|e| e.extent.schema != table.arrow_schema) {
-            return Err(Error::internal(format!(
-                "an extent for another table than {}",
-                quoted(&table.name)
-            )));
+        for new in &extents {
+            let metadata = new.extent.open()?;
+            let fits = |c: &crate::extent::ExtentColumn| {
+                let place = table.columns.iter().position(|column| column.id == c.id);
+                place.is_none_or(|p| *table.arrow_schema.field(p).data_type() == c.data_type)
+            };
+            if !metadata.columns.iter().all(fits) {
+                return Err(Error::internal(format!(
+                    "an extent for another table than {}",
+                    quoted(&table.name)
+                )));
+            }
+        }
+        if let Some(first) = extents.first() {
+            self.writing = Some(first.writing.clone());
         }
         Ok(extents.into_iter().map(|e| e.extent).collect())
     }
@@ -186,14 +418,25 @@ impl Transaction {
     /// returns the current one.
     ///
     /// Conflicts ([`thalweg_base::Kind::Conflict`]) if, since the base, a table written to was
-    /// dropped or replaced, a table replaced here was changed at all, or a name was taken or
-    /// dropped. Appends never conflict with appends.
+    /// dropped; a row deleted here was deleted, or its extent rewritten; a table replaced here was
+    /// changed at all; a table altered here was altered; or a name was taken or dropped. Appends
+    /// never conflict with appends.
     pub fn commit(self) -> Result<Arc<Snapshot>> {
         if self.operations.is_empty() {
             return Ok(self.database.snapshot());
         }
-        self.database.commit(&self.base, &self.operations)
+        self.database.commit(&self.base, &self.operations, self.summary)
     }
+}
+
+/// Extents that operations bring.
+pub(crate) fn new_extents(operations: &[Operation]) -> impl Iterator<Item = &Arc<Extent>> {
+    operations.iter().flat_map(|operation| match operation {
+        Operation::Append { extents, .. }
+        | Operation::Replace { extents, .. }
+        | Operation::Rewrite { added: extents, .. } => extents.as_slice(),
+        _ => &[],
+    })
 }
 
 /// The pure core of a commit: `current` with `operations`, which were made against `base`.
@@ -201,14 +444,15 @@ pub(crate) fn rebase(
     base: &Snapshot,
     current: &Snapshot,
     operations: &[Operation],
+    time_ms: u64,
 ) -> Result<Snapshot> {
     for operation in operations {
         check_conflict(base, current, operation)?;
     }
     let id = SnapshotId(current.id.0 + 1);
-    let mut next = Snapshot { id, schemas: current.schemas.clone() };
+    let mut next = Snapshot { id, time_ms, ..current.clone() };
     for operation in operations {
-        apply(&mut next, operation, id).map_err(|e| {
+        apply(&mut next, operation).map_err(|e| {
             // It was possible when it was asked for: somebody came between.
             Error::conflict(format!("{}, by a transaction that committed first", e.message()))
                 .hint("try again")
@@ -218,18 +462,29 @@ pub(crate) fn rebase(
 }
 
 fn check_conflict(base: &Snapshot, current: &Snapshot, operation: &Operation) -> Result<()> {
-    let (id, replaces) = match operation {
-        Operation::Append { table, .. } => (*table, false),
-        Operation::Replace { table, .. } => (*table, true),
+    let id = match operation {
+        Operation::Append { table, .. }
+        | Operation::Replace { table, .. }
+        | Operation::Delete { table, .. }
+        | Operation::Rewrite { table, .. }
+        | Operation::Alter { table, .. }
+        | Operation::RecordFiles { table, .. } => *table,
         _ => return Ok(()),
     };
+    // Made by this very transaction.
     let Some(before) = base.table_by_id(id) else { return Ok(()) };
     let happened = match current.table_by_id(id) {
         None => "dropped",
-        Some(now) if now.replaced_at > base.id => "replaced",
-        // What is replaced may have been computed from what was read: rows that came since
-        // would be lost.
-        Some(now) if replaces && now.changed_at > base.id => "changed",
+        // What is replaced may have been computed from what was read: rows that came since would
+        // be lost.
+        Some(now) if matches!(operation, Operation::Replace { .. }) && !now.same_rows(before) => {
+            "changed"
+        }
+        Some(now)
+            if matches!(operation, Operation::Alter { .. }) && !now.same_definition(before) =>
+        {
+            "altered"
+        }
         Some(_) => return Ok(()),
     };
     Err(Error::conflict(format!(
@@ -276,8 +531,8 @@ fn check_free(
     }
 }
 
-/// One operation on a snapshot being made. `next` is the id it will have.
-fn apply(snapshot: &mut Snapshot, operation: &Operation, next: SnapshotId) -> Result<()> {
+/// One operation on a snapshot being made.
+fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()> {
     match operation {
         Operation::CreateSchema(name) => {
             if snapshot.schemas.contains_key(name) {
@@ -295,10 +550,9 @@ fn apply(snapshot: &mut Snapshot, operation: &Operation, next: SnapshotId) -> Re
         }
         Operation::CreateTable { schema, table } => {
             check_free(snapshot, schema, &table.name, None)?;
-            let table = table.changed(Vec::new(), next, true);
             schema_mut(&mut snapshot.schemas, schema)?
                 .tables
-                .insert(table.name.clone(), Arc::new(table));
+                .insert(table.name.clone(), table.clone());
         }
         Operation::DropTable { schema, name, id } => {
             if snapshot.table(schema, name).is_none_or(|t| t.id != *id) {
@@ -328,23 +582,216 @@ fn apply(snapshot: &mut Snapshot, operation: &Operation, next: SnapshotId) -> Re
                 return Err(missing(snapshot, schema, name, RelationKind::External));
             }
         }
-        Operation::Append { table, extents } => change(snapshot, *table, |t| {
-            t.changed(t.extents.iter().chain(extents).cloned().collect(), next, false)
+        Operation::Append { table, extents } => edit(snapshot, *table, |t| {
+            t.extents.extend(extents.iter().cloned().map(TableExtent::new));
+            Ok(())
         })?,
-        Operation::Replace { table, extents } => {
-            change(snapshot, *table, |t| t.changed(extents.clone(), next, true))?;
+        Operation::Replace { table, extents } => edit(snapshot, *table, |t| {
+            t.extents = extents.iter().cloned().map(TableExtent::new).collect();
+            t.loaded_files = Arc::default();
+            Ok(())
+        })?,
+        Operation::Delete { table, rows } => edit(snapshot, *table, |t| delete(t, rows))?,
+        Operation::Rewrite { table, removed, added } => edit(snapshot, *table, |t| {
+            for gone in removed {
+                let place = t.extent(gone.extent.id).filter(|&place| {
+                    same_deleted(t.extents[place].deleted.as_ref(), gone.deleted.as_ref())
+                });
+                let Some(place) = place else {
+                    return Err(Error::conflict(format!(
+                        "rows of table {} to be rewritten were changed",
+                        quoted(&t.name)
+                    )));
+                };
+                t.extents.remove(place);
+            }
+            t.extents.extend(added.iter().cloned().map(TableExtent::new));
+            Ok(())
+        })?,
+        Operation::Alter { table, alteration: Alteration::Rename { to } } => {
+            rename(snapshot, *table, to)?;
+        }
+        Operation::Alter { table, alteration } => {
+            edit(snapshot, *table, |t| alter(t, alteration))?;
+        }
+        Operation::RecordFiles { table, files } => edit(snapshot, *table, |t| {
+            let mut all: BTreeMap<&str, &LoadedFile> =
+                t.loaded_files.iter().map(|f| (f.path.as_str(), f)).collect();
+            all.extend(files.iter().map(|f| (f.path.as_str(), f)));
+            t.loaded_files = all.into_values().cloned().collect();
+            Ok(())
+        })?,
+        Operation::SetProperty { name, value } => match value {
+            Some(value) => {
+                snapshot.properties.insert(name.clone(), value.clone());
+            }
+            None => {
+                snapshot.properties.remove(name);
+            }
+        },
+    }
+    Ok(())
+}
+
+fn delete(table: &mut Table, rows: &BTreeMap<ExtentId, RoaringBitmap>) -> Result<()> {
+    let name = quoted(&table.name);
+    for (extent, rows) in rows {
+        let Some(place) = table.extent(*extent) else {
+            return Err(Error::conflict(format!(
+                "rows of table {name} to be changed were rewritten"
+            )));
+        };
+        let entry = &mut table.extents[place];
+        let mut all = match &entry.deleted {
+            None => RoaringBitmap::new(),
+            Some(deleted) if !deleted.0.is_disjoint(rows) => {
+                return Err(Error::conflict(format!(
+                    "a row of table {name} to be changed was changed"
+                )));
+            }
+            Some(deleted) => deleted.0.clone(),
+        };
+        all |= rows;
+        if all.len() == entry.extent.rows {
+            table.extents.remove(place);
+        } else {
+            entry.deleted = Some(Arc::new(Deleted(all)));
         }
     }
     Ok(())
 }
 
-fn change(snapshot: &mut Snapshot, id: TableId, f: impl FnOnce(&Table) -> Table) -> Result<()> {
+fn alter(table: &mut Table, alteration: &Alteration) -> Result<()> {
+    let schema = table.arrow_schema.clone();
+    let of = quoted(&table.name);
+    let position = |name: &str| {
+        schema.index_of(name).map_err(|_| {
+            let all: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+            Error::user(format!("table {of} has no column {}", quoted(name)))
+                .hint(format!("its columns are {}", all.join(", ")))
+        })
+    };
+    let free = |name: &str| match schema.index_of(name) {
+        Err(_) => Ok(()),
+        Ok(_) => Err(Error::user(format!("table {of} already has a column {}", quoted(name)))),
+    };
+    let mut fields: Vec<Arc<Field>> = schema.fields().to_vec();
+    let mut columns = table.columns.to_vec();
+    match alteration {
+        Alteration::AddColumn { field, initial, default } => {
+            free(field.name())?;
+            if !field.is_nullable() && initial.as_ref().is_none_or(|i| i.is_null(0)) {
+                let rows = table.rows();
+                if rows > 0 {
+                    return Err(Error::user(format!(
+                        "column {} is NOT NULL, and the {rows} rows of table {of} have no value for it",
+                        quoted(field.name())
+                    ))
+                    .hint("give it a DEFAULT, or leave NOT NULL out"));
+                }
+            }
+            if initial.as_ref().is_some_and(|i| i.len() != 1 || i.data_type() != field.data_type())
+            {
+                return Err(Error::internal("a first value that is not of the column's type"));
+            }
+            fields.push(field.clone());
+            columns.push(Column {
+                id: table.next_column,
+                initial: initial.clone().filter(|i| !i.is_null(0)),
+                default: default.clone(),
+            });
+            table.next_column += 1;
+        }
+        Alteration::DropColumn { name } => {
+            let at = position(name)?;
+            if fields.len() == 1 {
+                return Err(Error::user(format!(
+                    "column {} is the only one of table {of}",
+                    quoted(name)
+                ))
+                .hint("DROP TABLE drops the table"));
+            }
+            if table.cluster_by.contains(&at) {
+                return Err(Error::user(format!(
+                    "table {of} is clustered by column {}",
+                    quoted(name)
+                ))
+                .hint("ALTER TABLE … CLUSTER BY another column first"));
+            }
+            if table.partition_by.is_some_and(|p| p.column == at) {
+                return Err(Error::user(format!(
+                    "table {of} is partitioned by column {}",
+                    quoted(name)
+                ))
+                .hint("CREATE TABLE … AS SELECT makes one without it"));
+            }
+            fields.remove(at);
+            columns.remove(at);
+            let shift = |c: &mut usize| *c -= usize::from(*c > at);
+            table.cluster_by.iter_mut().for_each(shift);
+            table.partition_by.iter_mut().for_each(|p| shift(&mut p.column));
+        }
+        Alteration::RenameColumn { from, to } => {
+            let at = position(from)?;
+            free(to)?;
+            fields[at] = Arc::new(fields[at].as_ref().clone().with_name(to));
+        }
+        Alteration::SetDefault { name, default } => {
+            columns[position(name)?].default = default.clone();
+        }
+        Alteration::SetNullable { name } => {
+            let at = position(name)?;
+            fields[at] = Arc::new(fields[at].as_ref().clone().with_nullable(true));
+        }
+        Alteration::ClusterBy { columns } => {
+            table.cluster_by = columns.iter().map(|c| position(c)).collect::<Result<_>>()?;
+        }
+        Alteration::Rename { .. } => {
+            return Err(Error::internal("a table is renamed in its schema"));
+        }
+    }
+    let schema = Arc::new(ArrowSchema::new(fields));
+    let spec = TableSpec {
+        cluster_by: table.cluster_by.clone(),
+        partition_by: table.partition_by,
+        defaults: Vec::new(),
+    };
+    check_schema(&table.name, &schema, &spec)?;
+    table.arrow_schema = schema;
+    table.columns = columns.into();
+    Ok(())
+}
+
+fn rename(snapshot: &mut Snapshot, id: TableId, to: &str) -> Result<()> {
+    let found = snapshot.named_tables().find(|(_, t)| t.id == id);
+    let Some((schema, table)) = found.map(|(s, t)| (s.to_owned(), t.clone())) else {
+        return Err(Error::user("the table to be renamed was dropped"));
+    };
+    if table.name == to {
+        return Ok(());
+    }
+    check_free(snapshot, &schema, to, None)?;
+    let tables = &mut schema_mut(&mut snapshot.schemas, &schema)?.tables;
+    tables.remove(&table.name);
+    let mut renamed = table.edit();
+    renamed.name = to.to_owned();
+    tables.insert(to.to_owned(), Arc::new(renamed));
+    Ok(())
+}
+
+fn edit(
+    snapshot: &mut Snapshot,
+    id: TableId,
+    f: impl FnOnce(&mut Table) -> Result<()>,
+) -> Result<()> {
     for schema in snapshot.schemas.values_mut() {
         let Some(name) = schema.tables.values().find(|t| t.id == id).map(|t| t.name.clone()) else {
             continue;
         };
         if let Some(table) = Arc::make_mut(schema).tables.get_mut(&name) {
-            *table = Arc::new(f(table));
+            let mut changed = table.edit();
+            f(&mut changed)?;
+            *table = Arc::new(changed);
             return Ok(());
         }
     }

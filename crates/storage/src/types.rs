@@ -3,13 +3,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
-use thalweg_base::limits::{NAME_BYTES_MAX, TABLE_COLUMNS_MAX};
+use thalweg_base::limits::{NAME_BYTES_MAX, PARTITION_BUCKETS_MAX, TABLE_COLUMNS_MAX};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
+
+use crate::digest::value_hashes;
+use crate::table::TableSpec;
 
 /// Whether a table may have a column of this type. The error names the type and what to use.
 pub fn storable(data_type: &DataType) -> Result<()> {
@@ -133,7 +136,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 /// Checks everything about a schema that a table's life depends on.
-pub(crate) fn check_schema(table: &str, schema: &ArrowSchema, cluster_by: &[usize]) -> Result<()> {
+pub(crate) fn check_schema(table: &str, schema: &ArrowSchema, spec: &TableSpec) -> Result<()> {
     let columns = schema.fields().len();
     let table = quoted(table);
     if columns == 0 {
@@ -158,7 +161,7 @@ pub(crate) fn check_schema(table: &str, schema: &ArrowSchema, cluster_by: &[usiz
             .map_err(|e| e.context(format!("table {table}, column {}", quoted(field.name()))))?;
     }
     let mut clustered = HashSet::new();
-    for &column in cluster_by {
+    for &column in &spec.cluster_by {
         let Some(field) = schema.fields().get(column) else {
             return Err(Error::internal(format!(
                 "table {table} is clustered by column {column} of {columns}"
@@ -178,6 +181,27 @@ pub(crate) fn check_schema(table: &str, schema: &ArrowSchema, cluster_by: &[usiz
             ))
             .hint("cluster by numbers, dates or strings"));
         }
+    }
+    let Some(partition) = spec.partition_by else { return Ok(()) };
+    let Some(field) = schema.fields().get(partition.column) else {
+        return Err(Error::internal(format!(
+            "table {table} is partitioned by column {} of {columns}",
+            partition.column
+        )));
+    };
+    if value_hashes(&new_empty_array(field.data_type())).is_none() {
+        return Err(Error::unsupported(format!(
+            "table {table} cannot be partitioned by {}, a {}",
+            quoted(field.name()),
+            field.data_type()
+        ))
+        .hint("partition by whole numbers, decimals, dates or strings"));
+    }
+    if !(1..=PARTITION_BUCKETS_MAX).contains(&partition.buckets) {
+        return Err(Error::user(format!(
+            "table {table} is partitioned into {} buckets; it must be 1 to {PARTITION_BUCKETS_MAX}",
+            partition.buckets
+        )));
     }
     Ok(())
 }

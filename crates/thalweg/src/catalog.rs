@@ -119,7 +119,8 @@ pub fn relations(snapshot: &Snapshot, kinds: &[&str]) -> Outcome<Listing> {
 pub fn columns(table: &Table, only: Option<usize>) -> Outcome<Listing> {
     let fields = table.arrow_schema.fields();
     let shown: Vec<usize> = (0..fields.len()).filter(|c| only.is_none_or(|o| o == *c)).collect();
-    let statistics: Vec<_> = shown.iter().map(|c| table.column_statistics(*c)).collect();
+    let contents = table.contents()?;
+    let statistics: Vec<_> = shown.iter().map(|c| contents.column_statistics(*c)).collect();
     let bound = |array: &Option<ArrayRef>, exact: bool| match array {
         Some(array) => bound(array, 0, exact),
         None => Ok(None),
@@ -142,9 +143,9 @@ pub fn columns(table: &Table, only: Option<usize>) -> Outcome<Listing> {
 }
 
 pub fn extents(table: &Table) -> Outcome<Listing> {
-    let of =
-        |f: fn(&thalweg_storage::Extent) -> u64| numbers(table.extents.iter().map(|e| Some(f(e))));
-    let per_row = table.extents.iter().map(|e| match e.rows {
+    let extents = || table.extents.iter().map(|e| &e.extent);
+    let of = |f: fn(&thalweg_storage::Extent) -> u64| numbers(extents().map(|e| Some(f(e))));
+    let per_row = extents().map(|e| match e.rows {
         0 => None,
         rows => Some(e.bytes as f64 / rows as f64),
     });
@@ -161,11 +162,12 @@ pub fn extents(table: &Table) -> Outcome<Listing> {
 /// One line per chunk and column: what a query's conditions are compared with to skip it.
 pub fn chunks(table: &Table, only: Option<usize>) -> Outcome<Listing> {
     let fields = table.arrow_schema.fields();
+    let contents = table.contents()?;
     let columns: Vec<_> = (0..fields.len())
         .filter(|c| only.is_none_or(|o| o == *c))
-        .map(|c| (fields[c].name(), table.chunk_statistics(c)))
+        .map(|c| (fields[c].name(), contents.chunk_statistics(c)))
         .collect();
-    let chunks = (0..table.chunks()).map(|i| (i, table.chunk(i)));
+    let chunks = (0..contents.chunks()).map(|i| (i, contents.chunk(i)));
     let lines: Vec<_> =
         chunks.flat_map(|(i, chunk)| columns.iter().map(move |c| (i, chunk.clone(), c))).collect();
     let number = |f: &dyn Fn(&thalweg_storage::ChunkRef) -> u64| {
@@ -185,9 +187,9 @@ pub fn chunks(table: &Table, only: Option<usize>) -> Outcome<Listing> {
     }
     Listing::new(vec![
         ("chunk", numbers(lines.iter().map(|l| Some(l.0 as u64)))),
-        ("extent", number(&|c| c.extent.id.0)),
+        ("extent", number(&|c| c.extent().id.0)),
         ("first_row", number(&|c| c.first_row)),
-        ("rows", number(&|c| c.rows)),
+        ("rows", number(&|c| c.rows as u64)),
         ("column", strings(lines.iter().map(|l| Some(l.2.0.clone())))),
         ("nulls", known(&|s| &s.nulls)),
         ("distinct", known(&|s| &s.distincts)),

@@ -14,11 +14,13 @@ pub const MEMORY: &str = ":memory:";
 pub struct Settings {
     pub threads: Option<usize>,
     pub policy: Option<PolicyKind>,
+    /// The process stays, and compacts tables while nothing else is to be done.
+    pub stays: bool,
 }
 
 impl Settings {
     fn config(&self, create: bool) -> Config {
-        let mut config = Config { create, ..Config::default() };
+        let mut config = Config { create, compacts: self.stays, ..Config::default() };
         if let Some(threads) = self.threads {
             config.threads = threads;
         }
@@ -32,7 +34,7 @@ impl Settings {
 /// Opens `location`; a database that is not there is made only where the command says so, so
 /// that a mistyped name does not leave an empty one behind.
 pub fn open(location: &str, create: bool, settings: &Settings) -> Result<Arc<Engine>> {
-    if location != MEMORY && !create {
+    if location != MEMORY && !thalweg_storage::is_remote(location) && !create {
         must_exist(location)?;
     }
     Engine::open(location, settings.config(create))

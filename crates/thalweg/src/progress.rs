@@ -15,7 +15,10 @@ const LINE_EVERY: Duration = Duration::from_secs(3);
 pub struct Sample {
     /// The table being loaded, where there are several.
     pub table: Option<String>,
+    /// The columns are being found out: there are no rows yet.
+    pub looking: bool,
     pub rows: u64,
+    pub rejected: u64,
     pub bytes_done: u64,
     /// 0 while it is not known yet.
     pub bytes_total: u64,
@@ -32,10 +35,15 @@ impl Progress {
         let (stop, stopped) = channel::<()>();
         let bar = std::io::stderr().is_terminal().then(bar);
         let thread = std::thread::Builder::new().name("progress".into()).spawn(move || {
-            let start = Instant::now();
+            let mut start = Instant::now();
+            let mut looking = false;
             let every = if bar.is_some() { BAR_EVERY } else { LINE_EVERY };
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let sample = sample();
+                if std::mem::replace(&mut looking, sample.looking) != sample.looking {
+                    // The bytes are counted anew.
+                    start = Instant::now();
+                }
                 let line = describe(&sample, start.elapsed());
                 match &bar {
                     Some(bar) => {
@@ -83,14 +91,21 @@ fn describe(sample: &Sample, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64().max(1e-3);
     let rate = sample.bytes_done as f64 / seconds;
     let table = sample.table.as_ref().map(|t| format!("{t}  ")).unwrap_or_default();
-    let mut line =
-        format!("{table}{} rows  {}/s", text::count(sample.rows), text::bytes(rate as u64));
+    let rejected = match sample.rejected {
+        0 => String::new(),
+        n => format!("  {} rejected", text::count(n)),
+    };
+    let what = match sample.looking {
+        true => "finding the columns".to_owned(),
+        false => format!("{} rows{rejected}", text::count(sample.rows)),
+    };
+    let mut line = format!("{table}{what}  {}/s", text::bytes(rate as u64));
     let rest = sample.bytes_total.saturating_sub(sample.bytes_done);
     if sample.bytes_done == 0 || sample.bytes_total == 0 {
         line
     } else if rest == 0 {
         // Everything is read; the last chunks are being encoded and made durable.
-        line.push_str("  finishing");
+        line.push_str(if sample.looking { "" } else { "  finishing" });
         line
     } else {
         line.push_str(&format!("  {} left", left(rest as f64 / rate)));
@@ -115,12 +130,17 @@ mod tests {
     #[test]
     fn the_line_says_rows_rate_and_time_left() {
         let check = |rows, bytes_done, bytes_total, want| {
-            let sample = Sample { table: None, rows, bytes_done, bytes_total };
+            let sample = Sample { rows, bytes_done, bytes_total, ..Sample::default() };
             assert_eq!(describe(&sample, Duration::from_secs(2)), want);
         };
         check(0, 0, 0, "0 rows  0 B/s");
         check(1000, 2 << 20, 10 << 20, "1,000 rows  1.0 MiB/s  8 s left");
         check(1000, 2 << 20, 2 << 20, "1,000 rows  1.0 MiB/s  finishing");
+        let sample = Sample { rows: 10, rejected: 1200, ..Sample::default() };
+        assert_eq!(describe(&sample, Duration::from_secs(1)), "10 rows  1,200 rejected  0 B/s");
+        let sample = Sample { looking: true, bytes_done: 1, bytes_total: 3, ..Sample::default() };
+        let line = describe(&sample, Duration::from_secs(1));
+        assert_eq!(line, "finding the columns  1 B/s  2 s left");
         assert_eq!(left(61.2), "1 min 02 s");
         assert_eq!(left(7300.0), "2 h 01 min");
         assert_eq!(percent(&Sample::default()), 0);

@@ -4,21 +4,30 @@
 //! * `workload.rs`: the queries, and the statements that make the tables.
 //! * [`run`] (`run.rs`): what the command does, in order. `load.rs`, `power.rs`, `streams.rs`,
 //!   `mixed.rs`, `compare.rs`: its steps.
+//! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
+//!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
+//! * [`skipping`]: what queries read of a large table, and what finding that out costs.
 //! * [`peers`]: other engines in processes of their own. [`answers`]: whether a result is right.
 //! * [`report`]: the figures as text, as a page and as JSON.
 //!
 //! A benchmark is a command, never a test: what it prints depends on the machine.
 
 pub mod answers;
+mod cold_scan;
 mod compare;
+pub mod data_set;
+mod disk;
 pub mod generate;
 mod load;
+mod load_rate;
 mod mixed;
 pub mod peers;
 mod power;
 pub mod report;
 mod run;
+pub mod skipping;
 mod streams;
+pub mod worker;
 mod workload;
 
 pub use run::{Options, Sample, Suite, Watch, run};

@@ -46,7 +46,7 @@ pub fn load(
         bytes_total: seen.bytes_total.load(Ordering::Relaxed),
     }));
     let started = Instant::now();
-    let reports = engine.block_on(session.load(requests.collect(), progress))?;
+    let reports = engine.block_on(session.load(requests.collect::<Vec<_>>(), progress))?;
     drop(watching);
     let tables = reports.iter().map(|r| {
         LoadTable::new(

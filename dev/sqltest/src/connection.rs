@@ -99,9 +99,9 @@ impl Connection {
             return Ok(DBOutput::StatementComplete(0));
         }
         let (engine, session) = self.home.session(self.number)?;
-        if let Some(request) = load::parse(sql)? {
+        if let Some(load) = load::parse(sql)? {
             let progress = Arc::new(LoadProgress::default());
-            let reports = engine.block_on(session.load(vec![request], progress))?;
+            let reports = engine.block_on(session.load(load, progress))?;
             return Ok(DBOutput::StatementComplete(reports.iter().map(|r| r.rows).sum()));
         }
         engine.block_on(async {

@@ -4,10 +4,11 @@
 //! LOAD [schema.]table FROM 'file' ['file' …]
 //!     [COLUMNS (a INT, b VARCHAR)] [CLUSTER BY (a, b)] [FORMAT csv|json|parquet|arrow]
 //!     [DELIMITER ';'] [QUOTE '''' | QUOTE none] [ESCAPE '\'] [HEADER true|false] [NULLS ('', 'NA')]
+//!     [NEW_COLUMNS add|ignore] [MAX_ERRORS n] [REJECTS 'file'] [COMMIT_EVERY files] [RESUME true]
 //! ```
 
 use thalweg_base::{Error, Result};
-use thalweg_engine::{CsvOptions, Format, LoadRequest};
+use thalweg_engine::{CommitEvery, CsvOptions, Format, Load, LoadRequest, NewColumns};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
@@ -17,11 +18,12 @@ enum Token {
     Group(String),
 }
 
-/// The request a `LOAD` statement makes; `None` if it is another statement.
-pub fn parse(sql: &str) -> Result<Option<LoadRequest>> {
+/// What a `LOAD` statement asks for; `None` if it is another statement.
+pub fn parse(sql: &str) -> Result<Option<Load>> {
     let Some(rest) = sql.trim().strip_prefix("LOAD ") else { return Ok(None) };
     let mut tokens = tokens(rest).into_iter().peekable();
     let wrong = |what: &str| Error::user(format!("LOAD: {what}: {sql}"));
+    let mut load = Load { remember: true, ..Load::from(vec![]) };
     let mut request = LoadRequest::default();
     let mut csv: Option<CsvOptions> = None;
     match tokens.next() {
@@ -74,11 +76,28 @@ pub fn parse(sql: &str) -> Result<Option<LoadRequest>> {
                 let nulls = self::tokens(&argument).iter().map(null).collect();
                 csv = Some(CsvOptions { nulls, ..options() });
             }
+            "NEW_COLUMNS" => {
+                request.new_columns = match argument.as_str() {
+                    "add" => NewColumns::Add,
+                    "ignore" => NewColumns::Ignore,
+                    _ => return Err(wrong("add or ignore is expected")),
+                };
+            }
+            "MAX_ERRORS" => {
+                load.rejects_max = argument.parse().map_err(|_| wrong("a number is expected"))?;
+            }
+            "REJECTS" => load.reject_file = Some(argument.into()),
+            "COMMIT_EVERY" => {
+                let files = argument.parse().map_err(|_| wrong("a number is expected"))?;
+                load.commit_every = Some(CommitEvery::Files(files));
+            }
+            "RESUME" => load.resume = argument == "true",
             _ => return Err(wrong(&format!("unknown option {word}"))),
         }
     }
     request.csv = csv;
-    Ok(Some(request))
+    load.requests.push(request);
+    Ok(Some(load))
 }
 
 /// Blanks and commas separate.
@@ -140,7 +159,8 @@ mod tests {
         let text =
             "LOAD s.t FROM 'a.csv', 'b.csv' COLUMNS (a INT, b DECIMAL(4, 2)) CLUSTER BY (a, b)
             DELIMITER ';' QUOTE '''' HEADER false NULLS ('', 'NA')";
-        let request = parse(text).unwrap().unwrap();
+        let load = parse(text).unwrap().unwrap();
+        let request = &load.requests[0];
         assert_eq!(request.table, "s.t");
         assert_eq!(request.files, ["a.csv", "b.csv"]);
         assert_eq!(request.columns.as_deref(), Some("a INT, b DECIMAL(4, 2)"));

@@ -8,7 +8,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use futures::StreamExt;
 use thalweg_base::{Error, Kind, Result};
-use thalweg_engine::{Config, Engine, PolicyKind, Session};
+use thalweg_engine::{Config, Engine, PolicyKind, Session, TransactionStatus};
 
 /// Generous: the machine may be busy and the build unoptimised.
 const SOON: Duration = Duration::from_secs(60);
@@ -265,4 +265,151 @@ fn a_statement_is_one_statement() {
     check("SELECT 1; SELECT 2", "one statement");
     assert_eq!(number(&engine, &session, "SELECT count(*) FROM n;"), 1);
     assert_eq!(Session::split("SELECT ';'; -- a;\n SELECT 2;").expect("small").len(), 2);
+}
+
+/// Runs `work` in some sessions at once, and adds up what it returns.
+fn at_once(
+    engine: &Arc<Engine>,
+    sessions: u64,
+    work: impl Fn(&Session, u64) -> i64 + Send + Sync,
+) -> i64 {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..sessions).map(|i| scope.spawn(move || work(&engine.session(), i))).collect();
+        threads.into_iter().map(|t| t.join().expect("no panic")).sum()
+    })
+}
+
+/// Whether a statement was done; a conflict is the one reason not to be.
+fn done(result: Result<Vec<RecordBatch>>, sql: &str) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(e) if e.kind() == Kind::Conflict => false,
+        Err(e) => panic!("{e:#}: {sql}"),
+    }
+}
+
+#[test]
+fn concurrent_changes_of_the_same_rows_lose_nothing() {
+    let engine = engine(2, PolicyKind::SmallFirst);
+    let session = engine.session();
+    run(&engine, &session, "CREATE TABLE c AS SELECT value AS id, 0 AS v FROM range(0, 3)")
+        .expect("the table is made");
+    let changed = at_once(&engine, 4, |session, i| {
+        let change = |step: u64| {
+            let id = (i + step) % 3;
+            let sql = match step % 3 {
+                0 => format!("UPDATE c SET v = v + 1 WHERE id = {id}"),
+                1 => format!(
+                    "MERGE INTO c USING (SELECT {id} AS k) s ON c.id = s.k \
+                     WHEN MATCHED THEN UPDATE SET v = v + 1"
+                ),
+                _ => format!(
+                    "UPDATE c SET v = (SELECT max(v) FROM c WHERE id = {id}) + 1 WHERE id = {id}"
+                ),
+            };
+            i64::from(done(run(&engine, session, &sql), &sql))
+        };
+        (0..15).map(change).sum()
+    });
+    assert_eq!(number(&engine, &session, "SELECT sum(v) FROM c"), changed);
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM c"), 3);
+    assert!(changed > 15, "most statements are tried again until they are done: {changed}");
+}
+
+#[test]
+fn transactions_keep_a_sum_while_others_look() {
+    let engine = engine(2, PolicyKind::SmallFirst);
+    let session = engine.session();
+    run(&engine, &session, "CREATE TABLE a AS SELECT value AS id, 100 AS v FROM range(0, 4)")
+        .expect("the table is made");
+    let transfer = |session: &Session, from: u64, to: u64| {
+        for sql in [
+            "BEGIN".to_string(),
+            format!("UPDATE a SET v = v - 7 WHERE id = {from}"),
+            format!("UPDATE a SET v = v + 7 WHERE id = {to}"),
+            "COMMIT".to_string(),
+        ] {
+            if !done(run(&engine, session, &sql), &sql) {
+                assert_eq!(sql, "COMMIT", "only a commit finds a conflict");
+                return 0;
+            }
+        }
+        1
+    };
+    let moved = at_once(&engine, 4, |session, i| match i {
+        0 => {
+            for _ in 0..20 {
+                assert_eq!(number(&engine, session, "SELECT sum(v) FROM a"), 400);
+            }
+            0
+        }
+        _ => (0..8).map(|step| transfer(session, (i + step) % 4, (i + step + 1) % 4)).sum(),
+    });
+    assert!(moved > 0);
+    assert_eq!(number(&engine, &session, "SELECT sum(v) FROM a"), 400);
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM a"), 4);
+}
+
+#[test]
+fn a_session_that_goes_takes_its_transaction_with_it() {
+    let (engine, session) = with_numbers(2, 10);
+    let other = engine.session();
+    run(&engine, &other, "BEGIN").expect("it begins");
+    run(&engine, &other, "DELETE FROM n").expect("it deletes");
+    assert_eq!(other.transaction_status(), TransactionStatus::Open);
+    assert_eq!(number(&engine, &other, "SELECT count(*) FROM n"), 0);
+    drop(other);
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 10);
+    assert_eq!(session.transaction_status(), TransactionStatus::Idle);
+}
+
+#[test]
+fn errors_carry_the_codes_of_postgresql() {
+    let (engine, session) = with_numbers(2, 10);
+    let check = |sql: &str, code: &str| match run(&engine, &session, sql) {
+        Ok(_) => panic!("{sql} is an error"),
+        Err(e) => assert_eq!(e.sqlstate(), code, "{sql}: {e:#}"),
+    };
+    check("DELETE FROM nosuch", "42P01");
+    check("UPDATE n SET nosuch = 1", "42703");
+    check("UPDATE n SET v = s.x FROM (VALUES (1), (2)) s(x)", "21000");
+    check("MERGE INTO n USING (VALUES (1), (1)) s(x) ON v = x WHEN MATCHED THEN DELETE", "21000");
+    check("INSERT INTO system.tables VALUES (1)", "42501");
+    run(&engine, &session, "BEGIN READ ONLY").expect("it begins");
+    check("DELETE FROM n", "25006");
+    check("SELECT 1", "25P02");
+    run(&engine, &session, "ROLLBACK").expect("it ends");
+    check("SAVEPOINT x", "25P01");
+}
+
+/// Twelve small extents become one while a reader is in the middle of them, and other rows come.
+#[test]
+fn the_background_compacts_and_nobody_notices() {
+    let config = Config { threads: 2, compacts: true, ..Config::default() };
+    let engine = Engine::open(":memory:", config).expect("opens in memory");
+    let session = engine.session();
+    run(&engine, &session, "CREATE TABLE n (v BIGINT)").unwrap();
+    for i in 0..12 {
+        let sql = format!("INSERT INTO n SELECT value + {i} * 1000 FROM generate_series(1, 1000)");
+        run(&engine, &session, &sql).unwrap();
+    }
+    let reader = engine.session();
+    let mut rows = engine.block_on(reader.query("SELECT v FROM n")).unwrap();
+    let first = engine.block_on(rows.next()).expect("a batch").unwrap();
+    let extents = "SELECT count(*) FROM system.extents WHERE table_name = 'n'";
+    let started = Instant::now();
+    while number(&engine, &session, extents) > 1 {
+        assert!(started.elapsed() < SOON, "nothing was compacted");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(number(&engine, &session, "SELECT sum(v) FROM n"), 12_000 * 12_001 / 2);
+    let last = "SELECT count(*) FROM system.snapshots WHERE operation = 'COMPACT'";
+    assert_eq!(number(&engine, &session, last), 1);
+    let mut read = first.num_rows();
+    while let Some(batch) = engine.block_on(rows.next()) {
+        read += batch.unwrap().num_rows();
+    }
+    assert_eq!(read, 12_000);
 }

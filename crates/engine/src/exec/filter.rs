@@ -116,6 +116,11 @@ impl Selection {
         Selection { rows, mask: None, passed: rows }
     }
 
+    /// The rows whose bit is set.
+    pub fn of(mask: BooleanArray) -> Self {
+        Selection { rows: mask.len(), passed: mask.true_count(), mask: Some(mask) }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.passed == 0
     }

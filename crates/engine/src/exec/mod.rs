@@ -5,6 +5,7 @@ mod give_way;
 mod scan;
 mod sink;
 
+pub use filter::remap;
 pub use give_way::give_way;
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;

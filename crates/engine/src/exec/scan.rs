@@ -1,15 +1,14 @@
 //! Reads a stored table: skips chunks by statistics, decodes columns late, filters in place.
 //!
-//! All partitions of a scan pull chunks from one queue, so that skew balances itself. For each
+//! All partitions of a scan pull chunks from one [`Skipper`], so that skew balances itself. For each
 //! chunk the filter columns are decoded first, conjunct by conjunct; a chunk of which no row is
 //! left decodes nothing more. Dynamic filters (join build sides, top-k bounds) prune the chunks
-//! that are still in the queue whenever they change.
+//! that have not been handed out yet whenever they change.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, FilterBuilder};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
@@ -17,8 +16,8 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, conjunction};
-use datafusion::physical_expr_common::physical_expr::{fmt_sql, snapshot_generation};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -32,13 +31,12 @@ use datafusion::physical_plan::{
     StatisticsArgs, apply_expression_roots,
 };
 use futures::stream;
-use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
-use thalweg_storage::{ChunkRef, Database, Snapshot, Table};
+use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table};
 
 use super::filter::{Conjunct, Selection, remap};
 use crate::error::into_datafusion;
-use crate::prune;
+use crate::prune::{Cause, Filter, Next, Pruned, Skipper};
 use crate::runtime::{blocking, checkpoint};
 
 /// What a scan reads, shared by its partitions and by copies the optimizer makes.
@@ -49,40 +47,46 @@ pub struct Source {
     #[expect(dead_code)]
     pub snapshot: Arc<Snapshot>,
     pub table: Arc<Table>,
+    /// Of `table`.
+    pub contents: Arc<Contents>,
     /// `schema.table`, for people.
     pub name: String,
 }
 
 pub struct ScanExec {
     source: Source,
-    /// Table columns of the output, in order.
+    /// The columns that can be asked for: the table's, and after them maybe one that names rows.
+    columns: SchemaRef,
+    /// Columns of the output, in order.
     projection: Vec<usize>,
     conjuncts: Vec<Arc<Conjunct>>,
     fetch: Option<usize>,
     partitions: usize,
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
-    queue: Arc<Queue>,
+    skipper: Arc<OnceLock<Skipper>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ScanExec {
+    /// `columns` are the table's and one more, which names rows; `None`: the table's.
     /// `statistics` describe the output (after `conjuncts`), as the planner estimated them.
     pub fn new(
         source: Source,
+        columns: Option<SchemaRef>,
         projection: Vec<usize>,
         conjuncts: Vec<Arc<dyn PhysicalExpr>>,
         fetch: Option<usize>,
         partitions: usize,
         statistics: Statistics,
     ) -> Result<Self> {
-        let table_schema = &source.table.arrow_schema;
+        let columns = columns.unwrap_or_else(|| Arc::clone(&source.contents.arrow_schema));
         let conjuncts = conjuncts
             .into_iter()
-            .map(|e| Ok(Arc::new(Conjunct::new(e, table_schema)?)))
+            .map(|e| Ok(Arc::new(Conjunct::new(e, &columns)?)))
             .collect::<Result<Vec<_>>>()?;
-        let schema = Arc::new(table_schema.project(&projection)?);
-        let partitions = partitions.min(source.table.chunks()).max(1);
+        let schema = Arc::new(columns.project(&projection)?);
+        let partitions = partitions.min(source.contents.chunks()).max(1);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions),
@@ -92,13 +96,14 @@ impl ScanExec {
         .with_scheduling_type(SchedulingType::Cooperative);
         Ok(ScanExec {
             source,
+            columns,
             projection,
             conjuncts,
             fetch,
             partitions,
             statistics: Arc::new(statistics),
             properties: Arc::new(properties),
-            queue: Arc::default(),
+            skipper: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
@@ -106,19 +111,20 @@ impl ScanExec {
     fn copy(&self) -> Self {
         ScanExec {
             source: self.source.clone(),
+            columns: Arc::clone(&self.columns),
             projection: self.projection.clone(),
             conjuncts: self.conjuncts.clone(),
             fetch: self.fetch,
             partitions: self.partitions,
             statistics: Arc::clone(&self.statistics),
             properties: Arc::clone(&self.properties),
-            queue: Arc::default(),
+            skipper: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
 
-    pub fn table(&self) -> &Arc<Table> {
-        &self.source.table
+    pub fn contents(&self) -> &Arc<Contents> {
+        &self.source.contents
     }
 
     /// Table columns of the output and of the predicates, each once.
@@ -139,9 +145,12 @@ impl fmt::Debug for ScanExec {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schema = &self.source.table.arrow_schema;
-        let columns: Vec<&str> =
-            self.projection.iter().map(|i| schema.field(*i).name().as_str()).collect();
+        let schema = &self.columns;
+        let columns: Vec<&str> = self
+            .projection
+            .iter()
+            .map(|i| schema.field(*i).name().trim_end_matches('\0'))
+            .collect();
         let filters: Vec<String> =
             self.conjuncts.iter().map(|c| fmt_sql(c.expr.as_ref()).to_string()).collect();
         match t {
@@ -215,7 +224,7 @@ impl ExecutionPlan for ScanExec {
         target: usize,
         _: &ConfigOptions,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let partitions = target.min(self.source.table.chunks()).max(1);
+        let partitions = target.min(self.source.contents.chunks()).max(1);
         if partitions <= self.partitions {
             return Ok(None);
         }
@@ -237,7 +246,7 @@ impl ExecutionPlan for ScanExec {
             columns_read: self.columns_read(),
             conjuncts: self.conjuncts.clone(),
             schema: Arc::clone(&schema),
-            queue: Arc::clone(&self.queue),
+            skipper: Arc::clone(&self.skipper),
             coalescer: BatchCoalescer::new(Arc::clone(&schema), BATCH_ROWS)
                 .with_biggest_coalesce_batch_size(Some(BATCH_ROWS / 4)),
             fetch: self.fetch,
@@ -296,7 +305,7 @@ impl ExecutionPlan for ScanExec {
         if self.fetch.is_some() || result.parent_filters.is_empty() {
             return Ok(FilterPushdownPropagation::all_unsupported(result));
         }
-        let table = &self.source.table.arrow_schema;
+        let table = &self.columns;
         let mut scan = self.copy();
         for pushed in &result.parent_filters {
             for expr in datafusion::physical_expr::split_conjunction(&pushed.filter) {
@@ -311,47 +320,6 @@ impl ExecutionPlan for ScanExec {
     }
 }
 
-/// The chunks that are still to be read, common to all partitions of one execution.
-#[derive(Default)]
-struct Queue {
-    next: AtomicUsize,
-    kept: Mutex<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    /// Which chunks the predicates let through, once computed.
-    flags: Option<Arc<Vec<bool>>>,
-    /// Of the dynamic filters when `flags` was computed.
-    generation: u64,
-}
-
-impl Queue {
-    /// The flags for the predicates as they are now.
-    fn kept(&self, table: &Table, conjuncts: &[Arc<Conjunct>]) -> Arc<Vec<bool>> {
-        let generation = conjuncts
-            .iter()
-            .filter(|c| c.dynamic)
-            .fold(0u64, |sum, c| sum.wrapping_add(snapshot_generation(&c.expr)));
-        let mut kept = self.kept.lock();
-        match &kept.flags {
-            Some(flags) if kept.generation == generation => Arc::clone(flags),
-            _ => {
-                let flags = if conjuncts.is_empty() {
-                    vec![true; table.chunks()]
-                } else {
-                    let all = conjunction(conjuncts.iter().map(|c| Arc::clone(&c.expr)));
-                    prune::chunks_kept(table, &all)
-                };
-                let flags = Arc::new(flags);
-                kept.flags = Some(Arc::clone(&flags));
-                kept.generation = generation;
-                flags
-            }
-        }
-    }
-}
-
 /// What `EXPLAIN ANALYZE` shows of a scan.
 struct Metrics {
     base: BaselineMetrics,
@@ -361,6 +329,10 @@ struct Metrics {
     bytes_total: Count,
     bytes_read: Count,
     bytes_decoded: Count,
+    /// By [`Cause`]; only those that come up are shown.
+    pruned_by: [OnceLock<Count>; Cause::ALL.len()],
+    set: ExecutionPlanMetricsSet,
+    partition: usize,
 }
 
 impl Metrics {
@@ -374,6 +346,19 @@ impl Metrics {
             bytes_total: count("bytes_total"),
             bytes_read: count("bytes_read"),
             bytes_decoded: count("bytes_decoded"),
+            pruned_by: Default::default(),
+            set: set.clone(),
+            partition,
+        }
+    }
+
+    fn count_pruned(&self, pruned: Pruned) {
+        self.chunks_pruned.add(pruned.total());
+        for cause in Cause::ALL {
+            if pruned.by(cause) > 0 {
+                let new = || MetricBuilder::new(&self.set).counter(cause.metric(), self.partition);
+                self.pruned_by[cause as usize].get_or_init(new).add(pruned.by(cause));
+            }
         }
     }
 }
@@ -384,7 +369,8 @@ struct Stream {
     columns_read: Vec<usize>,
     conjuncts: Vec<Arc<Conjunct>>,
     schema: SchemaRef,
-    queue: Arc<Queue>,
+    /// Common to all partitions of one execution.
+    skipper: Arc<OnceLock<Skipper>>,
     coalescer: BatchCoalescer,
     fetch: Option<usize>,
     /// A chunk's surviving rows that are handed out batch by batch.
@@ -405,7 +391,7 @@ impl Stream {
             if let Some(batch) = self.coalescer.next_completed_batch() {
                 return Ok(Some(self.emit(batch)));
             }
-            match self.next_chunk() {
+            match self.next_chunk().await? {
                 Some(chunk) => self.read_chunk(chunk).await?,
                 None => {
                     self.coalescer.finish_buffered_batch()?;
@@ -436,32 +422,43 @@ impl Stream {
         Some(slice)
     }
 
-    fn next_chunk(&mut self) -> Option<ChunkRef> {
-        let table = &self.source.table;
-        loop {
-            let i = self.queue.next.fetch_add(1, Ordering::Relaxed);
-            if i >= table.chunks() {
-                return None;
-            }
-            self.metrics.chunks_total.add(1);
-            let kept = self.queue.kept(table, &self.conjuncts);
-            let chunk = table.chunk(i);
-            let bytes: u64 = self.columns_read.iter().map(|c| stored_bytes(&chunk, *c)).sum();
+    async fn next_chunk(&mut self) -> Result<Option<ChunkRef>> {
+        let skipper = Arc::clone(&self.skipper);
+        let skipper = skipper.get_or_init(|| {
+            let contents = &self.source.contents;
+            let stored = self.columns_read.iter().filter(|&&c| !self.is_row_id(c));
+            let bytes: u64 = stored.map(|&c| contents.column_statistics(c).stored_bytes).sum();
+            self.metrics.chunks_total.add(contents.chunks());
             self.metrics.bytes_total.add(bytes as usize);
-            if kept[i] {
-                self.metrics.chunks_read.add(1);
-                return Some(chunk);
+            let filter =
+                |c: &Arc<Conjunct>| Filter { expr: Arc::clone(&c.expr), dynamic: c.dynamic };
+            Skipper::new(Arc::clone(contents), self.conjuncts.iter().map(filter))
+        });
+        loop {
+            let timer = self.metrics.base.elapsed_compute().timer();
+            let next = skipper.next();
+            timer.done();
+            self.metrics.count_pruned(skipper.take_pruned());
+            match next {
+                Next::Chunk(chunk) => {
+                    self.metrics.chunks_read.add(1);
+                    return Ok(Some(chunk));
+                }
+                Next::Digests(wanted) => skipper.supply(blocking(move || wanted.load()).await?),
+                Next::End => return Ok(None),
             }
-            self.metrics.chunks_pruned.add(1);
         }
     }
 
     /// Filters and projects one chunk into `ready` or the coalescer.
     async fn read_chunk(&mut self, chunk: ChunkRef) -> Result<()> {
-        let rows = chunk.rows as usize;
+        let rows = chunk.rows;
         debug_assert!(rows <= CHUNK_ROWS_MAX);
+        let mut selection = match chunk.live() {
+            Some(live) => Selection::of(BooleanArray::new(live, None)),
+            None => Selection::all(rows),
+        };
         let mut columns = Columns { chunk, arrays: Vec::new() };
-        let mut selection = Selection::all(rows);
         for conjunct in self.in_order() {
             self.load(&mut columns, &conjunct.columns).await?;
             let timer = self.metrics.base.elapsed_compute().timer();
@@ -507,6 +504,11 @@ impl Stream {
         order
     }
 
+    /// The column after the table's own names rows and is not stored.
+    fn is_row_id(&self, column: usize) -> bool {
+        column >= self.source.contents.arrow_schema.fields().len()
+    }
+
     /// Makes the named columns of the chunk present: from the cache, or read outside any slot
     /// and decoded under ours.
     async fn load(&self, columns: &mut Columns, wanted: &[usize]) -> Result<()> {
@@ -515,9 +517,12 @@ impl Stream {
             if columns.has(column) || missing.contains(&column) {
                 continue;
             }
-            let (extent, chunk) = (&columns.chunk.extent, columns.chunk.chunk);
-            self.metrics.bytes_read.add(stored_bytes(&columns.chunk, column) as usize);
-            match self.source.database.cached(extent, chunk, column) {
+            if self.is_row_id(column) {
+                columns.arrays.push((column, Arc::new(columns.chunk.row_ids())));
+                continue;
+            }
+            self.metrics.bytes_read.add(columns.chunk.stored_bytes(column) as usize);
+            match self.source.database.cached(&columns.chunk, column) {
                 Some(array) => columns.arrays.push((column, array)),
                 None => missing.push(column),
             }
@@ -526,9 +531,8 @@ impl Stream {
             return Ok(());
         }
         let database = self.source.database.clone();
-        let (extent, chunk) = (Arc::clone(&columns.chunk.extent), columns.chunk.chunk);
-        let asked = missing.clone();
-        let segments = blocking(move || database.read(&extent, chunk, &asked)).await?;
+        let (chunk, asked) = (columns.chunk.clone(), missing.clone());
+        let segments = blocking(move || database.read(&chunk, &asked)).await?;
         for (column, segment) in missing.into_iter().zip(segments) {
             checkpoint().await;
             let timer = self.metrics.base.elapsed_compute().timer();
@@ -539,10 +543,6 @@ impl Stream {
         }
         Ok(())
     }
-}
-
-fn stored_bytes(chunk: &ChunkRef, column: usize) -> u64 {
-    chunk.extent.statistics(column).stored_bytes.value(chunk.chunk)
 }
 
 /// The decoded columns of the chunk in hand. A handful: a list beats a map.

@@ -1,4 +1,5 @@
-//! `INSERT INTO` a stored table: rows become extents, the extents one commit.
+//! `INSERT INTO` a stored table, as `EXPLAIN [ANALYZE]` runs it: rows become extents, the extents
+//! one commit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 use thalweg_base::TableId;
+use thalweg_storage::{Summary, Transaction};
 
 use crate::error::into_datafusion;
-use crate::runtime::blocking;
+use crate::transaction::Transactions;
 use crate::write::{Target, Writers};
 
 pub struct TableSink {
@@ -23,6 +25,7 @@ pub struct TableSink {
     /// Replace the table's rows instead of adding to them.
     pub overwrite: bool,
     pub writers: usize,
+    pub transactions: Arc<Transactions>,
 }
 
 impl fmt::Debug for TableSink {
@@ -40,7 +43,7 @@ impl DisplayAs for TableSink {
 #[async_trait]
 impl DataSink for TableSink {
     fn schema(&self) -> &SchemaRef {
-        &self.target.schema
+        &self.target.layout.schema
     }
 
     async fn write_all(
@@ -53,18 +56,23 @@ impl DataSink for TableSink {
             writers.push(batch?).await.map_err(into_datafusion)?;
         }
         let (extents, rows) = writers.finish().await.map_err(into_datafusion)?;
-        let (database, table, overwrite) =
-            (self.target.database.clone(), self.table, self.overwrite);
-        blocking(move || {
-            let mut transaction = database.begin();
+        let (table, overwrite, name) = (self.table, self.overwrite, self.name.clone());
+        let change = move |transaction: &mut Transaction| {
             if overwrite {
                 transaction.replace(table, extents)?;
             } else {
                 transaction.append(table, extents)?;
             }
-            transaction.commit()
-        })
-        .await?;
+            let operation = if overwrite { "INSERT OVERWRITE" } else { "INSERT" };
+            transaction.describe(Summary {
+                operation: operation.into(),
+                table: name,
+                rows_added: rows,
+                ..Summary::default()
+            });
+            Ok(())
+        };
+        self.transactions.write(change).await.map_err(into_datafusion)?;
         Ok(rows)
     }
 }

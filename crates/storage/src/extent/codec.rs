@@ -30,7 +30,7 @@ use vortex::session::VortexSession;
 use vortex::session::registry::ReadContext;
 
 use super::Location;
-use super::file::ALIGNMENT;
+use crate::store::ALIGNMENT;
 
 /// One for the process: it holds registries only, and no thread.
 static SESSION: LazyLock<VortexSession> =
@@ -69,7 +69,7 @@ impl ColumnTypes {
 }
 
 /// The encodings a file uses: its arrays name them by position in this list.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct EncodingIds(ReadContext);
 
 /// As it is stored.

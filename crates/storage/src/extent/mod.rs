@@ -1,40 +1,50 @@
 //! Extents: immutable Vortex files of chunks.
 //!
 //! ```text
-//! "VTXF" │ chunk 0: column 0 │ column 1 │ … │ chunk 1: column 0 │ … │ footer │ postscript │ "VTXF"
+//! "VTXF" │ chunk 0: column 0 │ column 1 │ … │ chunk 1: column 0 │ … │ metadata │ footer │ postscript │ "VTXF"
 //!          └ one segment: a compressed array, its encoding tree, a length ┘
 //! ```
 //! The footer's layout tree is struct → one *chunked* per column → one *flat* per chunk, so every
-//! Vortex reader can open the file. We do not read it: where the segments lie is in the catalog,
-//! and with it a checksum of each.
+//! Vortex reader can open the file. We do not read it: the metadata frame says where the segments
+//! lie, with a checksum and the statistics of each, and the catalog says where the frame lies.
 
 mod codec;
-mod file;
+mod metadata;
 mod reader;
 mod sort;
 mod writer;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use arrow::datatypes::SchemaRef;
-use thalweg_base::{Error, ExtentId, Result};
+use arrow::array::{ArrayRef, AsArray, BinaryArray};
+use arrow::buffer::{Buffer, OffsetBuffer};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use thalweg_base::{Error, ExtentId, Prng, Result};
+use vortex::buffer::ByteBuffer;
 
-pub(crate) use codec::{ColumnTypes, EncodingIds, EncodingNames};
-pub(crate) use file::ExtentFile;
-pub(crate) use file::sync_directory;
+pub(crate) use metadata::{ExtentColumn, Metadata};
+pub(crate) use metadata::{batch_from_ipc, schema_from_ipc, to_ipc};
 pub use reader::Segment;
-pub use writer::{ExtentWriter, NewExtent};
-pub(crate) use writer::{Home, Limits, file_name};
+pub(crate) use writer::Limits;
+pub use writer::{ExtentWriter, Layout, NewExtent};
 
-use crate::cache::Cache;
-use crate::hll::Sketch;
-use crate::statistics::ChunkStatistics;
+use crate::cache::{Cache, Key};
+use crate::catalog::ExtentRecord;
+use crate::digest::Digests;
+use crate::store::Store;
 
-/// Where one column of one chunk lies in its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The folder of extents in a store.
+pub(crate) const FOLDER: &str = "extents/";
+
+/// A piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Location {
     pub offset: u64,
     pub bytes: u32,
@@ -42,180 +52,345 @@ pub(crate) struct Location {
     pub checksum: u32,
 }
 
-/// What is known about one column of an extent.
-#[derive(Debug)]
-pub(crate) struct ExtentColumn {
-    pub locations: Vec<Location>,
-    pub statistics: ChunkStatistics,
-    pub sketch: Sketch,
+impl Location {
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.offset..self.offset + u64::from(self.bytes)
+    }
+
+    /// Whether `bytes` are those that were written.
+    pub fn verify(&self, bytes: &[u8]) -> Result<(), String> {
+        let found = crc32fast::hash(bytes);
+        if found == self.checksum {
+            return Ok(());
+        }
+        Err(format!("checksum {found:08x}, {:08x} was written", self.checksum))
+    }
 }
 
-/// One immutable file of chunks. When the last `Arc` of an extent that no committed table has
-/// any more goes, so does its file.
+/// What the extents of a database share.
+pub(crate) struct Home {
+    pub store: Arc<dyn Store>,
+    pub cache: Arc<Cache>,
+    ids: Mutex<Prng>,
+    /// Of this process, as long as anything is being written.
+    writing: Mutex<Weak<Writing>>,
+    /// Extents that this process has a hold of, and how often: being written, or read by whoever
+    /// has an old snapshot. A sweep lets them be.
+    alive: Mutex<HashMap<ExtentId, usize>>,
+}
+
+/// Keeps an extent from being swept.
+pub(crate) struct Alive {
+    home: Arc<Home>,
+    id: ExtentId,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        let mut alive = self.home.alive.lock();
+        if let Entry::Occupied(mut holds) = alive.entry(self.id) {
+            *holds.get_mut() -= 1;
+            if *holds.get() == 0 {
+                holds.remove();
+            }
+        }
+    }
+}
+
+/// The right to write: excludes other processes, where the store can.
+pub struct Writing {
+    lock: Option<Box<dyn Send + Sync>>,
+    /// Not yet read what others have committed before the lock was taken.
+    pub(crate) fresh: AtomicBool,
+}
+
+impl Writing {
+    pub(crate) fn excludes_others(&self) -> bool {
+        self.lock.is_some()
+    }
+}
+
+impl fmt::Debug for Writing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Writing")
+    }
+}
+
+impl Home {
+    pub fn new(store: Arc<dyn Store>, cache_bytes_max: u64, seed: u64) -> Self {
+        Home {
+            store,
+            cache: Arc::new(Cache::new(cache_bytes_max)),
+            ids: Mutex::new(Prng::new(seed)),
+            writing: Mutex::default(),
+            alive: Mutex::default(),
+        }
+    }
+
+    /// An id nobody has: of 63 bits, so that SQL's BIGINT can show it.
+    pub fn new_id(&self) -> u64 {
+        self.ids.lock().next_u64() >> 1
+    }
+
+    pub fn writing(&self, wait: Duration) -> Result<Arc<Writing>> {
+        let mut current = self.writing.lock();
+        if let Some(writing) = current.upgrade() {
+            return Ok(writing);
+        }
+        let lock = self.store.lock(wait)?;
+        let writing = Arc::new(Writing { lock, fresh: AtomicBool::new(true) });
+        *current = Arc::downgrade(&writing);
+        Ok(writing)
+    }
+
+    /// If this process is writing and excludes others from it.
+    pub fn is_writing(&self) -> Option<Arc<Writing>> {
+        self.writing.lock().upgrade().filter(|w| w.excludes_others())
+    }
+
+    pub fn hold(self: &Arc<Self>, id: ExtentId) -> Alive {
+        *self.alive.lock().entry(id).or_default() += 1;
+        Alive { home: self.clone(), id }
+    }
+
+    pub fn is_alive(&self, id: ExtentId) -> bool {
+        self.alive.lock().contains_key(&id)
+    }
+}
+
+pub(crate) fn object_name(id: ExtentId) -> String {
+    format!("{FOLDER}{:016x}.vortex", id.0)
+}
+
+/// The id of an object that we would name so.
+pub(crate) fn id_of_object(name: &str) -> Option<ExtentId> {
+    let hex = name.strip_prefix(FOLDER)?.strip_suffix(".vortex")?;
+    let id = ExtentId(u64::from_str_radix(hex, 16).ok()?);
+    (name == object_name(id)).then_some(id)
+}
+
+/// What becomes of the file when the last `Arc` of its extent goes.
+#[repr(u8)]
+enum Fate {
+    /// No commit has it: it goes.
+    Draft,
+    /// A table has it, or an old snapshot that may be asked for: it stays.
+    Committed,
+    /// Its retention has passed: it goes.
+    Expired,
+}
+
+/// One immutable file of chunks.
 pub struct Extent {
     pub id: ExtentId,
+    /// Deleted ones included: those are known to the table.
     pub rows: u64,
     /// Of the whole file.
     pub bytes: u64,
-    pub(crate) schema: SchemaRef,
-    pub(crate) types: Arc<ColumnTypes>,
-    /// How the encoding numbers in the segments are to be read.
-    pub(crate) encodings: EncodingIds,
-    pub(crate) file: ExtentFile,
-    chunk_rows: Vec<u32>,
-    first_rows: Vec<u64>,
-    columns: Vec<ExtentColumn>,
-    /// Whether the catalog has it. Set and cleared by commits.
-    registered: AtomicBool,
-    cache: Arc<Cache>,
-}
-
-/// Everything an [`Extent`] is made of, from a writer or from the catalog.
-pub(crate) struct ExtentParts {
-    pub id: ExtentId,
-    pub bytes: u64,
-    pub schema: SchemaRef,
-    pub types: Arc<ColumnTypes>,
-    pub encodings: EncodingIds,
-    pub file: ExtentFile,
-    pub chunk_rows: Vec<u32>,
-    pub columns: Vec<ExtentColumn>,
-    pub cache: Arc<Cache>,
+    /// CRC-32 of it.
+    checksum: u32,
+    chunks: u32,
+    /// Of the table's partitioning, if all rows are of one.
+    pub bucket: Option<u32>,
+    metadata_at: Location,
+    metadata: OnceLock<Arc<Metadata>>,
+    alive: Alive,
+    fate: AtomicU8,
 }
 
 impl Extent {
-    /// Checks what later code relies on: one location and one statistic per chunk and column,
-    /// all within the file. A failure names the extent's file.
-    pub(crate) fn new(parts: ExtentParts, registered: bool) -> Result<Arc<Extent>> {
-        let ExtentParts { id, bytes, schema, types, encodings, file, chunk_rows, columns, cache } =
-            parts;
-        let chunks = chunk_rows.len();
-        let fault = |what: String| {
-            Err(Error::corrupt(format!("{file}: {what}"))
-                .detail("the catalog and the file disagree"))
-        };
-        if columns.len() != schema.fields().len() {
-            return fault(format!(
-                "{} columns recorded, the table has {}",
-                columns.len(),
-                schema.fields().len()
-            ));
+    /// One that the catalog names.
+    pub(crate) fn committed(record: &ExtentRecord, home: &Arc<Home>) -> Arc<Extent> {
+        Arc::new(Extent {
+            id: ExtentId(record.id),
+            rows: record.rows,
+            bytes: record.bytes,
+            checksum: record.checksum,
+            chunks: record.chunks,
+            bucket: record.bucket,
+            metadata_at: record.metadata,
+            metadata: OnceLock::new(),
+            alive: home.hold(ExtentId(record.id)),
+            fate: AtomicU8::new(Fate::Committed as u8),
+        })
+    }
+
+    pub(crate) fn record(&self) -> ExtentRecord {
+        ExtentRecord {
+            id: self.id.0,
+            rows: self.rows,
+            bytes: self.bytes,
+            checksum: self.checksum,
+            chunks: self.chunks,
+            bucket: self.bucket,
+            metadata: self.metadata_at,
         }
-        for (column, field) in columns.iter().zip(schema.fields()) {
-            let statistics = &column.statistics;
-            let lengths = [
-                column.locations.len(),
-                statistics.mins.len(),
-                statistics.maxs.len(),
-                statistics.min_exact.len(),
-                statistics.max_exact.len(),
-                statistics.rows.len(),
-                statistics.nulls.len(),
-                statistics.distincts.len(),
-                statistics.stored_bytes.len(),
-                statistics.value_bytes.len(),
-            ];
-            if lengths.iter().any(|&n| n != chunks) {
-                return fault(format!(
-                    "column {:?} is not recorded for each of {chunks} chunks",
-                    field.name()
-                ));
-            }
-            if statistics.mins.data_type() != field.data_type()
-                || statistics.maxs.data_type() != field.data_type()
-            {
-                return fault(format!(
-                    "the statistics of column {:?} have another type",
-                    field.name()
-                ));
-            }
-            let outside = |l: &Location| {
-                l.offset.checked_add(u64::from(l.bytes)).is_none_or(|end| end > bytes)
-            };
-            if column.locations.iter().any(outside) {
-                return fault(format!(
-                    "a chunk of column {:?} lies outside its {bytes} bytes",
-                    field.name()
-                ));
-            }
-            column.sketch.check().map_err(|e| e.context(&file))?;
-        }
-        let mut rows = 0u64;
-        let first_rows = chunk_rows
-            .iter()
-            .map(|&n| {
-                let first = rows;
-                rows += u64::from(n);
-                first
-            })
-            .collect();
-        Ok(Arc::new(Extent {
-            id,
-            rows,
-            bytes,
-            schema,
-            types,
-            encodings,
-            file,
-            chunk_rows,
-            first_rows,
-            columns,
-            registered: AtomicBool::new(registered),
-            cache,
-        }))
     }
 
     pub fn chunks(&self) -> usize {
-        self.chunk_rows.len()
+        self.chunks as usize
     }
 
-    pub fn chunk_rows(&self, chunk: usize) -> usize {
-        self.chunk_rows[chunk] as usize
+    fn home(&self) -> &Arc<Home> {
+        &self.alive.home
     }
 
-    /// Of the extent, the number of rows before this chunk.
-    pub fn first_row(&self, chunk: usize) -> u64 {
-        self.first_rows[chunk]
+    /// For messages and for `system` tables.
+    pub fn location(&self) -> String {
+        self.home().store.locate(&object_name(self.id))
     }
 
-    /// One element per chunk of this extent.
-    pub fn statistics(&self, column: usize) -> &ChunkStatistics {
-        &self.columns[column].statistics
-    }
-
-    /// The file, for messages and for `system` tables; `None` in an in-memory database.
+    /// `None` unless it is a file of this machine.
     pub fn path(&self) -> Option<PathBuf> {
-        self.file.path().map(Into::into)
+        self.home().store.path(&object_name(self.id))
     }
 
-    pub(crate) fn sketch(&self, column: usize) -> &Sketch {
-        &self.columns[column].sketch
+    pub(crate) fn shares(&self, home: &Arc<Home>) -> bool {
+        Arc::ptr_eq(self.home(), home)
     }
 
-    pub(crate) fn columns(&self) -> &[ExtentColumn] {
-        &self.columns
+    /// Whether its metadata is in memory.
+    pub fn is_open(&self) -> bool {
+        self.metadata.get().is_some()
     }
 
-    pub(crate) fn all_chunk_rows(&self) -> &[u32] {
-        &self.chunk_rows
+    /// Where its chunks lie and what is in them. The first call reads it: blocks on the store.
+    pub(crate) fn open(&self) -> Result<Arc<Metadata>> {
+        if let Some(metadata) = self.metadata.get() {
+            return Ok(metadata.clone());
+        }
+        let object = self.to_string();
+        let bytes = self.part(self.metadata_at, "its metadata")?;
+        let metadata = Arc::new(Metadata::decode(&bytes, self.bytes, &object)?);
+        if metadata.chunks() != self.chunks() || metadata.rows() != self.rows {
+            return Err(Error::corrupt(format!(
+                "{object} has {} rows in {} chunks, the catalog says {} in {}",
+                metadata.rows(),
+                metadata.chunks(),
+                self.rows,
+                self.chunks
+            ))
+            .hint("restore the database from a backup"));
+        }
+        Ok(self.metadata.get_or_init(|| metadata).clone())
     }
 
-    pub(crate) fn shares(&self, cache: &Arc<Cache>) -> bool {
-        Arc::ptr_eq(&self.cache, cache)
+    /// A part of the file, verified: blocks on the store. `what` names it in messages.
+    fn part(&self, at: Location, what: &str) -> Result<ByteBuffer> {
+        let name = object_name(self.id);
+        let read = || {
+            let mut found = self.home().store.read(&name, self.bytes, &[at.range()])?;
+            found.pop().ok_or_else(|| Error::internal("a part of a file was not read"))
+        };
+        let mut bytes = read()?;
+        if at.verify(&bytes).is_err() && self.home().store.forget(&name) {
+            // It was a copy that was damaged, not the original.
+            bytes = read()?;
+        }
+        at.verify(&bytes).map_err(|why| {
+            Error::corrupt(format!("{self}: {what} is damaged"))
+                .detail(why)
+                .hint("restore the file from a backup, or DROP the table it belongs to")
+        })?;
+        Ok(bytes)
     }
 
-    pub(crate) fn set_registered(&self, registered: bool) {
-        self.registered.store(registered, Ordering::Release);
+    /// The digests of the column at `place`, if they are at hand.
+    pub(crate) fn cached_digests(&self, metadata: &Metadata, place: usize) -> Option<Digests> {
+        let cached = self.home().cache.get(self.digests_key(place))?;
+        let bytes = cached.as_binary_opt::<i32>()?.values().clone();
+        Digests::parse(bytes, metadata.chunks(), "the cache").ok()
+    }
+
+    /// Reads them: blocks on the store. `None`: it has none.
+    pub(crate) fn read_digests(
+        &self,
+        metadata: &Metadata,
+        place: usize,
+    ) -> Result<Option<Digests>> {
+        let Some(at) = metadata.columns[place].digests else { return Ok(None) };
+        let what = format!("the digest of column {:?}", metadata.columns[place].name);
+        let bytes = Buffer::from(self.part(at, &what)?.as_slice());
+        let digests = Digests::parse(bytes.clone(), metadata.chunks(), &format!("{self}: {what}"))?;
+        let offsets = OffsetBuffer::from_lengths([bytes.len()]);
+        let array: ArrayRef = Arc::new(BinaryArray::new(offsets, bytes, None));
+        self.home().cache.insert(self.digests_key(place), &array);
+        Ok(Some(digests))
+    }
+
+    /// Where the cache has them: no chunk has that number.
+    fn digests_key(&self, place: usize) -> Key {
+        Key { extent: self.id, chunk: u32::MAX, column: place as u32 }
+    }
+
+    /// Opens many, several at once: the metadata of a large table is thousands of small reads.
+    pub(crate) fn open_all<'a>(
+        extents: impl Iterator<Item = &'a Extent>,
+    ) -> Result<Vec<Arc<Metadata>>> {
+        const AT_ONCE: usize = 16;
+        let extents: Vec<&Extent> = extents.collect();
+        let closed: Vec<&Extent> = extents.iter().copied().filter(|e| !e.is_open()).collect();
+        if closed.len() > 1 {
+            let share = closed.len().div_ceil(AT_ONCE);
+            std::thread::scope(|scope| {
+                let parts = closed.chunks(share).map(|part| {
+                    scope.spawn(move || part.iter().try_for_each(|e| e.open().map(drop)))
+                });
+                let parts: Vec<_> = parts.collect();
+                parts.into_iter().try_for_each(|part| {
+                    part.join().unwrap_or_else(|_| Err(Error::internal("a reader panicked")))
+                })
+            })?;
+        }
+        extents.into_iter().map(Extent::open).collect()
+    }
+
+    /// Reads the whole file, also what no query reads, and compares its checksum.
+    pub(crate) fn verify(&self) -> Result<()> {
+        const PIECE_BYTES: u64 = 8 << 20;
+        let name = object_name(self.id);
+        let mut hasher = crc32fast::Hasher::new();
+        let mut at = 0;
+        while at < self.bytes {
+            let end = (at + PIECE_BYTES).min(self.bytes);
+            let pieces =
+                self.home().store.read(&name, self.bytes, std::slice::from_ref(&(at..end)))?;
+            pieces.iter().for_each(|piece| hasher.update(piece));
+            at = end;
+        }
+        let (found, written) = (hasher.finalize(), self.checksum);
+        if found == written {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!("{self} is damaged"))
+            .detail(format!("checksum of the file {found:08x}, {written:08x} was written"))
+            .hint("restore the file from a backup, or DROP the table it belongs to"))
+    }
+
+    /// A commit has named it.
+    pub(crate) fn keep(&self) {
+        self.fate.store(Fate::Committed as u8, Ordering::Release);
+    }
+
+    /// No snapshot that may still be asked for names it.
+    pub(crate) fn expire(&self) {
+        self.fate.store(Fate::Expired as u8, Ordering::Release);
     }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        if !self.registered.load(Ordering::Acquire) {
-            self.cache.forget(self.id);
-            // Nobody is left to tell of a failure, and the next open sweeps it.
-            let _ = self.file.remove();
+        if *self.fate.get_mut() != Fate::Committed as u8 {
+            self.home().cache.forget(self.id);
+            // Nobody is left to tell of a failure, and the next VACUUM sweeps it.
+            let _ = self.home().store.remove(&object_name(self.id));
         }
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "extent {}", self.location())
     }
 }
 
@@ -223,11 +398,8 @@ impl fmt::Debug for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Extent {} ({} rows in {} chunks, {} bytes)",
-            self.id,
-            self.rows,
-            self.chunks(),
-            self.bytes
+            "Extent {:x} ({} rows in {} chunks, {} bytes)",
+            self.id.0, self.rows, self.chunks, self.bytes
         )
     }
 }

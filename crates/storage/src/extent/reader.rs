@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::Field;
 use thalweg_base::{Error, Result};
 use vortex::buffer::ByteBuffer;
 
 use super::codec::decode;
-use super::{Extent, Location};
+use super::{Extent, Location, Metadata, object_name};
 
 /// The compressed bytes of one column of one chunk, between [`crate::Database::read`] and
 /// [`crate::Database::decode`].
 pub struct Segment {
     pub(crate) extent: Arc<Extent>,
+    metadata: Arc<Metadata>,
     pub chunk: usize,
-    pub column: usize,
+    /// Among the extent's columns.
+    pub(crate) place: usize,
     bytes: ByteBuffer,
 }
 
@@ -22,45 +25,74 @@ impl Segment {
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
+
+    /// Into exactly the type the column was written with.
+    pub(crate) fn decode(&self) -> Result<ArrayRef> {
+        let column = &self.metadata.columns[self.place];
+        let field = Field::new(&column.name, column.data_type.clone(), column.nullable);
+        let rows = self.metadata.chunk_rows(self.chunk);
+        decode(self.bytes.clone(), rows, &field, &column.dtype, &self.metadata.encodings)
+            .map_err(|why| self.damaged(why))
+    }
+
+    fn location(&self) -> Location {
+        self.metadata.columns[self.place].locations[self.chunk]
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.location().verify(&self.bytes).map_err(|why| self.damaged(why))
+    }
+
+    fn damaged(&self, cause: String) -> Error {
+        Error::corrupt(format!(
+            "{}: chunk {} of column {:?} is damaged",
+            self.extent, self.chunk, self.metadata.columns[self.place].name
+        ))
+        .detail(cause)
+        .hint("restore the file from a backup, or DROP the table it belongs to")
+    }
 }
 
 impl Extent {
-    /// The segments of `columns`, in their order.
-    pub(crate) fn read(self: &Arc<Self>, chunk: usize, columns: &[usize]) -> Result<Vec<Segment>> {
-        let location = |column: usize| self.columns[column].locations[chunk];
-        let mut order: Vec<usize> = (0..columns.len()).collect();
-        order.sort_by_key(|&i| location(columns[i]).offset);
-        let wanted: Vec<Location> = order.iter().map(|&i| location(columns[i])).collect();
-        let mut found: Vec<Option<ByteBuffer>> = vec![None; columns.len()];
-        for (i, bytes) in order.into_iter().zip(self.file.read(self.bytes, &wanted)?) {
-            found[i] = Some(bytes);
-        }
-        let segment = |(bytes, &column): (Option<ByteBuffer>, &usize)| {
-            let bytes = bytes.ok_or_else(|| Error::internal("a segment was not read"))?;
-            Ok(Segment { extent: self.clone(), chunk, column, bytes })
+    /// The segments of the columns at `places`, in their order, verified.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        metadata: &Arc<Metadata>,
+        chunk: usize,
+        places: &[usize],
+    ) -> Result<Vec<Segment>> {
+        let segments = self.read_once(metadata, chunk, places)?;
+        let damaged = segments.iter().any(|s| s.verify().is_err());
+        let segments = if damaged && self.home().store.forget(&object_name(self.id)) {
+            // It was a copy that was damaged, not the original.
+            self.read_once(metadata, chunk, places)?
+        } else {
+            segments
         };
-        found.into_iter().zip(columns).map(segment).collect()
+        segments.iter().try_for_each(Segment::verify)?;
+        Ok(segments)
     }
 
-    pub(crate) fn decode(&self, segment: &Segment) -> Result<ArrayRef> {
-        let Segment { chunk, column, .. } = *segment;
-        let field = self.schema.field(column);
-        let damaged = |cause: String| {
-            Error::corrupt(format!(
-                "{}: chunk {chunk} of column {:?} is damaged",
-                self.file,
-                field.name()
-            ))
-            .detail(cause)
-            .hint("restore the file from a backup, or DROP the table it belongs to")
-        };
-        let found = crc32fast::hash(&segment.bytes);
-        let written = self.columns[column].locations[chunk].checksum;
-        if found != written {
-            return Err(damaged(format!("checksum {found:08x}, {written:08x} was written")));
+    fn read_once(
+        self: &Arc<Self>,
+        metadata: &Arc<Metadata>,
+        chunk: usize,
+        places: &[usize],
+    ) -> Result<Vec<Segment>> {
+        let location = |place: usize| metadata.columns[place].locations[chunk];
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_by_key(|&i| location(places[i]).offset);
+        let wanted: Vec<_> = order.iter().map(|&i| location(places[i]).range()).collect();
+        let mut found: Vec<Option<ByteBuffer>> = vec![None; places.len()];
+        let read = self.home().store.read(&object_name(self.id), self.bytes, &wanted)?;
+        for (i, bytes) in order.into_iter().zip(read) {
+            found[i] = Some(bytes);
         }
-        let rows = self.chunk_rows(chunk);
-        decode(segment.bytes.clone(), rows, field, self.types.column(column), &self.encodings)
-            .map_err(damaged)
+        let segment = |(bytes, &place): (Option<ByteBuffer>, &usize)| {
+            let bytes = bytes.ok_or_else(|| Error::internal("a segment was not read"))?;
+            let (extent, metadata) = (self.clone(), metadata.clone());
+            Ok(Segment { extent, metadata, chunk, place, bytes })
+        };
+        found.into_iter().zip(places).map(segment).collect()
     }
 }

@@ -16,9 +16,10 @@ use arrow::ipc::reader::{FileReader, StreamReader};
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
 
+use super::conform::{conform, declared_layout};
 use super::input::{cannot, guarded, shown};
-use super::layout::Layout;
-use super::parquet::conform;
+use super::layout::{Columns, Layout};
+use super::rejects::{Faults, Position};
 
 enum Stream {
     File(FileReader<BufReader<File>>),
@@ -76,23 +77,37 @@ pub(super) struct ArrowSource {
     layout: Arc<Layout>,
     done: Arc<AtomicU64>,
     batches: u64,
+    /// The next row.
+    at: Position,
 }
 
 impl ArrowSource {
+    /// `index` is the file's place among those of the input; bytes read go to `done`.
     pub(super) fn open(
-        path: &Path,
-        schema: &SchemaRef,
+        path: &Arc<PathBuf>,
+        index: usize,
+        columns: &Arc<Columns>,
         done: Arc<AtomicU64>,
     ) -> Result<ArrowSource> {
         let stream = open(path)?;
-        let names: Vec<String> =
-            stream.schema().fields().iter().map(|f| f.name().clone()).collect();
-        let layout = Arc::new(Layout::by_name(path, &names, schema, None)?);
-        Ok(ArrowSource { path: Arc::new(path.to_owned()), stream, layout, done, batches: 0 })
+        let layout = Arc::new(declared_layout(path, &stream.schema(), columns)?);
+        let at = Position { file: index, line: 1 };
+        Ok(ArrowSource { path: Arc::clone(path), stream, layout, done, batches: 0, at })
     }
 
-    pub(super) fn next_unit(&mut self) -> Result<Option<ArrowBatches>> {
-        let next = guarded(&self.path, || self.stream.next().transpose());
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(super) fn position(&self) -> Position {
+        self.at
+    }
+
+    pub(super) fn next_unit(&mut self, faults: &Arc<Faults>) -> Result<Option<ArrowBatches>> {
+        let inputs: Vec<usize> = self.layout.targets.iter().map(|&(input, _)| input).collect();
+        let next = guarded(&self.path, || {
+            self.stream.next().transpose()?.map(|batch| batch.project(&inputs)).transpose()
+        });
         let Some(batch) =
             next.map_err(|e| e.detail(format!("in record batch {}", self.batches)))?
         else {
@@ -100,11 +115,14 @@ impl ArrowSource {
         };
         self.done.store(self.stream.position(), Ordering::Relaxed);
         self.batches += 1;
+        let at = self.at;
+        self.at.line += batch.num_rows() as u64;
         Ok(Some(ArrowBatches {
             path: Arc::clone(&self.path),
             layout: Arc::clone(&self.layout),
+            faults: Arc::clone(faults),
             batch,
-            number: self.batches - 1,
+            at,
             row: 0,
         }))
     }
@@ -114,20 +132,21 @@ impl ArrowSource {
 pub(super) struct ArrowBatches {
     path: Arc<PathBuf>,
     layout: Arc<Layout>,
+    faults: Arc<Faults>,
     batch: RecordBatch,
-    number: u64,
+    at: Position,
     row: usize,
 }
 
 impl ArrowBatches {
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let rows = BATCH_ROWS.min(self.batch.num_rows() - self.row);
-        if rows == 0 {
+        let at = Position { line: self.at.line + self.row as u64, ..self.at };
+        if rows == 0 || self.faults.settled(at) {
             return Ok(None);
         }
         let slice = self.batch.slice(self.row, rows);
         self.row += rows;
-        let place = || format!("{}, record batch {}", shown(&self.path), self.number);
-        conform(&slice, &self.layout, &place).map(Some)
+        conform(&slice, &self.layout, &self.path, at, &self.faults).map(Some)
     }
 }

@@ -19,6 +19,7 @@ use thalweg_base::limits::LOAD_RECORD_BYTES_MAX;
 use thalweg_base::{Error, Result, text};
 
 use super::input::{cannot, open, shown};
+use super::rejects::Position;
 
 /// Which bytes mean something in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ impl Dialect {
 /// Whole records of one file, unpacked.
 pub(super) struct Block {
     pub path: Arc<PathBuf>,
+    /// Among the files of the input.
+    pub file: usize,
     pub data: Vec<u8>,
     /// Where the records not yet consumed begin: past a byte-order mark or header.
     pub start: usize,
@@ -48,6 +51,29 @@ impl Block {
     pub(super) fn line_of(&self, at: usize) -> u64 {
         self.line + newlines(&self.data[..at.min(self.data.len())])
     }
+
+    /// Where the block begins.
+    pub(super) fn position(&self) -> Position {
+        Position { file: self.file, line: self.line }
+    }
+}
+
+/// Line numbers of bytes of one block, asked for in nearly ascending order.
+#[derive(Default)]
+pub(super) struct Lines {
+    at: usize,
+    before: u64,
+}
+
+impl Lines {
+    pub(super) fn of(&mut self, block: &Block, at: usize) -> u64 {
+        if at < self.at {
+            *self = Lines::default();
+        }
+        self.before += newlines(&block.data[self.at..at]);
+        self.at = at;
+        block.line + self.before
+    }
 }
 
 pub(super) fn newlines(bytes: &[u8]) -> u64 {
@@ -57,6 +83,7 @@ pub(super) fn newlines(bytes: &[u8]) -> u64 {
 /// Reads one text file block by block.
 pub(super) struct TextSource {
     path: Arc<PathBuf>,
+    file: usize,
     stream: Box<dyn Read + Send>,
     dialect: Dialect,
     block_bytes: usize,
@@ -67,15 +94,18 @@ pub(super) struct TextSource {
 }
 
 impl TextSource {
+    /// `file` is its place among the files of the input; bytes read are added to `done`.
     pub(super) fn open(
-        path: &Path,
+        path: &Arc<PathBuf>,
+        file: usize,
         dialect: Dialect,
         block_bytes: usize,
         done: Arc<AtomicU64>,
     ) -> Result<TextSource> {
         let (stream, _) = open(path, done)?;
         Ok(TextSource {
-            path: Arc::new(path.to_owned()),
+            path: Arc::clone(path),
+            file,
             stream,
             dialect,
             block_bytes,
@@ -92,8 +122,9 @@ impl TextSource {
         self
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// Where the next block begins.
+    pub(super) fn position(&self) -> Position {
+        Position { file: self.file, line: self.line }
     }
 
     /// The next block; it ends at a record's end. `None` at the end of the file.
@@ -134,7 +165,7 @@ impl TextSource {
         data.truncate(cut);
         let line = self.line;
         self.line += newlines(&data);
-        Ok(Some(Block { path: Arc::clone(&self.path), data, start, line }))
+        Ok(Some(Block { path: Arc::clone(&self.path), file: self.file, data, start, line }))
     }
 
     fn unclosed(&self, data: &[u8], at: usize) -> Error {

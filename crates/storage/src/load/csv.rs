@@ -7,16 +7,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter;
+use arrow::datatypes::SchemaRef;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
 
-use super::block::{Block, Dialect};
+use super::block::{Block, Dialect, Lines};
 use super::columns::{Column, Sink, each};
 use super::input::{CsvOptions, shown};
-use super::layout::{Layout, find, shortened};
+use super::layout::{Columns, Fault, Layout, find, shortened};
 use super::parse::{Bad, Look, look};
+use super::rejects::{Faults, Position};
 use super::scan::{ANY, Malformed, Records, Shape, unquote};
 
 /// Records scanned at once: their ends (4 bytes a field) and their text stay within L2.
@@ -31,19 +33,34 @@ impl CsvOptions {
 
 /// The spellings of NULL.
 pub(super) struct Nulls {
-    empty: bool,
-    others: Vec<Vec<u8>>,
+    /// As they were given.
+    spellings: Vec<Vec<u8>>,
+    empty: Option<usize>,
+    only_empty: bool,
 }
 
 impl Nulls {
     pub(super) fn new(options: &CsvOptions) -> Nulls {
-        let others = options.nulls.iter().filter(|n| !n.is_empty()).map(|n| n.clone().into_bytes());
-        Nulls { empty: options.nulls.iter().any(String::is_empty), others: others.collect() }
+        let spellings: Vec<_> = options.nulls.iter().map(|n| n.clone().into_bytes()).collect();
+        let empty = spellings.iter().position(Vec::is_empty);
+        Nulls { only_empty: spellings.iter().all(Vec::is_empty), empty, spellings }
+    }
+
+    /// Which spelling a field is, if it is one.
+    #[inline]
+    pub(super) fn find(&self, field: &[u8]) -> Option<usize> {
+        if field.is_empty() {
+            return self.empty;
+        }
+        if self.only_empty {
+            return None;
+        }
+        self.spellings.iter().position(|null| null == field)
     }
 
     #[inline]
     pub(super) fn contains(&self, field: &[u8]) -> bool {
-        if field.is_empty() { self.empty } else { self.others.iter().any(|null| null == field) }
+        self.find(field).is_some()
     }
 }
 
@@ -55,7 +72,9 @@ pub(super) struct CsvLayout {
 }
 
 /// The fields of a first record without their quotes.
+#[derive(Clone)]
 pub(super) struct FirstRecord {
+    pub line: u64,
     /// Where the next record begins.
     pub end: usize,
     pub fields: Vec<Vec<u8>>,
@@ -69,11 +88,12 @@ impl FirstRecord {
         let mut records = Records::default();
         let end = records
             .scan(&block.data, block.start, &shape, 1)
-            .map_err(|m| malformed(block, &shape, m))?;
+            .map_err(|m| malformed(block, &shape, &m))?;
         let Some((&at, ends)) = records.ends.split_first().filter(|_| records.rows == 1) else {
             return Ok(None);
         };
-        let mut first = FirstRecord { end, fields: Vec::new(), quoted: Vec::new() };
+        let line = block.line_of(at as usize);
+        let mut first = FirstRecord { line, end, fields: Vec::new(), quoted: Vec::new() };
         let mut start = at as usize;
         let mut scratch = Vec::new();
         for &stop in ends {
@@ -96,6 +116,12 @@ impl FirstRecord {
             first.quoted.push(quote.is_some());
         }
         Ok(Some(first))
+    }
+
+    /// For messages.
+    fn shown(&self) -> String {
+        let fields: Vec<_> = self.fields.iter().map(|f| String::from_utf8_lossy(f)).collect();
+        shortened(fields.join(", ").as_bytes())
     }
 
     /// As column names: empty ones get a number, repeated ones a suffix.
@@ -131,42 +157,63 @@ impl FirstRecord {
 
 impl CsvLayout {
     /// Finds out from the first block of a file how its columns meet the table's, and moves the
-    /// block's start past the header. `None` if the file has no record at all.
+    /// block's start past the header. `None` if there is no record in it.
     pub(super) fn detect(
         block: &mut Block,
         options: &CsvOptions,
-        schema: &SchemaRef,
-        inferred_rows: Option<u64>,
+        columns: &Arc<Columns>,
     ) -> Result<Option<CsvLayout>> {
         let dialect = options.dialect();
         let nulls = Nulls::new(options);
         let Some(mut first) = FirstRecord::read(block, dialect)? else { return Ok(None) };
         let path = Arc::clone(&block.path);
-        let columns = schema.fields().len();
+        let schema = &columns.schema;
         let header = options.header.unwrap_or_else(|| is_header(&first, schema, &nulls));
-        let mut trailing = first.trailing(columns);
-        let layout = if header {
-            // A header line `a|b|` has no third column if its records have none either.
-            if !trailing && first.fields.len() > 1 && first.trailing(first.fields.len() - 1) {
-                trailing = find(schema, first.names().last().map_or("", String::as_str)).is_none();
-            }
-            if trailing {
-                first.fields.pop();
-            }
+        if header {
             block.start = first.end;
-            Layout::by_name(&path, &first.names(), schema, inferred_rows)?
-        } else {
-            let count = first.fields.len() - usize::from(trailing);
-            Layout::by_position(&path, count, schema, inferred_rows)?
+        }
+        let count = columns.names.as_ref().map_or(schema.fields().len(), Vec::len);
+        let mut trailing = first.trailing(count);
+        let layout = match &columns.names {
+            Some(names) => {
+                let found = first.fields.len() - usize::from(trailing);
+                if found != names.len() {
+                    return Err(Error::user(format!(
+                        "{} has {found} columns, {} are named",
+                        shown(&path),
+                        names.len()
+                    ))
+                    .hint(
+                        "name every column of the file, or check the delimiter (`--delimiter`)",
+                    ));
+                }
+                Layout::by_name(&path, names, columns)?
+            }
+            None if header => {
+                // A header line `a|b|` has no third column if its records have none either.
+                if !trailing && first.fields.len() > 1 && first.trailing(first.fields.len() - 1) {
+                    let last = first.names().pop().unwrap_or_default();
+                    trailing = find(schema, &last).is_none();
+                }
+                if trailing {
+                    first.fields.pop();
+                }
+                Layout::by_name(&path, &first.names(), columns)?
+            }
+            None => {
+                let count = first.fields.len() - usize::from(trailing);
+                Layout::by_position(&path, count, columns)
+                    .map_err(|e| e.detail(format!("its first line is {}", first.shown())))?
+            }
         };
-        let shape = Shape { dialect, fields: layout.targets.len(), trailing };
+        let shape = Shape { dialect, fields: layout.inputs, trailing };
         Ok(Some(CsvLayout { layout, shape, nulls }))
     }
 }
 
 /// Whether a file's first record names columns, given the table's. It does if most of it are
 /// names of the table's columns, or if it cannot be a row: text where the table has no text.
-fn is_header(first: &FirstRecord, schema: &SchemaRef, nulls: &Nulls) -> bool {
+pub(super) fn is_header(first: &FirstRecord, schema: &SchemaRef, nulls: &Nulls) -> bool {
     let names = first.names();
     let named = names.iter().filter(|name| find(schema, name).is_some()).count();
     if named > 0 && named * 2 >= names.len() {
@@ -185,25 +232,60 @@ fn is_header(first: &FirstRecord, schema: &SchemaRef, nulls: &Nulls) -> bool {
     })
 }
 
-pub(super) fn malformed(block: &Block, shape: &Shape, malformed: Malformed) -> Error {
-    match malformed {
-        Malformed::Ragged { at, found } => {
-            let line_end = memchr::memchr(b'\n', &block.data[at..]).map_or(block.data.len(), |n| at + n);
-            Error::user(format!(
-                "{}, line {}: {found} fields where the first line has {}",
-                shown(&block.path),
-                block.line_of(at),
-                shape.fields
-            ))
-            .detail(format!("the line begins {}", shortened(&block.data[at..line_end])))
-            .hint("quote fields that contain the delimiter, or check the delimiter (`--delimiter`)")
+/// What is wrong with a record of another number of fields.
+fn ragged(block: &Block, shape: &Shape, at: usize, found: usize) -> Fault {
+    let line_end = memchr::memchr(b'\n', &block.data[at..]).map_or(block.data.len(), |n| at + n);
+    Fault {
+        column: None,
+        value: None,
+        reason: format!("{found} fields where the first line has {}", shape.fields),
+        detail: Some(format!("the line begins {}", shortened(&block.data[at..line_end]))),
+        hint: "quote fields that contain the delimiter, or check the delimiter (`--delimiter`)"
+            .into(),
+    }
+}
+
+pub(super) fn malformed(block: &Block, shape: &Shape, malformed: &Malformed) -> Error {
+    let (at, reason, detail, hint) = match *malformed {
+        Malformed::Ragged { at, found, .. } => {
+            let fault = ragged(block, shape, at, found);
+            (at, fault.reason, fault.detail, fault.hint)
         }
-        Malformed::Unclosed { at } => Error::user(format!(
-            "{}, line {}: a quoted field is opened here and never closed",
-            shown(&block.path),
-            block.line_of(at)
-        ))
-        .hint("double the quotes inside a quoted field, or read the file without quotes (`--quote none`)"),
+        Malformed::Unclosed { at } => (
+            at,
+            "a quoted field is opened here and never closed".into(),
+            None,
+            "double the quotes inside a quoted field, or read the file without quotes (`--quote none`)".into(),
+        ),
+    };
+    let place = format!("{}, line {}", shown(&block.path), block.line_of(at));
+    let error = Error::user(format!("{place}: {reason}")).hint(hint);
+    match detail {
+        Some(detail) => error.detail(detail),
+        None => error,
+    }
+}
+
+/// Reports a record that is not one; where the next begins, if the block can be read on.
+pub(super) fn report(
+    block: &Block,
+    shape: &Shape,
+    lines: &mut Lines,
+    faults: &Faults,
+    found: &Malformed,
+) -> Option<usize> {
+    match *found {
+        Malformed::Ragged { at, found, next } => {
+            let line = lines.of(block, at);
+            let reject = ragged(block, shape, at, found).in_block(block, line, at, next);
+            faults.reject(Position { file: block.file, line }, reject);
+            Some(next)
+        }
+        Malformed::Unclosed { at } => {
+            let position = Position { file: block.file, line: lines.of(block, at) };
+            faults.fatal(position, malformed(block, shape, found));
+            None
+        }
     }
 }
 
@@ -211,65 +293,110 @@ pub(super) fn malformed(block: &Block, shape: &Shape, malformed: Malformed) -> E
 pub(super) struct CsvBatches {
     block: Block,
     layout: Arc<CsvLayout>,
+    faults: Arc<Faults>,
     pos: usize,
     records: Records,
     columns: Vec<Column>,
+    lines: Lines,
     scratch: Vec<u8>,
 }
 
 impl CsvBatches {
-    pub(super) fn new(block: Block, layout: Arc<CsvLayout>) -> CsvBatches {
-        let pos = block.start;
+    pub(super) fn new(block: Block, layout: Arc<CsvLayout>, faults: Arc<Faults>) -> CsvBatches {
         CsvBatches {
+            pos: block.start,
             block,
             layout,
-            pos,
+            faults,
             records: Records::default(),
             columns: Vec::new(),
+            lines: Lines::default(),
             scratch: Vec::new(),
         }
     }
 
     /// The next at most `BATCH_ROWS` rows.
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        if self.pos >= self.block.data.len() {
+        let end = self.block.data.len();
+        if self.pos >= end || self.faults.settled(self.block.position()) {
             return Ok(None);
         }
-        let CsvLayout { layout, shape, nulls } = &*self.layout;
+        let shared = Arc::clone(&self.layout);
+        let CsvLayout { layout, shape, nulls } = &*shared;
         if self.columns.is_empty() {
             self.columns = new_columns(layout)?;
         }
         let mut rows = 0;
-        while rows < BATCH_ROWS && self.pos < self.block.data.len() {
-            self.pos = self
-                .records
-                .scan(&self.block.data, self.pos, shape, STRETCH_ROWS)
-                .map_err(|m| malformed(&self.block, shape, m))?;
-            for (input, (column, &target)) in
-                self.columns.iter_mut().zip(&layout.targets).enumerate()
-            {
-                let field = layout.schema.field(target);
+        let mut dropped: Vec<usize> = Vec::new();
+        let mut bad: Vec<BadField> = Vec::new();
+        while rows < BATCH_ROWS && self.pos < end {
+            let most = STRETCH_ROWS.min(BATCH_ROWS - rows);
+            let scanned = self.records.scan(&self.block.data, self.pos, shape, most);
+            for (column, &(input, target)) in self.columns.iter_mut().zip(&layout.targets) {
                 let stretch = Stretch {
                     data: &self.block.data,
                     records: &self.records,
                     dialect: shape.dialect,
                     fields: shape.fields,
                     nulls,
-                    nullable: field.is_nullable(),
+                    nullable: layout.columns.schema.field(target).is_nullable(),
                 };
-                let result = each!(column, sink => stretch.fill(sink, input, &mut self.scratch));
-                result.map_err(|(at, bad)| {
-                    let end = stretch.field_end(at, input);
-                    layout.bad_value(&self.block, at, target, &self.block.data[at..end], bad)
-                })?;
+                let mut from = 0;
+                while let Err((row, why)) =
+                    each!(column, sink => stretch.fill(sink, input, from, &mut self.scratch))
+                {
+                    // Something must stand in the row until it is dropped.
+                    each!(column, sink => sink.null());
+                    bad.push(BadField { row, input, target, why });
+                    from = row + 1;
+                }
+            }
+            if !bad.is_empty() {
+                bad.sort_by_key(|b| (b.row, b.input));
+                bad.dedup_by_key(|b| b.row);
+                for field in bad.drain(..) {
+                    dropped.push(rows + field.row);
+                    self.reject(&field);
+                }
             }
             rows += self.records.rows;
+            let CsvBatches { block, lines, faults, .. } = self;
+            self.pos = match scanned {
+                Ok(next) => next,
+                Err(m) => report(block, shape, lines, faults, &m).unwrap_or(end),
+            };
         }
         if rows == 0 {
             return Ok(None);
         }
-        finish_batch(layout, &mut self.columns, rows).map(Some)
+        let arrays = finish(layout, &mut self.columns)?;
+        batch_of(layout, arrays, rows, &dropped).map(Some)
     }
+
+    fn reject(&mut self, bad: &BadField) {
+        let CsvLayout { layout, shape, .. } = &*self.layout;
+        let fields = shape.fields;
+        let ends = &self.records.ends[bad.row * (fields + 1)..][..fields + 1];
+        let start = ends[bad.input] as usize + usize::from(bad.input > 0);
+        let field = &self.block.data[start..ends[bad.input + 1] as usize];
+        let quote = shape.dialect.quote.filter(|&quote| field.first() == Some(&quote));
+        let value = quote
+            .and_then(|quote| unquote(field, quote, shape.dialect.escape, &mut self.scratch))
+            .unwrap_or(field);
+        let (from, to) = (ends[0] as usize, ends[fields] as usize);
+        let line = self.lines.of(&self.block, from);
+        let fault = layout.fault(bad.target, value, bad.why);
+        let reject = fault.in_block(&self.block, line, from, to);
+        self.faults.reject(Position { file: self.block.file, line }, reject);
+    }
+}
+
+struct BadField {
+    /// In its stretch.
+    row: usize,
+    input: usize,
+    target: usize,
+    why: Bad,
 }
 
 /// The records whose ends have just been found.
@@ -283,17 +410,19 @@ struct Stretch<'a> {
 }
 
 impl Stretch<'_> {
-    /// Parses one column; on failure says where the field begins and what is wrong with it.
+    /// Parses one column from row `from` on; on failure says in which row it stopped, and why.
     #[inline]
     fn fill<S: Sink>(
         &self,
         sink: &mut S,
         input: usize,
+        from: usize,
         scratch: &mut Vec<u8>,
     ) -> Result<(), (usize, Bad)> {
         // 256 is no byte, so without quotes none opens a field.
         let quote = self.dialect.quote.map_or(256, u16::from);
-        for ends in self.records.ends.chunks_exact(self.fields + 1) {
+        let ends = &self.records.ends[from * (self.fields + 1)..];
+        for (row, ends) in ends.chunks_exact(self.fields + 1).enumerate() {
             let start = ends[input] as usize + usize::from(input > 0);
             let field = &self.data[start..ends[input + 1] as usize];
             let result = match field.first() {
@@ -303,7 +432,7 @@ impl Stretch<'_> {
                 _ if self.nulls.contains(field) => self.null(sink),
                 _ => sink.value(field).or_else(|bad| self.padded(sink, field, bad)),
             };
-            result.map_err(|bad| (start, bad))?;
+            result.map_err(|bad| (from + row, bad))?;
         }
         Ok(())
     }
@@ -316,7 +445,10 @@ impl Stretch<'_> {
         scratch: &mut Vec<u8>,
     ) -> Result<(), Bad> {
         let value = unquote(field, quote, self.dialect.escape, scratch).ok_or(Bad::Quote)?;
-        sink.value(value)
+        sink.value(value).or_else(|bad| {
+            let trimmed = value.trim_ascii();
+            if S::TEXT { Err(bad) } else { sink.value(trimmed).map_err(|_| bad) }
+        })
     }
 
     fn null<S: Sink>(&self, sink: &mut S) -> Result<(), Bad> {
@@ -340,45 +472,51 @@ impl Stretch<'_> {
             sink.value(value).map_err(|_| bad)
         }
     }
-
-    /// The end of the field of column `input` that begins at `at`.
-    fn field_end(&self, at: usize, input: usize) -> usize {
-        let begins = |ends: &&[u32]| ends[input] as usize + usize::from(input > 0) == at;
-        let record = self.records.ends.chunks_exact(self.fields + 1).find(begins);
-        record.map_or(at, |ends| ends[input + 1] as usize)
-    }
 }
 
-/// One builder per input column.
+/// One builder per input column that fills one of the table's.
 pub(super) fn new_columns(layout: &Layout) -> Result<Vec<Column>> {
-    layout
-        .targets
-        .iter()
-        .map(|&target| {
-            let field = layout.schema.field(target);
-            Column::new(field.name(), field.data_type())
-        })
-        .collect()
+    let column = |&(_, target): &(usize, usize)| {
+        let field = layout.columns.schema.field(target);
+        Column::new(field.name(), field.data_type())
+    };
+    layout.targets.iter().map(column).collect()
 }
 
-/// What the builders hold as a batch of the table's schema; columns the input lacks are NULL.
-pub(super) fn finish_batch(
-    layout: &Layout,
-    columns: &mut [Column],
-    rows: usize,
-) -> Result<RecordBatch> {
-    let data_type = |target: usize| -> &DataType { layout.schema.field(target).data_type() };
-    let mut arrays: Vec<Option<ArrayRef>> = vec![None; layout.schema.fields().len()];
-    for (column, &target) in columns.iter_mut().zip(&layout.targets) {
-        arrays[target] = Some(column.finish(data_type(target))?);
+/// What the builders hold, each array in the place of its column of the table.
+pub(super) fn finish(layout: &Layout, columns: &mut [Column]) -> Result<Vec<Option<ArrayRef>>> {
+    let schema = &layout.columns.schema;
+    let mut arrays: Vec<Option<ArrayRef>> = vec![None; schema.fields().len()];
+    for (column, &(_, target)) in columns.iter_mut().zip(&layout.targets) {
+        arrays[target] = Some(column.finish(schema.field(target).data_type())?);
     }
-    let arrays = arrays
-        .into_iter()
-        .enumerate()
-        .map(|(target, array)| array.unwrap_or_else(|| new_null_array(data_type(target), rows)))
-        .collect();
+    Ok(arrays)
+}
+
+/// A batch of the table's schema out of `rows` rows without the `dropped` ones, which are in
+/// ascending order. Columns without an array are those the input lacks.
+pub(super) fn batch_of(
+    layout: &Layout,
+    arrays: Vec<Option<ArrayRef>>,
+    rows: usize,
+    dropped: &[usize],
+) -> Result<RecordBatch> {
+    let kept = (!dropped.is_empty()).then(|| {
+        let mut kept = BooleanBufferBuilder::new(rows);
+        kept.append_n(rows, true);
+        dropped.iter().for_each(|&row| kept.set_bit(row, false));
+        BooleanArray::new(kept.finish(), None)
+    });
+    let rows = rows - dropped.len();
+    let arrays = arrays.into_iter().enumerate().map(|(target, array)| match (array, &kept) {
+        (Some(array), Some(kept)) => filter(&array, kept)
+            .map_err(|e| Error::internal(format!("cannot drop rejected rows: {e}"))),
+        (Some(array), None) => Ok(array),
+        (None, _) => layout.absent(target, rows),
+    });
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(layout.schema.clone(), arrays, &options)
+    let schema = layout.columns.schema.clone();
+    RecordBatch::try_new_with_options(schema, arrays.collect::<Result<_>>()?, &options)
         .map_err(|e| Error::internal(format!("a parsed batch does not fit its schema: {e}")))
 }
 

@@ -83,57 +83,81 @@ const SNIFF_BYTES: usize = 64 * 1024;
 /// The files meant by `args`: each a file, a folder (searched recursively for known extensions)
 /// or a glob pattern. Sorted, each file once. It is an error if an argument means no file.
 pub fn expand(args: &[String]) -> Result<Vec<PathBuf>> {
+    let files = find(args, true)?;
+    if files.is_empty() {
+        return Err(Error::user("no input file given"));
+    }
+    Ok(files)
+}
+
+/// As [`expand`], for folders and patterns that may be without a file now.
+pub fn expand_present(args: &[String]) -> Result<Vec<PathBuf>> {
+    find(args, false)
+}
+
+fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
     // Keyed by the resolved path, so that a file reached twice is loaded once.
     let mut found = BTreeMap::new();
     let mut add = |path: PathBuf| -> Result<()> {
-        let resolved = fs::canonicalize(&path).map_err(|e| cannot("open", &path, e))?;
-        found.entry(resolved).or_insert(path);
-        Ok(())
+        match fs::canonicalize(&path) {
+            Ok(resolved) => {
+                found.entry(resolved).or_insert(path);
+                Ok(())
+            }
+            // Gone since it was listed.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !wanted => Ok(()),
+            Err(e) => Err(cannot("open", &path, e)),
+        }
     };
     for arg in args {
         let path = Path::new(arg);
+        let mut files = Vec::new();
         match fs::metadata(path) {
             Ok(meta) if meta.is_dir() => {
-                let mut files = Vec::new();
                 walk(path, 0, &mut files)?;
-                if files.is_empty() {
+                if files.is_empty() && wanted {
                     return Err(Error::user(format!("folder {arg:?} holds no data files"))
                         .hint(format!("known extensions are {}, also with .gz or .zst; name other files one by one or with a glob",
                             DATA_EXTENSIONS.join(", "))));
                 }
-                files.into_iter().try_for_each(&mut add)?;
             }
-            Ok(_) => add(path.to_owned())?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && arg.contains(['*', '?', '[']) => {
-                // As in a shell: `*` does not find hidden files.
-                let hidden =
-                    glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-                let matches = glob::glob_with(arg, hidden).map_err(|e| {
-                    Error::user(format!("{arg:?} is not a valid glob pattern: {}", e.msg))
-                })?;
-                let mut files = Vec::new();
-                for path in matches {
-                    let path = path.map_err(|e| {
-                        let folder = e.path().to_owned();
-                        cannot("read folder", &folder, e.into())
-                    })?;
-                    if path.is_dir() { walk(&path, 0, &mut files)? } else { files.push(path) }
-                }
-                if files.is_empty() {
+            Ok(_) => files.push(path.to_owned()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && is_pattern(arg) => {
+                matches(arg, &mut files)?;
+                if files.is_empty() && wanted {
                     return Err(Error::user(format!("no file matches {arg:?}"))
                         .hint("check the pattern and the working directory"));
                 }
-                files.into_iter().try_for_each(&mut add)?;
             }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !wanted => {}
             Err(e) => return Err(cannot("open", path, e)),
         }
-    }
-    if found.is_empty() {
-        return Err(Error::user("no input file given"));
+        files.into_iter().try_for_each(&mut add)?;
     }
     let mut files: Vec<PathBuf> = found.into_values().collect();
     files.sort();
     Ok(files)
+}
+
+/// Whether an argument that names no file can mean some.
+pub fn is_pattern(arg: &str) -> bool {
+    arg.contains(['*', '?', '['])
+}
+
+/// The files that a glob pattern matches, and those in folders that it matches.
+fn matches(pattern: &str, files: &mut Vec<PathBuf>) -> Result<()> {
+    // As in a shell: `*` does not find hidden files.
+    let hidden = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+    let found = glob::glob_with(pattern, hidden)
+        .map_err(|e| Error::user(format!("{pattern:?} is not a valid glob pattern: {}", e.msg)))?;
+    for path in found {
+        let path = path.map_err(|e| {
+            let folder = e.path().to_owned();
+            cannot("read folder", &folder, e.into())
+        })?;
+        if path.is_dir() { walk(&path, 0, files)? } else { files.push(path) }
+    }
+    Ok(())
 }
 
 /// Folders within folders beyond this are a loop of links.

@@ -4,18 +4,23 @@
 //! as the bytes between their delimiters, so numbers never pass through a double: decimals stay
 //! exact. A nested value fits only a text column, which then holds its JSON text.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, Scalar};
+use arrow::compute::kernels::zip::zip;
+use parking_lot::Mutex;
 use thalweg_base::limits::BATCH_ROWS;
-use thalweg_base::{Error, Result, text};
+use thalweg_base::{Error, Result};
 
-use super::block::Block;
+use super::block::{Block, Lines};
 use super::columns::{Column, Sink, each};
-use super::csv::{finish_batch, new_columns};
-use super::input::shown;
-use super::layout::{Layout, find, shortened, unknown_columns};
+use super::csv::{batch_of, finish, new_columns};
+use super::layout::{
+    Fault, Layout, Matched, UNKNOWN_HINT, find, shortened, unknown_to_the_table, what_the_table_has,
+};
 use super::parse::Bad;
+use super::rejects::{Faults, Position};
 
 /// A value of an object, as bytes; strings are unescaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,35 +249,58 @@ pub(super) fn next_line(block: &Block, pos: &mut usize) -> Option<(usize, usize)
     None
 }
 
-/// The error for a line that is not a record.
-pub(super) fn wrong(block: &Block, start: usize, wrong: Wrong) -> Error {
+/// What is wrong with the line that begins at `start`.
+fn wrong_fault(block: &Block, start: usize, wrong: Wrong) -> Fault {
     let line = &block.data[start..];
-    let place = format!("{}, line {}", shown(&block.path), block.line_of(start));
-    if line.first() == Some(&b'[') {
-        return Error::user(format!("{place}: a JSON array, where one object a line is expected"))
-            .hint("convert it first: `jq -c '.[]' IN.json > OUT.jsonl`");
-    }
-    let rest = &line[wrong.at.min(line.len())..];
-    let rest = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
-    let error = Error::user(format!("{place}, character {}: {}", wrong.at + 1, wrong.what));
-    let error = if rest.is_empty() {
-        error
+    let (reason, detail, hint) = if line.first() == Some(&b'[') {
+        (
+            "a JSON array, where one object a line is expected".into(),
+            None,
+            "convert it first: `jq -c '.[]' IN.json > OUT.jsonl`",
+        )
     } else {
-        error.detail(format!("the text there is {}", shortened(rest)))
+        let rest = &line[wrong.at.min(line.len())..];
+        let rest = &rest[..memchr::memchr(b'\n', rest).unwrap_or(rest.len())];
+        (
+            format!("character {}: {}", wrong.at + 1, wrong.what),
+            (!rest.is_empty()).then(|| format!("the text there is {}", shortened(rest))),
+            "each line must hold one whole object; pretty-printed JSON becomes that with `jq -c . IN.json > OUT.jsonl`",
+        )
     };
-    error.hint("each line must hold one whole object; pretty-printed JSON becomes that with `jq -c . IN.json > OUT.jsonl`")
+    Fault { column: None, value: None, reason, detail, hint: hint.into() }
+}
+
+/// Reports a line that is no object.
+pub(super) fn report(
+    block: &Block,
+    (start, stop): (usize, usize),
+    lines: &mut Lines,
+    faults: &Faults,
+    wrong: Wrong,
+) {
+    let line = lines.of(block, start);
+    let reject = wrong_fault(block, start, wrong).in_block(block, line, start, stop);
+    faults.reject(Position { file: block.file, line }, reject);
 }
 
 /// The batches of one block.
 pub(super) struct JsonBatches {
     block: Block,
     layout: Arc<Layout>,
+    faults: Arc<Faults>,
+    matched: Arc<Mutex<Matched>>,
     pos: usize,
     columns: Vec<Column>,
     /// The column each key of the last record went to, in its order: the next record's guess.
-    keys: Vec<(Vec<u8>, usize)>,
+    /// `None`: a key that is left out.
+    keys: Vec<(Vec<u8>, Option<usize>)>,
     /// Per column the number of the last row that had a value for it.
     seen: Vec<usize>,
+    /// Per column with a default, the rows that have it.
+    defaulted: Vec<Vec<usize>>,
+    /// Keys met that the table has no column for.
+    ignored: BTreeSet<String>,
+    lines: Lines,
     scratch: Scratch,
 }
 
@@ -291,91 +319,155 @@ impl From<Wrong> for Stop {
 
 impl JsonBatches {
     /// `layout` must map every column of the table to itself: any of them may turn up.
-    pub(super) fn new(block: Block, layout: Arc<Layout>) -> JsonBatches {
+    pub(super) fn new(
+        block: Block,
+        layout: Arc<Layout>,
+        faults: Arc<Faults>,
+        matched: Arc<Mutex<Matched>>,
+    ) -> JsonBatches {
         JsonBatches {
             pos: block.start,
             block,
             layout,
+            faults,
+            matched,
             columns: Vec::new(),
             keys: Vec::new(),
             seen: Vec::new(),
+            defaulted: Vec::new(),
+            ignored: BTreeSet::new(),
+            lines: Lines::default(),
             scratch: Scratch::default(),
         }
     }
 
     /// The next at most `BATCH_ROWS` rows.
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.faults.settled(self.block.position()) {
+            return Ok(None);
+        }
         let layout = Arc::clone(&self.layout);
         if self.columns.is_empty() {
             self.columns = new_columns(&layout)?;
+            self.defaulted.resize(self.columns.len(), Vec::new());
         }
         self.seen.clear();
         self.seen.resize(self.columns.len(), 0);
         let mut rows = 0;
+        let mut dropped = Vec::new();
         while rows < BATCH_ROWS {
             let Some((start, stop)) = next_line(&self.block, &mut self.pos) else { break };
             rows += 1;
-            self.row(start, stop, rows).map_err(|stop| self.error(start, stop))?;
+            if let Err(why) = self.row(start, stop, rows) {
+                dropped.push(rows - 1);
+                self.reject(start, stop, why);
+                for (column, _) in
+                    self.columns.iter_mut().zip(&self.seen).filter(|(_, last)| **last != rows)
+                {
+                    each!(column, sink => sink.null());
+                }
+            }
         }
         if rows == 0 {
             return Ok(None);
         }
-        finish_batch(&layout, &mut self.columns, rows).map(Some)
+        let mut arrays = finish(&layout, &mut self.columns)?;
+        for (target, rows) in self.defaulted.iter_mut().enumerate().filter(|(_, r)| !r.is_empty()) {
+            if let (Some(array), Some(value)) =
+                (&mut arrays[target], &layout.columns.defaults[target])
+            {
+                *array = with_defaults(array, value, rows)?;
+            }
+            rows.clear();
+        }
+        batch_of(&layout, arrays, rows, &dropped).map(Some)
     }
 
     fn row(&mut self, start: usize, stop: usize, row: usize) -> Result<(), Stop> {
-        let Self { block, layout, columns, keys, seen, scratch, .. } = self;
-        let schema = &layout.schema;
+        let Self { block, layout, columns, keys, seen, defaulted, ignored, .. } = self;
+        let (matched, scratch) = (&self.matched, &mut self.scratch);
+        let schema = &layout.columns.schema;
         let mut position = 0;
         object(&block.data[start..stop], scratch, |key, value| {
             let target = match keys.get(position) {
                 Some((known, target)) if known == key => *target,
                 _ => {
                     let name = String::from_utf8_lossy(key);
-                    let target =
-                        find(schema, &name).ok_or_else(|| Stop::Unknown(name.into_owned()))?;
+                    let target = find(schema, &name);
+                    if target.is_none() {
+                        if !layout.columns.ignore_unknown {
+                            return Err(Stop::Unknown(name.into_owned()));
+                        }
+                        if ignored.insert(name.clone().into_owned()) {
+                            let mut matched = matched.lock();
+                            matched.ignored.entry(name.into()).or_default().insert(block.file);
+                        }
+                    }
                     keys.truncate(position);
                     keys.push((key.to_vec(), target));
                     target
                 }
             };
             position += 1;
-            if std::mem::replace(&mut seen[target], row) == row {
+            let Some(target) = target else { return Ok(()) };
+            if seen[target] == row {
                 return Err(Stop::Twice(target));
             }
-            let result = each!(&mut columns[target], sink => put(sink, value, schema.field(target).is_nullable()));
-            result.map_err(|(bad, bytes)| Stop::Bad(target, bad, bytes.to_vec()))
+            let nullable = schema.field(target).is_nullable();
+            each!(&mut columns[target], sink => put(sink, value, nullable))
+                .map_err(|(bad, bytes)| Stop::Bad(target, bad, bytes.to_vec()))?;
+            seen[target] = row;
+            Ok(())
         })?;
-        for (target, last) in seen.iter().enumerate() {
-            if *last != row {
-                if !schema.field(target).is_nullable() {
-                    return Err(Stop::Bad(target, Bad::Null, Vec::new()));
-                }
-                each!(&mut columns[target], sink => sink.null());
+        for target in 0..seen.len() {
+            if seen[target] == row {
+                continue;
             }
+            if layout.columns.defaults[target].is_some() {
+                defaulted[target].push(row - 1);
+            } else if !schema.field(target).is_nullable() {
+                return Err(Stop::Bad(target, Bad::Null, Vec::new()));
+            }
+            each!(&mut columns[target], sink => sink.null());
+            seen[target] = row;
         }
         Ok(())
     }
 
-    fn error(&self, start: usize, stop: Stop) -> Error {
-        let place = || format!("{}, line {}", shown(&self.block.path), self.block.line_of(start));
-        match stop {
-            Stop::Wrong(what) => wrong(&self.block, start, what),
-            Stop::Unknown(key) => {
-                unknown_columns(&self.block.path, &[text::quoted(&key)], &self.layout.schema)
-                    .context(format!("line {}", self.block.line_of(start)))
-            }
-            Stop::Twice(target) => Error::user(format!(
-                "{}: two values for column {}",
-                place(),
-                text::quoted(self.layout.schema.field(target).name())
-            ))
-            .hint("keys are matched without regard to case; rename one of them"),
-            Stop::Bad(target, bad, value) => {
-                self.layout.bad_value(&self.block, start, target, &value, bad)
-            }
-        }
+    fn reject(&mut self, start: usize, stop: usize, why: Stop) {
+        let schema = &self.layout.columns.schema;
+        let fault = match why {
+            Stop::Wrong(what) => wrong_fault(&self.block, start, what),
+            Stop::Unknown(key) => Fault {
+                column: None,
+                value: None,
+                reason: unknown_to_the_table(&[key]),
+                detail: Some(what_the_table_has(schema)),
+                hint: UNKNOWN_HINT.into(),
+            },
+            Stop::Twice(target) => Fault {
+                column: Some(schema.field(target).name().clone()),
+                value: None,
+                reason: "two values for one column".into(),
+                detail: None,
+                hint: "keys are matched without regard to case; rename one of them".into(),
+            },
+            Stop::Bad(target, bad, value) => self.layout.fault(target, &value, bad),
+        };
+        let line = self.lines.of(&self.block, start);
+        let reject = fault.in_block(&self.block, line, start, stop);
+        self.faults.reject(Position { file: self.block.file, line }, reject);
     }
+}
+
+/// `array` with `value` in some rows.
+fn with_defaults(array: &ArrayRef, value: &ArrayRef, rows: &[usize]) -> Result<ArrayRef> {
+    let mut mask = BooleanBufferBuilder::new(array.len());
+    mask.append_n(array.len(), false);
+    rows.iter().for_each(|&row| mask.set_bit(row, true));
+    let mask = BooleanArray::new(mask.finish(), None);
+    zip(&mask, &Scalar::new(value.clone()), array)
+        .map_err(|e| Error::internal(format!("cannot fill in a default value: {e}")))
 }
 
 #[inline]

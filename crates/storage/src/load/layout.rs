@@ -1,36 +1,59 @@
-//! Which input column fills which column of the table, and how errors speak of columns.
+//! Which input column fills which column of the table, and how messages speak of columns.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
+use arrow::array::{ArrayRef, new_null_array};
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use thalweg_base::{Error, Result, text};
 
 use super::block::Block;
 use super::input::shown;
 use super::parse::Bad;
+use super::rejects::{Reject, Unit};
+
+/// What a load's files are read into: the table's columns, and what becomes of those that only
+/// one side has.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    pub schema: SchemaRef,
+    /// Per column an array of length 1: the value of rows from a file without the column.
+    pub defaults: Vec<Option<ArrayRef>>,
+    /// Whether columns that the table lacks are left out instead of refused.
+    pub ignore_unknown: bool,
+    /// What the columns of the files are called, in their order; instead of their own names.
+    pub names: Option<Vec<String>>,
+}
+
+impl Columns {
+    /// Files without a column have NULL there; unknown columns are refused.
+    pub fn new(schema: SchemaRef) -> Columns {
+        let defaults = vec![None; schema.fields().len()];
+        Columns { schema, defaults, ignore_unknown: false, names: None }
+    }
+}
 
 /// The table's columns in the order of one input.
 pub(super) struct Layout {
-    pub schema: SchemaRef,
-    /// For each input column the table column it fills.
-    pub targets: Vec<usize>,
-    /// Set if the schema was inferred: rows that were looked at.
-    pub inferred_rows: Option<u64>,
+    pub columns: Arc<Columns>,
+    /// Columns of the input.
+    pub inputs: usize,
+    /// Input columns and the table columns they fill, ascending in the input.
+    pub targets: Vec<(usize, usize)>,
+    /// Names of input columns that are left out.
+    pub ignored: Vec<String>,
 }
 
 impl Layout {
     /// Matches by name, first exactly, then without regard to case.
-    pub(super) fn by_name(
-        path: &Path,
-        names: &[String],
-        schema: &SchemaRef,
-        inferred_rows: Option<u64>,
-    ) -> Result<Layout> {
-        let mut targets = Vec::with_capacity(names.len());
-        let mut extra = Vec::new();
-        for name in names {
+    pub(super) fn by_name(path: &Path, names: &[String], columns: &Arc<Columns>) -> Result<Layout> {
+        let schema = &columns.schema;
+        let mut targets: Vec<(usize, usize)> = Vec::with_capacity(names.len());
+        let mut unknown = Vec::new();
+        for (input, name) in names.iter().enumerate() {
             match find(schema, name) {
-                Some(target) if targets.contains(&target) => {
+                Some(target) if targets.iter().any(|t| t.1 == target) => {
                     return Err(Error::user(format!(
                         "{} has two columns for column {} of the table",
                         shown(path),
@@ -38,17 +61,23 @@ impl Layout {
                     ))
                     .hint("rename one of them in the file"));
                 }
-                Some(target) => targets.push(target),
-                None => extra.push(text::quoted(name)),
+                Some(target) => targets.push((input, target)),
+                None => unknown.push(name.clone()),
             }
         }
-        if !extra.is_empty() {
-            return Err(unknown_columns(path, &extra, schema));
+        if !columns.ignore_unknown && !unknown.is_empty() {
+            return Err(unknown_columns(path, &unknown, schema));
         }
-        let layout = Layout { schema: schema.clone(), targets, inferred_rows };
+        if targets.is_empty() {
+            return Err(Error::user(format!("{} has none of the table's columns", shown(path)))
+                .detail(format!("the columns of the file are {}", list(names)))
+                .hint("if its first line holds data, say so with `--no-header`"));
+        }
+        let layout =
+            Layout { columns: Arc::clone(columns), inputs: names.len(), targets, ignored: unknown };
         for missing in layout.missing() {
             let field = schema.field(missing);
-            if !field.is_nullable() {
+            if !field.is_nullable() && columns.defaults[missing].is_none() {
                 return Err(Error::user(format!(
                     "{} has no column {}, which is NOT NULL in the table",
                     shown(path),
@@ -60,98 +89,153 @@ impl Layout {
         Ok(layout)
     }
 
-    pub(super) fn by_position(
-        path: &Path,
-        count: usize,
-        schema: &SchemaRef,
-        inferred_rows: Option<u64>,
-    ) -> Result<Layout> {
-        if count != schema.fields().len() {
+    pub(super) fn by_position(path: &Path, count: usize, columns: &Arc<Columns>) -> Result<Layout> {
+        let fields = columns.schema.fields().len();
+        if count != fields {
             return Err(Error::user(format!(
-                "{} has {count} columns without names, the table has {}",
+                "{} has {count} columns without names, the table has {fields}",
                 shown(path),
-                schema.fields().len()
             ))
             .hint("check the delimiter (`--delimiter`); with a header line, a file may leave out columns"));
         }
-        Ok(Layout { schema: schema.clone(), targets: (0..count).collect(), inferred_rows })
+        Ok(Layout::whole(columns))
     }
 
-    /// Table columns that the input lacks; they become NULL.
+    /// Every column of the table, in its order.
+    pub(super) fn whole(columns: &Arc<Columns>) -> Layout {
+        let inputs = columns.schema.fields().len();
+        let targets = (0..inputs).map(|column| (column, column)).collect();
+        Layout { columns: Arc::clone(columns), inputs, targets, ignored: Vec::new() }
+    }
+
+    /// Table columns that the input lacks.
     pub(super) fn missing(&self) -> impl Iterator<Item = usize> {
-        (0..self.schema.fields().len()).filter(|column| !self.targets.contains(column))
+        let filled = |column: &usize| self.targets.iter().any(|(_, target)| target == column);
+        (0..self.columns.schema.fields().len()).filter(move |column| !filled(column))
     }
 
-    /// The error for one value of a text file, `at` being its place in the block.
-    pub(super) fn bad_value(
-        &self,
-        block: &Block,
-        at: usize,
-        target: usize,
-        value: &[u8],
-        bad: Bad,
-    ) -> Error {
-        let field = self.schema.field(target);
-        let place = format!(
-            "{}, line {}, column {}",
-            shown(&block.path),
-            block.line_of(at),
-            text::quoted(field.name())
-        );
-        let value = shortened(value);
+    /// What rows of an input without column `target` have there.
+    pub(super) fn absent(&self, target: usize, rows: usize) -> Result<ArrayRef> {
+        match &self.columns.defaults[target] {
+            Some(value) => repeat(value, rows),
+            None => Ok(new_null_array(self.columns.schema.field(target).data_type(), rows)),
+        }
+    }
+
+    /// Why `value` is none for column `target`.
+    pub(super) fn fault(&self, target: usize, value: &[u8], bad: Bad) -> Fault {
+        let field = self.columns.schema.field(target);
+        let column = text::quoted(field.name());
+        let shown = shortened(value);
         let kind = sql_type(field.data_type());
-        let error = match bad {
-            Bad::Null => {
-                return Error::user(format!("{place}: NULL in a NOT NULL column"))
-                    .hint("fill in the value, or declare the column without NOT NULL");
-            }
-            Bad::Utf8 => {
-                return Error::user(format!("{place}: {value} is not UTF-8")).hint(
-                    "convert the file first, for example `iconv -f LATIN1 -t UTF-8 IN > OUT`",
-                );
-            }
-            Bad::Quote => {
-                return Error::user(format!("{place}: text follows the closing quote in {value}"))
-                    .hint("double the quotes inside a quoted field, or read the file without quotes (`--quote none`)");
-            }
-            Bad::Syntax => Error::user(format!("{place}: {value} is not a valid {kind}")),
-            Bad::Range => Error::user(format!("{place}: {value} is out of range for {kind}")),
-            Bad::Fraction => Error::user(format!(
-                "{place}: {value} has more fractional digits than {kind} keeps"
-            )),
-            Bad::Offset => Error::user(format!(
-                "{place}: {value} lacks an offset from UTC, which {kind} needs"
-            )),
-        };
-        let error = match self.inferred_rows {
-            Some(rows) => error.detail(format!(
-                "the type {kind} was inferred from the first {} rows",
-                text::count(rows)
-            )),
-            None => error,
-        };
-        error.hint(match (self.inferred_rows, bad) {
-            (Some(_), Bad::Syntax) => format!(
-                "declare the columns with {} as VARCHAR, or if {value} means NULL, say so with `--null {value}`",
-                text::quoted(field.name())
+        let (reason, hint) = match bad {
+            Bad::Null => (
+                "NULL in a NOT NULL column".into(),
+                "fill in the value, or declare the column without NOT NULL".into(),
             ),
-            (Some(_), _) => format!("declare the columns with a wider type for {}", text::quoted(field.name())),
-            (None, Bad::Syntax) => {
-                format!("declare the column as VARCHAR, or if {value} means NULL, say so with `--null {value}`")
-            }
-            (None, _) => "declare the column with a wider type".to_owned(),
-        })
+            Bad::Utf8 => (
+                format!("{shown} is not UTF-8"),
+                "convert the file first, for example `iconv -f LATIN1 -t UTF-8 IN > OUT`".into(),
+            ),
+            Bad::Quote => (
+                format!("text follows the closing quote in {shown}"),
+                "double the quotes inside a quoted field, or read the file without quotes (`--quote none`)".into(),
+            ),
+            Bad::Syntax => (
+                format!("{shown} is not a valid {kind}"),
+                format!("declare column {column} as VARCHAR (of a new table: `--type {}=varchar`), or if {shown} means NULL, say so with `--null {shown}`", field.name()),
+            ),
+            Bad::Range => (
+                format!("{shown} is out of range for {kind}"),
+                format!("declare column {column} with a wider type"),
+            ),
+            Bad::Fraction => (
+                format!("{shown} has more fractional digits than {kind} keeps"),
+                format!("declare column {column} with a wider type"),
+            ),
+            Bad::Offset => (
+                format!("{shown} lacks an offset from UTC, which {kind} needs"),
+                "write the offset into the file, or declare the column without a time zone".into(),
+            ),
+        };
+        let value = (bad != Bad::Null).then(|| String::from_utf8_lossy(value).into_owned());
+        Fault { column: Some(field.name().clone()), value, reason, detail: None, hint }
+    }
+}
+
+/// What is wrong with a row, wherever it is.
+pub(super) struct Fault {
+    pub column: Option<String>,
+    pub value: Option<String>,
+    pub reason: String,
+    pub detail: Option<String>,
+    pub hint: String,
+}
+
+impl Fault {
+    /// In the record at `from..to` of a block, which begins in line `line`.
+    pub(super) fn in_block(self, block: &Block, line: u64, from: usize, to: usize) -> Reject {
+        let record = block.data[from..to].trim_ascii_end();
+        Reject {
+            path: Arc::clone(&block.path),
+            line,
+            column: self.column,
+            value: self.value,
+            reason: self.reason,
+            record: String::from_utf8_lossy(record).into_owned(),
+            unit: Unit::Line,
+            detail: self.detail,
+            hint: self.hint,
+        }
+    }
+}
+
+/// The one value of `value`, `rows` times.
+pub(super) fn repeat(value: &ArrayRef, rows: usize) -> Result<ArrayRef> {
+    let zeros = arrow::array::UInt32Array::from(vec![0; rows]);
+    arrow::compute::take(value, &zeros, None)
+        .map_err(|e| Error::internal(format!("cannot repeat a default value: {e}")))
+}
+
+/// How the columns of the files met the table's: by name, in which files (their places among
+/// those given).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// Columns of the table that a file lacks. Of JSON nothing is said here: its records differ.
+    pub missing: BTreeMap<String, BTreeSet<usize>>,
+    /// Columns of a file that the table lacks.
+    pub ignored: BTreeMap<String, BTreeSet<usize>>,
+}
+
+impl Matched {
+    pub(super) fn add(&mut self, file: usize, layout: &Layout) {
+        for column in layout.missing() {
+            let name = layout.columns.schema.field(column).name().clone();
+            self.missing.entry(name).or_default().insert(file);
+        }
+        for name in &layout.ignored {
+            self.ignored.entry(name.clone()).or_default().insert(file);
+        }
     }
 }
 
 /// Columns of the input that the table does not have.
-pub(super) fn unknown_columns(path: &Path, extra: &[String], schema: &SchemaRef) -> Error {
-    let (noun, names) =
-        if extra.len() == 1 { ("column", "column") } else { ("columns", "columns") };
+pub(super) fn unknown_columns(path: &Path, unknown: &[String], schema: &SchemaRef) -> Error {
+    Error::user(format!("{} has {}", shown(path), unknown_to_the_table(unknown)))
+        .detail(what_the_table_has(schema))
+        .hint(UNKNOWN_HINT)
+}
+
+pub(super) const UNKNOWN_HINT: &str = "`--new-columns add` adds them to the table, `--new-columns ignore` leaves them out; if the first line of a CSV file holds data, say so with `--no-header`";
+
+pub(super) fn unknown_to_the_table(unknown: &[String]) -> String {
+    let noun = if unknown.len() == 1 { "column" } else { "columns" };
+    format!("{noun} {}, unknown to the table", list(unknown))
+}
+
+pub(super) fn what_the_table_has(schema: &SchemaRef) -> String {
     let table: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-    Error::user(format!("{} has {noun} {}, unknown to the table", shown(path), first_few(extra)))
-        .detail(format!("the table has {}", list(&table)))
-        .hint(format!("add the {names} to the table or take them out of the file; if the first line holds data, say so with `--header false`"))
+    format!("the table has {}", list(&table))
 }
 
 /// The column of `schema` called `name`.
@@ -165,18 +249,15 @@ pub(super) fn find(schema: &SchemaRef, name: &str) -> Option<usize> {
 }
 
 fn list(names: &[String]) -> String {
-    first_few(&names.iter().map(|n| text::quoted(n)).collect::<Vec<_>>())
-}
-
-fn first_few(names: &[String]) -> String {
     const SHOWN: usize = 12;
+    let quoted: Vec<String> = names.iter().take(SHOWN).map(|n| text::quoted(n)).collect();
     match names.len().checked_sub(SHOWN) {
-        Some(more @ 1..) => format!("{} and {more} more", names[..SHOWN].join(", ")),
-        _ => names.join(", "),
+        Some(more @ 1..) => format!("{} and {more} more", quoted.join(", ")),
+        _ => quoted.join(", "),
     }
 }
 
-/// A value as an error shows it: quoted, on one line, not longer than a line.
+/// A value as a message shows it: quoted, on one line, not longer than a line.
 pub(super) fn shortened(value: &[u8]) -> String {
     const CHARS: usize = 40;
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * CHARS + 4)]);
@@ -217,21 +298,4 @@ pub(super) fn sql_type(data_type: &DataType) -> String {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTEA".into(),
         other => other.to_string(),
     }
-}
-
-/// Whether a field can hold NULL, for every column of the table at once.
-pub(super) fn refuse_null(
-    field: &Field,
-    null_count: usize,
-    place: impl FnOnce() -> String,
-) -> Result<()> {
-    if null_count > 0 && !field.is_nullable() {
-        return Err(Error::user(format!(
-            "{}: NULL in NOT NULL column {}",
-            place(),
-            text::quoted(field.name())
-        ))
-        .hint("fill in the value, or declare the column without NOT NULL"));
-    }
-    Ok(())
 }

@@ -3,22 +3,28 @@
 //! A load asks four questions in this order, and each has its file:
 //!
 //! 1. Which files, in which format? [`expand`], [`format_of`] (`input.rs`).
-//! 2. If nobody declared the columns, which are they? [`infer`] (`infer.rs`).
+//! 2. If nobody declared the columns, which are they? [`Inference`] (`infer.rs`) looks at all of
+//!    the input.
 //! 3. Who reads what next? [`Reader::next`] (`reader.rs`) hands out [`Unit`]s: blocks of text cut
 //!    at a record boundary (`block.rs`), Parquet row groups (`parquet.rs`), Arrow record batches
-//!    (`arrow_ipc.rs`). Blocking I/O and decompression happen here and nowhere else.
+//!    (`arrow_ipc.rs`). Blocking I/O and decompression happen here and nowhere else. `turns.rs`
+//!    lets workers share the files, `gate.rs` bounds what they have in memory.
 //! 4. What do the bytes mean? [`Unit::parse`] yields batches of at most `BATCH_ROWS` rows, pure
 //!    CPU, bounded work per item. CSV: `scan.rs` finds the ends of fields, `csv.rs` walks them
 //!    column by column. JSON lines: `json.rs`. Both end in the typed builders of `columns.rs`,
-//!    which read single values with `parse.rs`. `layout.rs` decides which input column fills
-//!    which column of the table.
+//!    which read single values with `parse.rs`. Parquet and Arrow columns are cast by
+//!    `conform.rs`. `layout.rs` decides which input column fills which column of the table.
 //!
-//! An error names the file and, for text, the line, the column, the value and the way out.
+//! What is wrong with a row does not travel with the batches: it goes to `rejects.rs`, which
+//! decides whether the load goes on, and [`Reader::finish`] tells. A fault names the file, the
+//! line, the column, the value and the way out.
 
 mod arrow_ipc;
 mod block;
 mod columns;
+mod conform;
 mod csv;
+mod gate;
 mod infer;
 mod input;
 mod json;
@@ -26,11 +32,15 @@ mod layout;
 mod parquet;
 mod parse;
 mod reader;
+mod rejects;
 mod scan;
+mod turns;
 
 #[cfg(test)]
 mod tests;
 
-pub use infer::{Inferred, infer};
-pub use input::{Compression, CsvOptions, Format, expand, format_of};
-pub use reader::{Batches, Reader, Unit};
+pub use infer::{Inference, Inferred, InferredColumn, Piece, infer};
+pub use input::{Compression, CsvOptions, Format, expand, expand_present, format_of, is_pattern};
+pub use layout::{Columns, Matched};
+pub use reader::{Batches, Outcome, Reader, Unit};
+pub use rejects::Reject;

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
@@ -14,20 +15,23 @@ use ::parquet::arrow::arrow_reader::{
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::RowGroupMetaData;
 use ::parquet::file::reader::{ChunkReader, Length};
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema};
 use bytes::Bytes;
 use bytes::buf::{Buf, Reader as BytesReader};
 use thalweg_base::limits::BATCH_ROWS;
-use thalweg_base::{Error, Result, text};
+use thalweg_base::{Error, Result};
 
-use super::input::{cannot, damaged, guarded, shown};
-use super::layout::{Layout, refuse_null, sql_type};
+use super::conform::{conform, declared_layout};
+use super::gate::Permit;
+use super::input::{cannot, damaged, guarded};
+use super::layout::{Columns, Layout};
+use super::rejects::{Faults, Position};
 
 /// An open Parquet file and how its columns meet the table's.
 pub(super) struct ParquetSource {
-    path: PathBuf,
+    path: Arc<PathBuf>,
+    index: usize,
     file: File,
     metadata: ArrowReaderMetadata,
     layout: Layout,
@@ -56,35 +60,69 @@ pub(super) fn open(path: &Path) -> Result<File> {
 }
 
 impl ParquetSource {
-    pub(super) fn open(path: &Path, schema: &SchemaRef) -> Result<ParquetSource> {
+    /// `index` is the file's place among those of the input.
+    pub(super) fn open(
+        path: &Arc<PathBuf>,
+        index: usize,
+        columns: &Arc<Columns>,
+    ) -> Result<ParquetSource> {
         let file = open(path)?;
         let metadata = metadata(path, &file)?;
-        let names: Vec<String> =
-            metadata.schema().fields().iter().map(|f| f.name().clone()).collect();
-        let layout = Layout::by_name(path, &names, schema, None)?;
-        Ok(ParquetSource { path: path.to_owned(), file, metadata, layout })
+        let layout = declared_layout(path, metadata.schema(), columns)?;
+        Ok(ParquetSource { path: Arc::clone(path), index, file, metadata, layout })
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     pub(super) fn row_groups(&self) -> usize {
         self.metadata.metadata().num_row_groups()
     }
 
+    /// Where a row group begins.
+    pub(super) fn position(&self, row_group: usize) -> Position {
+        let before = self.metadata.metadata().row_groups().iter().take(row_group);
+        let rows: u64 = before.map(|group| group.num_rows().max(0) as u64).sum();
+        Position { file: self.index, line: rows + 1 }
+    }
+
+    /// The bytes of a row group that are read at once, as far as the footer is right.
+    pub(super) fn bytes(&self, row_group: usize) -> usize {
+        let group = self.metadata.metadata().row_group(row_group);
+        let bytes = self.layout.targets.iter().map(|&(input, _)| self.root_bytes(group, input));
+        bytes.sum::<u64>() as usize
+    }
+
+    fn root_bytes(&self, group: &RowGroupMetaData, root: usize) -> u64 {
+        let schema = self.metadata.parquet_schema();
+        let leaves = (0..group.num_columns()).filter(|&l| schema.get_column_root_idx(l) == root);
+        leaves.map(|leaf| group.column(leaf).compressed_size().max(0) as u64).sum()
+    }
+
     /// Reads the bytes of one row group.
-    pub(super) fn fetch(source: Arc<ParquetSource>, row_group: usize) -> Result<ParquetBatches> {
-        let chunks = Chunks::read(
-            &source.path,
-            &source.file,
-            source.metadata.metadata().row_group(row_group),
-        )?;
+    pub(super) fn fetch(
+        source: Arc<ParquetSource>,
+        row_group: usize,
+        faults: Arc<Faults>,
+        permit: Permit,
+    ) -> Result<ParquetBatches> {
+        let metadata = source.metadata.metadata();
+        let roots = source.layout.targets.iter().map(|&(input, _)| input);
+        let mask = ProjectionMask::roots(source.metadata.parquet_schema(), roots);
+        let chunks =
+            Chunks::read(&source.path, &source.file, metadata.row_group(row_group), &mask)?;
         let bytes = chunks.parts.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         let build = || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(chunks, source.metadata.clone())
                 .with_row_groups(vec![row_group])
+                .with_projection(mask)
                 .with_batch_size(BATCH_ROWS)
                 .build()
         };
         let reader = guarded(&source.path, build).map_err(|e| in_row_group(e, row_group))?;
-        Ok(ParquetBatches { source, row_group, reader, bytes })
+        let at = source.position(row_group);
+        Ok(ParquetBatches { source, faults, row_group, reader, bytes, at, _permit: permit })
     }
 }
 
@@ -95,9 +133,13 @@ fn in_row_group(error: Error, row_group: usize) -> Error {
 /// The batches of one row group.
 pub(super) struct ParquetBatches {
     source: Arc<ParquetSource>,
+    faults: Arc<Faults>,
     row_group: usize,
     reader: ParquetRecordBatchReader,
     bytes: u64,
+    /// The next row.
+    at: Position,
+    _permit: Permit,
 }
 
 impl ParquetBatches {
@@ -107,54 +149,21 @@ impl ParquetBatches {
     }
 
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        let next = guarded(&self.source.path, || self.reader.next().transpose());
-        let Some(batch) = next.map_err(|e| in_row_group(e, self.row_group))? else {
+        if self.faults.settled(self.at) {
             return Ok(None);
+        }
+        let batch = match guarded(&self.source.path, || self.reader.next().transpose()) {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(None),
+            Err(e) => {
+                self.faults.fatal(self.at, in_row_group(e, self.row_group));
+                return Ok(None);
+            }
         };
-        let place = || format!("{}, row group {}", shown(&self.source.path), self.row_group);
-        conform(&batch, &self.source.layout, &place).map(Some)
+        let at = self.at;
+        self.at.line += batch.num_rows() as u64;
+        conform(&batch, &self.source.layout, &self.source.path, at, &self.faults).map(Some)
     }
-}
-
-/// A batch of the file's schema as one of the table's: reordered, cast, missing columns NULL.
-pub(super) fn conform(
-    batch: &RecordBatch,
-    layout: &Layout,
-    place: &dyn Fn() -> String,
-) -> Result<RecordBatch> {
-    let schema = &layout.schema;
-    let mut arrays: Vec<Option<ArrayRef>> = vec![None; schema.fields().len()];
-    for (array, &target) in batch.columns().iter().zip(&layout.targets) {
-        let field = schema.field(target);
-        let array = if array.data_type() == field.data_type() {
-            Arc::clone(array)
-        } else {
-            // Not `safe`: that would turn what does not fit into NULL.
-            let options = CastOptions { safe: false, ..CastOptions::default() };
-            cast_with_options(array, field.data_type(), &options).map_err(|e| {
-                Error::user(format!(
-                    "{}, column {}: {} cannot become {}: {e}",
-                    place(),
-                    text::quoted(field.name()),
-                    sql_type(array.data_type()),
-                    sql_type(field.data_type())
-                ))
-                .hint("declare the column with a type that holds every value of the file")
-            })?
-        };
-        refuse_null(field, array.logical_null_count(), place)?;
-        arrays[target] = Some(array);
-    }
-    let arrays = arrays
-        .into_iter()
-        .zip(schema.fields())
-        .map(|(array, field)| {
-            array.unwrap_or_else(|| new_null_array(field.data_type(), batch.num_rows()))
-        })
-        .collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
-        .map_err(|e| Error::internal(format!("a batch does not fit its schema: {e}")))
 }
 
 /// The column chunks of one row group, in memory.
@@ -165,10 +174,17 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn read(path: &Path, file: &File, group: &RowGroupMetaData) -> Result<Chunks> {
+    fn read(
+        path: &Path,
+        file: &File,
+        group: &RowGroupMetaData,
+        mask: &ProjectionMask,
+    ) -> Result<Chunks> {
         let file_bytes = file.metadata().map_err(|e| cannot("read", path, e))?.len();
         let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for column in group.columns() {
+        let wanted =
+            group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        for (_, column) in wanted {
             // A damaged footer can claim anything; `byte_range` panics on negative numbers.
             let start = column
                 .dictionary_page_offset()

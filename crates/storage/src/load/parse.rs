@@ -454,23 +454,32 @@ pub(super) fn ticks(seconds: i64, nanos: u32, per_second: i64) -> Result<i64, Ba
         .ok_or(Bad::Range)
 }
 
-/// What a sampled field looks like, for inference.
+/// What a field looks like, for inference. What looks like a type can be read as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Boolean,
     Integer,
     Float,
-    Date,
+    Date {
+        /// A day that nanoseconds since 1970 in 64 bits do not reach.
+        ancient: bool,
+    },
     Timestamp {
         /// Needs nanoseconds.
         fine: bool,
         zoned: bool,
+        ancient: bool,
     },
+    Time,
     Text,
 }
 
+/// Blanks around a field do not count, as they do not when it is loaded.
 pub(super) fn look(bytes: &[u8]) -> Look {
-    let bytes = bytes.trim_ascii();
+    look_exact(bytes.trim_ascii())
+}
+
+pub(super) fn look_exact(bytes: &[u8]) -> Look {
     let (_, magnitude) = sign(bytes);
     match magnitude.first() {
         Some(b'0'..=b'9' | b'.') => {}
@@ -488,18 +497,28 @@ pub(super) fn look(bytes: &[u8]) -> Look {
         _ => return Look::Text,
     }
     if magnitude.iter().all(u8::is_ascii_digit) {
-        // 00501 is a postal code; 20 digits are an identifier. As numbers they would lose something.
-        let padded = magnitude.len() > 1 && magnitude[0] == b'0';
+        // 00501 is a postal code, +49 a prefix; 20 digits are an identifier. As numbers they would
+        // lose something.
+        let padded = magnitude.len() > 1 && magnitude[0] == b'0' || bytes[0] == b'+';
         return if padded || signed(bytes).is_err() { Look::Text } else { Look::Integer };
     }
     if bytes.len() >= 10 && bytes[4] == b'-' {
-        return match moment(bytes) {
-            Ok(_) if bytes.len() == 10 => Look::Date,
-            Ok(m) => Look::Timestamp { fine: m.nanos % 1000 != 0, zoned: m.offset_s.is_some() },
-            Err(_) => Look::Text,
-        };
+        let Ok(moment) = moment(bytes) else { return Look::Text };
+        // Years 1678 to 2261, a day's margin for offsets included.
+        let ancient = !(-9_214_560_000..9_214_560_000).contains(&moment.local_s);
+        if bytes.len() == 10 {
+            return Look::Date { ancient };
+        }
+        let (fine, zoned) = (moment.nanos % 1000 != 0, moment.offset_s.is_some());
+        return Look::Timestamp { fine, zoned, ancient };
     }
-    if float64(bytes).is_ok() { Look::Float } else { Look::Text }
+    // `12:30` may be a score or a proportion: a time of day has seconds.
+    if bytes.len() >= 8 && bytes[2] == b':' && bytes[5] == b':' {
+        return if time_ns(bytes).is_ok() { Look::Time } else { Look::Text };
+    }
+    // Leading zeros are kept here, too: 007.50 is no number anybody computes with.
+    let padded = matches!(magnitude, [b'0', b'0'..=b'9', ..]);
+    if !padded && float64(bytes).is_ok() { Look::Float } else { Look::Text }
 }
 
 #[cfg(test)]
@@ -626,15 +645,29 @@ mod tests {
             ("-12", Look::Integer),
             (" 12 ", Look::Integer),
             ("00501", Look::Text),
+            ("+4930123", Look::Text),
             ("99999999999999999999", Look::Text),
             ("1.5", Look::Float),
             ("1e5", Look::Float),
             ("NaN", Look::Float),
             ("Nan", Look::Text),
-            ("2024-01-01", Look::Date),
+            ("2024-01-01", Look::Date { ancient: false }),
+            ("0001-01-01", Look::Date { ancient: true }),
             ("2024-02-30", Look::Text),
-            ("2024-01-01 10:00:00", Look::Timestamp { fine: false, zoned: false }),
-            ("2024-01-01T10:00:00.123456789Z", Look::Timestamp { fine: true, zoned: true }),
+            ("2024-01-01 10:00:00", Look::Timestamp { fine: false, zoned: false, ancient: false }),
+            ("10:00:00", Look::Time),
+            ("10:00:00.123456789", Look::Time),
+            ("10:00", Look::Text),
+            ("007.5", Look::Text),
+            ("0.5", Look::Float),
+            (
+                "2024-01-01T10:00:00.123456789Z",
+                Look::Timestamp { fine: true, zoned: true, ancient: false },
+            ),
+            (
+                "9999-12-31T10:00:00.000000001",
+                Look::Timestamp { fine: true, zoned: false, ancient: true },
+            ),
             ("192.168.0.1", Look::Text),
             ("", Look::Text),
         ] {

@@ -1,101 +1,109 @@
 //! Work units for any number of load workers.
-//!
-//! Each file has a lock, held while its next block is read, decompressed and cut. A worker that
-//! finds a file's lock taken goes on to the next file, so that one slow decompression keeps only
-//! itself waiting; with a single file the workers take turns reading and parse in parallel.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
-use thalweg_base::limits::LOAD_BLOCK_BYTES;
-use thalweg_base::{Error, Result};
+use thalweg_base::Result;
+use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_MEMORY_BYTES};
 
 use super::arrow_ipc::{ArrowBatches, ArrowSource};
-use super::block::{Dialect, TextSource};
+use super::block::{Block, Dialect, TextSource};
 use super::columns::Column;
 use super::csv::{CsvBatches, CsvLayout, no_records};
-use super::input::{Format, cannot, empty, shown};
+use super::gate::{Gate, Permit};
+use super::input::Format;
 use super::json::JsonBatches;
-use super::layout::Layout;
+use super::layout::{Columns, Layout, Matched};
 use super::parquet::{ParquetBatches, ParquetSource};
+use super::rejects::{Faults, Position, Reject};
+use super::turns::{InputFile, Turns};
 
 /// Hands out the work of loading some files; shared by all workers.
+///
+/// Workers take units until there are none, and parse them; then [`Reader::finish`] says what
+/// was wrong with the input. What it says does not depend on the number of workers.
 pub struct Reader {
-    files: Vec<InputFile>,
+    turns: Turns<Source>,
     format: Format,
-    schema: SchemaRef,
-    inferred_rows: Option<u64>,
+    columns: Arc<Columns>,
+    faults: Arc<Faults>,
+    matched: Arc<Mutex<Matched>>,
+    gate: Arc<Gate>,
     block_bytes: usize,
 }
 
-struct InputFile {
-    path: PathBuf,
-    bytes: u64,
-    done: Arc<AtomicU64>,
-    exhausted: AtomicBool,
-    source: Mutex<Source>,
-}
-
+/// An open file.
 enum Source {
-    Unopened,
     Csv(TextSource, Arc<CsvLayout>),
     Json(TextSource, Arc<Layout>),
     Parquet(Arc<ParquetSource>, usize),
     Arrow(Box<ArrowSource>),
-    Exhausted,
+}
+
+impl Source {
+    /// Where its next unit begins.
+    fn position(&self) -> Position {
+        match self {
+            Source::Csv(text, _) | Source::Json(text, _) => text.position(),
+            Source::Parquet(parquet, row_group) => parquet.position(*row_group),
+            Source::Arrow(arrow) => arrow.position(),
+        }
+    }
 }
 
 /// What a worker takes away from under a file's lock.
 enum Taken {
-    Unit(Unit),
+    Unit(Box<Unit>),
     /// Row groups have known places, so their bytes are read without the lock.
     RowGroup(Arc<ParquetSource>, usize),
 }
 
+/// What became of the input, but for the rows.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Rows put aside, in the order of the input. Of a load that failed, those up to the one that
+    /// was too many.
+    pub rejects: Vec<Arc<Reject>>,
+    pub matched: Matched,
+}
+
 impl Reader {
-    /// Prepares to read `files` into batches of `schema`, which is the table's: where the input
-    /// names its columns they are matched by name, else by position. Files are opened as their
-    /// turn comes; here they only have to exist.
-    pub fn open(files: Vec<PathBuf>, format: Format, schema: SchemaRef) -> Result<Reader> {
+    /// Prepares to read `files` into batches of the table's `columns`: where the input names its
+    /// columns they are matched by name, else by position. Files are opened as their turn comes;
+    /// here they only have to exist.
+    pub fn open(files: Vec<PathBuf>, format: Format, columns: Columns) -> Result<Reader> {
         if let Format::Csv(options) = &format {
             options.check()?;
         }
         if matches!(format, Format::Csv(_) | Format::JsonLines) {
-            for field in schema.fields() {
+            for field in columns.schema.fields() {
                 Column::new(field.name(), field.data_type())?;
             }
         }
-        let files = files
-            .into_iter()
-            .map(|path| {
-                let meta = fs::metadata(&path).map_err(|e| cannot("open", &path, e))?;
-                if meta.is_dir() {
-                    return Err(Error::user(format!("{} is a folder, not a file", shown(&path))));
-                }
-                if meta.is_file() && meta.len() == 0 {
-                    return Err(empty(&path));
-                }
-                Ok(InputFile {
-                    path,
-                    bytes: meta.len(),
-                    done: Arc::default(),
-                    exhausted: AtomicBool::new(false),
-                    source: Mutex::new(Source::Unopened),
-                })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Reader { files, format, schema, inferred_rows: None, block_bytes: LOAD_BLOCK_BYTES })
+        Ok(Reader {
+            turns: Turns::new(files)?,
+            format,
+            columns: Arc::new(columns),
+            faults: Arc::new(Faults::new(0)),
+            matched: Arc::default(),
+            gate: Gate::new(LOAD_MEMORY_BYTES),
+            block_bytes: LOAD_BLOCK_BYTES,
+        })
     }
 
-    /// Says that the schema comes from [`infer`](super::infer) over so many rows, so that an error
-    /// in a later row can.
-    pub fn with_inferred_rows(mut self, rows: u64) -> Reader {
-        self.inferred_rows = Some(rows);
+    /// Bad rows that are put aside before the load fails; at first, none.
+    pub fn with_rejects_max(mut self, rows: u64) -> Reader {
+        self.faults = Arc::new(Faults::new(rows));
+        self
+    }
+
+    /// Bytes of input in memory: of all units together, and of one block of text.
+    pub fn with_memory(mut self, units_bytes: usize, block_bytes: usize) -> Reader {
+        self.gate = Gate::new(units_bytes);
+        self.block_bytes = block_bytes;
         self
     }
 
@@ -105,132 +113,172 @@ impl Reader {
         self
     }
 
-    /// The next piece of work, or `None` when all files are used up. Blocking I/O and
-    /// decompression; safe to call from many threads. Units come in no particular order.
-    pub fn next(&self) -> Result<Option<Unit>> {
+    /// The next piece of work, or `None` when there is none left, or none that matters: see
+    /// [`Reader::finish`]. Blocking I/O and decompression; it waits, too, until there is room for
+    /// the piece. Safe to call from many threads, but not with another unit in hand. Units come
+    /// in no particular order.
+    pub fn next(&self) -> Option<Unit> {
         loop {
-            let mut busy = None;
-            for file in self.files.iter().filter(|f| !f.exhausted.load(Ordering::Acquire)) {
-                match file.source.try_lock() {
-                    Some(mut source) => {
-                        if let Some(taken) = self.take(file, &mut source)? {
-                            drop(source);
-                            return self.finish(file, taken).map(Some);
-                        }
+            match self.turns.next(|file, source| self.advance(file, source))? {
+                Taken::Unit(unit) => return Some(*unit),
+                Taken::RowGroup(parquet, row_group) => {
+                    if let Some(unit) = self.fetch(parquet, row_group) {
+                        return Some(unit);
                     }
-                    None => busy = busy.or(Some(file)),
                 }
             }
-            let Some(file) = busy else { return Ok(None) };
-            let mut source = file.source.lock();
-            if let Some(taken) = self.take(file, &mut source)? {
-                drop(source);
-                return self.finish(file, taken).map(Some);
-            }
         }
     }
 
-    /// Advances one file under its lock. A file that fails is not tried again.
-    fn take(&self, file: &InputFile, source: &mut Source) -> Result<Option<Taken>> {
-        let result = self.advance(file, source);
-        if !matches!(result, Ok(Some(_))) {
-            *source = Source::Exhausted;
-            file.exhausted.store(true, Ordering::Release);
-            file.done.store(file.bytes, Ordering::Relaxed);
+    /// Advances one file under its lock; `None`: there is nothing (more) to read in it.
+    fn advance(&self, file: &InputFile<Source>, open: &mut Option<Source>) -> Option<Taken> {
+        let mut at = Position { file: file.index, line: 0 };
+        if self.faults.settled(at) {
+            return None;
         }
-        result
+        let source = match open {
+            Some(source) => source,
+            None => match self.first(file) {
+                Ok((source, first)) => {
+                    let source = open.insert(source);
+                    if let Some(unit) = first {
+                        return Some(Taken::Unit(Box::new(unit)));
+                    }
+                    source
+                }
+                Err(error) => {
+                    self.faults.fatal(at, error);
+                    return None;
+                }
+            },
+        };
+        at = source.position();
+        if self.faults.settled(at) {
+            return None;
+        }
+        self.more(source).unwrap_or_else(|error| {
+            self.faults.fatal(at, error);
+            None
+        })
     }
 
-    fn advance(&self, file: &InputFile, source: &mut Source) -> Result<Option<Taken>> {
-        if let Source::Unopened = source {
-            let (opened, first) = self.first(file)?;
-            *source = opened;
-            if let Some(unit) = first {
-                return Ok(Some(Taken::Unit(unit)));
-            }
-        }
+    fn more(&self, source: &mut Source) -> Result<Option<Taken>> {
         Ok(match source {
-            Source::Unopened | Source::Exhausted => None,
-            Source::Csv(text, layout) => text.next_block()?.map(|block| {
-                Taken::Unit(Unit(Work::Csv(CsvBatches::new(block, Arc::clone(layout)))))
-            }),
+            Source::Csv(text, layout) => {
+                text.next_block()?.map(|block| Taken::Unit(Box::new(self.csv(block, layout))))
+            }
             Source::Json(text, layout) => text.next_block()?.map(|block| {
-                Taken::Unit(Unit(Work::Json(JsonBatches::new(block, Arc::clone(layout)))))
+                let (layout, faults) = (Arc::clone(layout), Arc::clone(&self.faults));
+                let matched = Arc::clone(&self.matched);
+                let batches = JsonBatches::new(block, layout, faults, matched);
+                Taken::Unit(Box::new(Unit(Work::Json(batches))))
             }),
             Source::Parquet(parquet, next) => (*next < parquet.row_groups()).then(|| {
                 *next += 1;
                 Taken::RowGroup(Arc::clone(parquet), *next - 1)
             }),
-            Source::Arrow(arrow) => {
-                arrow.next_unit()?.map(|unit| Taken::Unit(Unit(Work::Arrow(unit))))
-            }
+            Source::Arrow(arrow) => arrow
+                .next_unit(&self.faults)?
+                .map(|unit| Taken::Unit(Box::new(Unit(Work::Arrow(unit))))),
         })
     }
 
-    /// Opens a file; for text this reads the first block, which holds the header.
-    fn first(&self, file: &InputFile) -> Result<(Source, Option<Unit>)> {
-        let path = &file.path;
-        let done = || Arc::clone(&file.done);
-        Ok(match &self.format {
+    fn csv(&self, block: Block, layout: &Arc<CsvLayout>) -> Unit {
+        Unit(Work::Csv(CsvBatches::new(block, Arc::clone(layout), Arc::clone(&self.faults))))
+    }
+
+    /// Opens a file; for CSV this reads the first block, which holds the header.
+    fn first(&self, file: &InputFile<Source>) -> Result<(Source, Option<Unit>)> {
+        let (path, index, columns) = (&file.path, file.index, &self.columns);
+        let done = Arc::clone(&file.done);
+        let text = |dialect, done| TextSource::open(path, index, dialect, self.block_bytes, done);
+        let opened = match &self.format {
             Format::Csv(options) => {
-                let mut text = TextSource::open(path, options.dialect(), self.block_bytes, done())?;
+                let mut text = text(options.dialect(), done)?;
                 // With tiny blocks the first may hold nothing but blank lines.
                 loop {
                     let Some(mut block) = text.next_block()? else {
                         return Err(no_records(path, options.header == Some(true)));
                     };
-                    if let Some(layout) =
-                        CsvLayout::detect(&mut block, options, &self.schema, self.inferred_rows)?
-                    {
+                    if let Some(layout) = CsvLayout::detect(&mut block, options, columns)? {
                         let layout = Arc::new(layout);
-                        let unit = Unit(Work::Csv(CsvBatches::new(block, Arc::clone(&layout))));
+                        let unit = self.csv(block, &layout);
                         break (Source::Csv(text, layout), Some(unit));
                     }
                 }
             }
             Format::JsonLines => {
-                let text = TextSource::open(path, Dialect::LINES, self.block_bytes, done())?;
-                let layout = Layout::by_position(
-                    path,
-                    self.schema.fields().len(),
-                    &self.schema,
-                    self.inferred_rows,
-                )?;
-                (Source::Json(text, Arc::new(layout)), None)
+                let layout = Arc::new(Layout::whole(columns));
+                (Source::Json(text(Dialect::LINES, done)?, layout), None)
             }
             Format::Parquet => {
-                (Source::Parquet(Arc::new(ParquetSource::open(path, &self.schema)?), 0), None)
+                let parquet = ParquetSource::open(path, index, columns)?;
+                (Source::Parquet(Arc::new(parquet), 0), None)
             }
             Format::Arrow => {
-                (Source::Arrow(Box::new(ArrowSource::open(path, &self.schema, done())?)), None)
+                let arrow = ArrowSource::open(path, index, columns, done)?;
+                (Source::Arrow(Box::new(arrow)), None)
             }
-        })
+        };
+        let mut matched = self.matched.lock();
+        match &opened.0 {
+            Source::Csv(_, csv) => matched.add(index, &csv.layout),
+            Source::Parquet(parquet, _) => matched.add(index, parquet.layout()),
+            Source::Arrow(arrow) => matched.add(index, arrow.layout()),
+            Source::Json(..) => {}
+        }
+        drop(matched);
+        Ok(opened)
     }
 
-    fn finish(&self, file: &InputFile, taken: Taken) -> Result<Unit> {
-        match taken {
-            Taken::Unit(unit) => Ok(unit),
-            Taken::RowGroup(parquet, row_group) => {
-                let batches = ParquetSource::fetch(parquet, row_group)?;
-                file.done.fetch_add(batches.bytes(), Ordering::Relaxed);
-                Ok(Unit(Work::Parquet(batches)))
+    fn fetch(&self, parquet: Arc<ParquetSource>, row_group: usize) -> Option<Unit> {
+        let at = parquet.position(row_group);
+        let permit: Permit = self.gate.enter(parquet.bytes(row_group));
+        let done = Arc::clone(&self.turns.files()[at.file].done);
+        match ParquetSource::fetch(parquet, row_group, Arc::clone(&self.faults), permit) {
+            Ok(batches) => {
+                done.fetch_add(batches.bytes(), Ordering::Relaxed);
+                Some(Unit(Work::Parquet(batches)))
+            }
+            Err(error) => {
+                self.faults.fatal(at, error);
+                None
             }
         }
     }
 
+    /// Once all workers are done: whether all input is read, and what was put aside.
+    ///
+    /// # Errors
+    /// That of the first row, in the order of the input, that was one bad row too many; or of the
+    /// first file that could not be read on, if that comes before.
+    pub fn finish(&self) -> (Outcome, Result<()>) {
+        let (rejects, result) = self.faults.outcome();
+        (Outcome { rejects, matched: std::mem::take(&mut self.matched.lock()) }, result)
+    }
+
+    /// Whether the load has failed, so that [`Reader::finish`] will return an error.
+    pub fn failed(&self) -> bool {
+        self.faults.failed()
+    }
+
+    /// Rows put aside so far.
+    pub fn rejected(&self) -> u64 {
+        self.faults.rejected()
+    }
+
     /// Bytes of the files read so far, as they lie on disk.
     pub fn bytes_done(&self) -> u64 {
-        self.files.iter().map(|f| f.done.load(Ordering::Relaxed).min(f.bytes)).sum()
+        self.turns.bytes_done()
     }
 
     /// Bytes of all files together, as they lie on disk.
     pub fn bytes_total(&self) -> u64 {
-        self.files.iter().map(|f| f.bytes).sum()
+        self.turns.bytes_total()
     }
 }
 
-/// A piece of input in memory: about `LOAD_BLOCK_BYTES` of text, or one Parquet row group, or one
-/// Arrow record batch.
+/// A piece of input in memory: a block of text, a Parquet row group, or an Arrow record batch.
 pub struct Unit(Work);
 
 impl Unit {
@@ -240,8 +288,8 @@ impl Unit {
     }
 }
 
-/// The batches of a [`Unit`], of at most `BATCH_ROWS` rows and the table's schema. After an error
-/// there are no more.
+/// The batches of a [`Unit`], of at most `BATCH_ROWS` rows and the table's schema. Bad rows are
+/// not among them; an error here is a mistake of ours.
 pub struct Batches(Work);
 
 enum Work {

@@ -22,14 +22,10 @@ pub(super) struct Records {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
-    /// The record that starts at `at` has `found` fields.
-    Ragged {
-        at: usize,
-        found: usize,
-    },
-    Unclosed {
-        at: usize,
-    },
+    /// The record at `at..next` has `found` fields.
+    Ragged { at: usize, found: usize, next: usize },
+    /// The quote at `at` is never closed.
+    Unclosed { at: usize },
 }
 
 /// The shape all records of a file share.
@@ -55,6 +51,7 @@ fn repeat(byte: u8) -> u64 {
 
 impl Records {
     /// Replaces the content with up to `rows_max` records from `pos` on; returns where they end.
+    /// On an error the content is the records before it.
     ///
     /// Blank lines are skipped, unless a blank line is a record of the only column.
     pub(super) fn scan(
@@ -97,7 +94,8 @@ impl Records {
                     self.ends.push(here as u32);
                     field_start = here + 1;
                 } else if byte == b'\n' {
-                    if self.end_record(data, record, field_start, here, shape)? {
+                    let ended = self.end_record(data, record, field_start, here, shape);
+                    if ended.map_err(|found| self.ragged(record, found, here + 1))? {
                         if self.rows == rows_max {
                             return Ok(here + 1);
                         }
@@ -108,23 +106,36 @@ impl Records {
                     }
                     field_start = here + 1;
                 } else if here == field_start {
-                    at = closing(data, here, byte, escape)
-                        .ok_or(Malformed::Unclosed { at: here })?
-                        + 1;
+                    let Some(close) = closing(data, here, byte, escape) else {
+                        self.ends.truncate(record);
+                        return Err(Malformed::Unclosed { at: here });
+                    };
+                    at = close + 1;
                     continue 'words;
                 }
             }
             at += 8;
         }
-        if self.ends[record] as usize == data.len()
-            || !self.end_record(data, record, field_start, data.len(), shape)?
-        {
+        if self.ends[record] as usize == data.len() {
+            self.ends.truncate(record);
+            return Ok(data.len());
+        }
+        let ended = self.end_record(data, record, field_start, data.len(), shape);
+        if !ended.map_err(|found| self.ragged(record, found, data.len()))? {
             self.ends.truncate(record);
         }
         Ok(data.len())
     }
 
-    /// Closes the record whose ends begin at `record`; false if it was a blank line.
+    #[cold]
+    fn ragged(&mut self, record: usize, found: usize, next: usize) -> Malformed {
+        let at = self.ends[record] as usize;
+        self.ends.truncate(record);
+        Malformed::Ragged { at, found, next }
+    }
+
+    /// Closes the record whose ends begin at `record`; false if it was a blank line, and the
+    /// number of its fields if that is wrong.
     #[inline]
     fn end_record(
         &mut self,
@@ -133,7 +144,7 @@ impl Records {
         field_start: usize,
         line_end: usize,
         shape: &Shape,
-    ) -> Result<bool, Malformed> {
+    ) -> Result<bool, usize> {
         let end = if line_end > field_start && data[line_end - 1] == b'\r' {
             line_end - 1
         } else {
@@ -149,7 +160,7 @@ impl Records {
             self.ends.push(end as u32);
         }
         if found != shape.fields && shape.fields != ANY {
-            return Err(Malformed::Ragged { at: self.ends[record] as usize, found });
+            return Err(found);
         }
         self.rows += 1;
         Ok(true)
@@ -243,8 +254,14 @@ mod tests {
         assert_eq!(fields("a\n\nb", 1, false), Ok(vec![vec!["a"], vec![""], vec!["b"]]));
         assert_eq!(fields("\"x,\n\"\"y\",b\n", 2, false), Ok(vec![vec!["\"x,\n\"\"y\"", "b"]]));
         assert_eq!(fields("5\" pipe,6\"\n", 2, false), Ok(vec![vec!["5\" pipe", "6\""]]));
-        assert_eq!(fields("a,b\nc\n", 2, false), Err(Malformed::Ragged { at: 4, found: 1 }));
-        assert_eq!(fields("a,b,c\n", 2, false), Err(Malformed::Ragged { at: 0, found: 3 }));
+        assert_eq!(
+            fields("a,b\nc\n", 2, false),
+            Err(Malformed::Ragged { at: 4, found: 1, next: 6 })
+        );
+        assert_eq!(
+            fields("a,b,c\n", 2, false),
+            Err(Malformed::Ragged { at: 0, found: 3, next: 6 })
+        );
         assert_eq!(fields("a,\"b\n", 2, false), Err(Malformed::Unclosed { at: 2 }));
         let long = "0123456789,0123456789\n".repeat(5);
         assert_eq!(fields(&long, 2, false), Ok(vec![vec!["0123456789"; 2]; 5]));

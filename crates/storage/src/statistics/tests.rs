@@ -10,7 +10,7 @@ fn of(array: impl Array + 'static) -> (ColumnStatistics, Measured) {
     let array: ArrayRef = Arc::new(array);
     let mut builder = StatisticsBuilder::new(array.data_type());
     builder.push(measure(&array), 7);
-    let (chunks, sketch) = builder.finish().unwrap();
+    let (chunks, sketch, _) = builder.finish().unwrap();
     (chunks.summary(Some(sketch.estimate())), measure(&array))
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use thalweg_base::Result;
+use thalweg_bench::data_set::DataSetKind;
 use thalweg_bench::generate::{Benchmark, FileFormat};
 use thalweg_bench::peers::PeerKind;
 use thalweg_bench::{Options, Suite as Run};
@@ -23,6 +24,10 @@ use thalweg_engine::PolicyKind;
 ///
 /// `policies` gives two heavy queries and, right behind them, six short ones to the engine at once,
 /// and shows when each is done under each policy.
+///
+/// `load` loads the same CSV files of SSB, TPC-H and the 2013 New York flights in turn with DuckDB,
+/// each time in a new process, and shows rates, sizes and memory. `scan` reads a whole table, in
+/// turn with fio or else a reader of our own.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub struct Args {
@@ -63,11 +68,13 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
 
-    /// Measured runs of each query, after one that warms up
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub runs: usize,
+    /// Measured runs of each query, after one that warms up; or of each load and scan [default: 5;
+    /// of load and scan 3]
+    #[arg(long, value_name = "N")]
+    pub runs: Option<usize>,
 
-    /// Keep the loaded database in DIR and use it again the next time
+    /// Keep the loaded database in DIR and use it again the next time; `load` keeps one for each
+    /// data set and uses none again
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
 
@@ -83,6 +90,14 @@ pub struct Args {
     /// DuckDB's over the same files
     #[arg(long)]
     pub check: bool,
+
+    /// What `load` loads, of ssb, tpch, flights [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub data_sets: Vec<String>,
+
+    /// `scan` reads from the disk every time, not from the page cache
+    #[arg(long)]
+    pub cold: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,6 +110,15 @@ pub enum Suite {
     Tpcds,
     /// short and long queries together, under every scheduling policy
     Policies,
+    /// what queries read of a large clustered table, and a point look-up among a million chunks
+    Skipping,
+    /// CSV files into a database, beside DuckDB and the limit of the disk
+    Load,
+    /// all columns of a large table, beside a reader of its files
+    Scan,
+    /// one task of `load` or `scan`, in a process of its own
+    #[value(hide = true)]
+    Worker,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,6 +133,9 @@ Examples:
   thalweg bench tpch --sf 10 --streams 2,4,16 --report tpch.html
   thalweg bench tpch --peers duckdb,datafusion --json tpch.json
   thalweg bench policies --report policies.html
+  thalweg bench skipping --sf 0.1
+  thalweg bench load --sf 10 --data-sets ssb,tpch --report load.html
+  thalweg bench scan --sf 10 --cold
   thalweg bench ssb --sf 0.1 --check --db ssb.db --data ssb-files";
 
 pub fn run(args: Args) -> Outcome {
@@ -122,6 +149,10 @@ fn start(args: Args) -> Result<()> {
         Suite::Tpch => Run::Queries(Benchmark::Tpch),
         Suite::Tpcds => Run::Queries(Benchmark::Tpcds),
         Suite::Policies => Run::Policies,
+        Suite::Load => Run::Load,
+        Suite::Scan => Run::Scan,
+        Suite::Skipping => return skipping(args),
+        Suite::Worker => return thalweg_bench::worker::serve(),
     };
     let options = Options {
         suite,
@@ -133,18 +164,39 @@ fn start(args: Args) -> Result<()> {
         queries: args.queries,
         report: args.report,
         json: args.json,
-        threads: args
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
-        runs: args.runs,
+        threads: cores(args.threads),
+        runs: runs(args.runs, args.suite),
         database: args.db,
         data: args.data,
+        data_sets: args.data_sets.iter().map(|n| DataSetKind::parse(n)).collect::<Result<_>>()?,
+        cold: args.cold,
         format: match args.format {
             DataFormat::Csv => FileFormat::Csv,
             DataFormat::Parquet => FileFormat::Parquet,
         },
     };
     thalweg_bench::run(&options, &watch)
+}
+
+fn cores(threads: Option<usize>) -> usize {
+    threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn runs(runs: Option<usize>, suite: Suite) -> usize {
+    runs.unwrap_or(match suite {
+        Suite::Load | Suite::Scan => 3,
+        _ => 5,
+    })
+}
+
+fn skipping(args: Args) -> Result<()> {
+    thalweg_bench::skipping::run(&thalweg_bench::skipping::Options {
+        scale_factor: args.sf,
+        runs: runs(args.runs, args.suite),
+        threads: cores(args.threads),
+        database: args.db,
+        json: args.json,
+    })
 }
 
 /// Progress bars for the steps that take long.
@@ -156,6 +208,7 @@ fn watch(sample: Box<dyn Fn() -> thalweg_bench::Sample + Send>) -> Box<dyn Any> 
             rows: s.rows,
             bytes_done: s.bytes_done,
             bytes_total: s.bytes_total,
+            ..Sample::default()
         }
     }))
 }

@@ -1,37 +1,41 @@
-//! `thalweg load`: files into tables, all in one transaction.
+//! `thalweg load`: files into tables, all in one transaction unless asked otherwise.
 
-use std::collections::BTreeMap;
-use std::io::Write;
+mod follow;
+mod manifest;
+mod report;
+mod spool;
+mod targets;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, Float64Array, StringArray, UInt64Array};
-use arrow::record_batch::RecordBatch;
 use clap::ValueEnum;
+use thalweg_base::limits::{LOAD_MEMORY_BYTES, LOAD_WORKER_BYTES_MIN};
 use thalweg_base::{Error, Result, text};
-use thalweg_engine::{LoadProgress, LoadReport, LoadRequest};
-use thalweg_storage::load::{self, CsvOptions, Format};
+use thalweg_engine::{
+    CommitEvery, CsvOptions, Engine, Format, Load, LoadProgress, LoadRequest, NewColumns, Session,
+};
+use thalweg_storage::load;
 
 use super::sql::threads;
-use crate::catalog::Listing;
 use crate::database::{self, MEMORY, Settings};
 use crate::failure::Outcome;
-use crate::interrupt;
-use crate::output::Format as OutputFormat;
-use crate::output::sink::Sink;
+use crate::interrupt::{self, Watch};
 use crate::progress::{Progress, Sample};
+use targets::{Target, targets};
 
 /// Load files into tables
 ///
 /// Creates the database and the table if they are not there, with column names and types taken
-/// from the files, or else appends to the table. Files, folders and patterns are read in
-/// parallel; CSV, JSON lines, Parquet and Arrow files are told apart by their names and first
-/// bytes, and .gz and .zst files are decompressed on the way.
+/// from all rows of the files, or else appends to the table, matching columns by name. Files,
+/// folders and patterns are read in parallel; CSV, JSON lines, Parquet and Arrow files are told
+/// apart by their names and first bytes, and .gz and .zst files are decompressed on the way.
 ///
 /// Everything one command loads becomes visible at once when it is done. A load that fails or
-/// is cancelled changes nothing.
+/// is cancelled changes nothing. With --commit-every or --follow that holds for every batch of
+/// files.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER, override_usage = USAGE)]
 pub struct Args {
@@ -39,14 +43,22 @@ pub struct Args {
     #[arg(value_name = "DB")]
     database: String,
 
-    /// A table and its files; or TABLE=FILE[,FILE…] for each of several tables; or, with --each,
-    /// only files
-    #[arg(value_name = "TABLE FILES", required = true)]
+    /// A table and its files, `-` being standard input; or TABLE=FILE[,FILE…] for each of several
+    /// tables; or, with --each, only files
+    #[arg(value_name = "TABLE FILES", required_unless_present = "manifest")]
     what: Vec<String>,
 
     /// Load every file into the table named like it: data/orders.csv.gz into "orders"
     #[arg(long)]
     each: bool,
+
+    /// Load the tables that this JSON file lists, each with its files and options
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["what", "each"])]
+    manifest: Option<PathBuf>,
+
+    /// Find out the columns, show them and the CREATE TABLE, and load nothing
+    #[arg(long, conflicts_with = "follow")]
+    dry_run: bool,
 
     /// Format of the files, if their names do not say it
     #[arg(long, value_enum)]
@@ -59,6 +71,10 @@ pub struct Args {
     /// What encloses fields in CSV: one character, or `none` [default: "]
     #[arg(long, value_name = "CHAR", value_parser = quote)]
     quote: Option<Quote>,
+
+    /// What takes the next character as it is inside quotes in CSV, besides a doubled quote
+    #[arg(long, value_name = "CHAR", value_parser = one_byte)]
+    escape: Option<u8>,
 
     /// The first line of each CSV file names the columns [default: found in the file]
     #[arg(long, overrides_with = "no_header")]
@@ -73,13 +89,49 @@ pub struct Args {
     null: Vec<String>,
 
     /// Names and types of the columns, as in CREATE TABLE [default: found in the files]
-    #[arg(long, value_name = "COLUMNS")]
+    #[arg(long, value_name = "COLUMNS", conflicts_with = "type")]
     columns: Option<String>,
+
+    /// Type of one column, instead of the one found in the files; may be repeated
+    #[arg(long, value_name = "COLUMN=TYPE", value_parser = column_type)]
+    r#type: Vec<(String, String)>,
 
     /// Columns by which a new table's rows are sorted on the way in, so that queries on them skip
     /// chunks
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     cluster_by: Vec<String>,
+
+    /// What to do with columns that the table does not have
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "refuse")]
+    new_columns: NewColumnsArg,
+
+    /// Bad rows to leave out before the load fails
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_errors: u64,
+
+    /// Write the rows left out to this CSV file: file, line, column, value, reason, record
+    #[arg(long, value_name = "FILE")]
+    rejects: Option<PathBuf>,
+
+    /// Commit after every N files, or after every file that makes it so many bytes, such as 10GiB
+    #[arg(long, value_name = "N|SIZE", value_parser = commit_every)]
+    commit_every: Option<CommitEvery>,
+
+    /// Skip the files that the table has already
+    #[arg(long)]
+    resume: bool,
+
+    /// Go on watching the folders and patterns, and load files that come
+    #[arg(long, conflicts_with = "each")]
+    follow: bool,
+
+    /// How often --follow looks; a file is loaded once it has not changed in between
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
+    every: Duration,
+
+    /// Memory for input and rows on their way
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
+    memory: u64,
 
     /// Threads that read and encode [default: the cores of this machine]
     #[arg(long, value_name = "N", value_parser = threads)]
@@ -93,19 +145,26 @@ pub struct Args {
 const USAGE: &str = "\
 thalweg load [OPTIONS] DB [SCHEMA.]TABLE FILE…
        thalweg load [OPTIONS] DB [SCHEMA.]TABLE=FILE[,FILE…]…
-       thalweg load [OPTIONS] DB --each FILE…";
+       thalweg load [OPTIONS] DB --each FILE…
+       thalweg load [OPTIONS] DB --manifest FILE";
 
 const AFTER: &str = "\
 Examples:
   thalweg load shop.db orders orders.csv
+  thalweg load shop.db orders orders.csv --dry-run          what would be made of it
   thalweg load shop.db orders 2024/*.csv.gz --null NA --delimiter ';'
-  thalweg load shop.db sales.events events/ --format jsonl
+  thalweg load shop.db orders orders.csv --type zip=varchar --type 'price=decimal(12,2)'
+  thalweg load shop.db orders dirty.csv --max-errors 100 --rejects bad.csv
+  thalweg load shop.db sales.events events/ --format jsonl --new-columns add
   thalweg load shop.db orders orders.tbl --delimiter '|' --no-header \\
       --columns 'id bigint, day date, price decimal(12,2)' --cluster-by day
   thalweg load flights.db --each data/*.csv          each file into a table of its own
   thalweg load flights.db airports=air.csv flights='data/flights-*.csv'
+  thalweg load shop.db events inbox/ --follow        every file that comes into inbox/
+  unzip -p events.zip | thalweg load shop.db events -
+  thalweg load big.db logs logs/ --commit-every 50GiB --resume
 
-In CSV an empty field is NULL and \"\" is the empty string.";
+In CSV an empty field is NULL and \"\" is the empty string. docs/load.md has the details.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum InputFormat {
@@ -122,158 +181,193 @@ enum InputFormat {
 #[derive(Clone, Copy, Debug)]
 struct Quote(Option<u8>);
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NewColumnsArg {
+    /// fail, naming them
+    Refuse,
+    /// add them to the table
+    Add,
+    /// leave them out
+    Ignore,
+}
+
+impl From<NewColumnsArg> for NewColumns {
+    fn from(arg: NewColumnsArg) -> Self {
+        match arg {
+            NewColumnsArg::Refuse => NewColumns::Refuse,
+            NewColumnsArg::Add => NewColumns::Add,
+            NewColumnsArg::Ignore => NewColumns::Ignore,
+        }
+    }
+}
+
 pub fn run(args: Args) -> Outcome {
-    if args.database == MEMORY {
+    if args.database == MEMORY && !args.dry_run {
         return Err(Error::user(format!("a load into {MEMORY} would be lost at once"))
             .hint("name a folder; a query can also read files in place")
             .into());
     }
-    let targets = targets(&args)?;
-    one_table_only(&args, &targets)?;
-    let several = targets.len() > 1;
+    let mut targets = targets(&args)?;
+    let spooled = spool::spool(&mut targets)?;
     // Before the database is opened: a mistyped file must not leave an empty one behind.
-    let requests: Result<Vec<_>> =
-        targets.into_iter().map(|(table, files)| request(&args, table, files)).collect();
-    let requests = requests?;
-    let settings = Settings { threads: args.threads, policy: None };
+    let requests = if args.follow { follow::check(&targets)? } else { requests(&targets)? };
+    let settings = Settings { threads: args.threads, policy: None, stays: args.follow };
+    if args.dry_run {
+        let new = Made::by_opening(&args.database).is_some();
+        let place = if new { MEMORY } else { &args.database };
+        let engine = database::open(place, new, &settings)?;
+        return dry_run(&args, &engine, requests);
+    }
+    let made = Made::by_opening(&args.database);
     let engine = database::open(&args.database, true, &settings)?;
     let session = engine.session();
-
-    let start = Instant::now();
-    let reports = {
-        let progress = Arc::new(LoadProgress::default());
-        let _shown = (!args.quiet).then(|| show(progress.clone(), several));
-        let watch = {
-            let session = session.clone();
-            interrupt::watch(move || session.cancel())
-        };
-        engine.block_on(session.load(requests, progress)).map_err(|e| watch.explain(e))?
+    let watch = {
+        let session = session.clone();
+        interrupt::watch(move || session.cancel())
     };
+    let outcome = if args.follow {
+        follow::follow(&args, &targets, &engine, &session, &watch)
+    } else {
+        // Spooled files have names that nobody will use again.
+        let load = Load { remember: spooled.is_none(), ..load(&args, requests) };
+        load_once(&args, &engine, &session, load, &watch)
+    };
+    if let (Some(made), true) = (made, outcome.is_err()) {
+        made.take_back(&engine);
+    }
+    outcome
+}
+
+/// How long a load that failed or was cancelled may take to end all its tasks.
+const TASKS_END: Duration = Duration::from_secs(10);
+
+/// What opening a database makes where there was none, to be taken back if nothing comes of it.
+enum Made {
+    Folder(PathBuf),
+    /// In a folder that was there and empty.
+    Content(PathBuf),
+}
+
+impl Made {
+    fn by_opening(location: &str) -> Option<Made> {
+        let path = Path::new(location);
+        if location.contains("://") {
+            return None;
+        }
+        match std::fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none().then(|| Made::Content(path.to_owned())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                Some(Made::Folder(path.to_owned()))
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Removes the database if nothing is in it. What cannot be removed stays: the load's own
+    /// error is the one to tell.
+    fn take_back(self, engine: &Engine) {
+        // What was cancelled may still be writing.
+        let start = Instant::now();
+        while !engine.queries().is_empty() && start.elapsed() < TASKS_END {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // As long as this is held no other process can put something in.
+        let Ok(_writing) = engine.database().writing() else { return };
+        let Ok(snapshot) = engine.database().refresh() else { return };
+        if snapshot.schemas.len() <= 1 && snapshot.schemas.values().all(|s| s.is_empty()) {
+            self.remove();
+        }
+    }
+
+    fn remove(self) {
+        match self {
+            Made::Folder(path) => drop(std::fs::remove_dir_all(path)),
+            Made::Content(path) => {
+                for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+                    let path = entry.path();
+                    let _ = match path.is_dir() {
+                        true => std::fs::remove_dir_all(path),
+                        false => std::fs::remove_file(path),
+                    };
+                }
+            }
+        }
+    }
+}
+
+fn requests(targets: &[Target]) -> Result<Vec<LoadRequest>> {
+    targets.iter().map(|target| target.request(&target.files)).collect()
+}
+
+/// The whole command line but for the tables.
+fn load(args: &Args, requests: Vec<LoadRequest>) -> Load {
+    Load {
+        requests,
+        rejects_max: args.max_errors,
+        reject_file: args.rejects.clone(),
+        memory_bytes: args.memory as usize,
+        commit_every: args.commit_every,
+        resume: args.resume,
+        remember: true,
+    }
+}
+
+fn load_once(
+    args: &Args,
+    engine: &Arc<Engine>,
+    session: &Session,
+    load: Load,
+    watch: &Watch,
+) -> Outcome {
+    let start = Instant::now();
+    let several = load.requests.len() > 1;
+    let progress = Arc::new(LoadProgress::default());
+    let result = {
+        let _shown = (!args.quiet).then(|| show(Arc::clone(&progress), several));
+        engine.block_on(session.load(load, Arc::clone(&progress)))
+    };
+    let reports = result.map_err(|e| {
+        let e = watch.explain(e);
+        match progress.files_committed.load(Ordering::Relaxed) {
+            0 => e,
+            files => e.hint(format!(
+                "{} files are loaded and stay; the same command with --resume loads the others",
+                text::count(files)
+            )),
+        }
+    })?;
     if !args.quiet {
-        summary(&reports, start.elapsed().as_secs_f64())?;
+        report::loaded(&reports, args.rejects.as_deref(), start.elapsed().as_secs_f64())?;
     }
     Ok(())
 }
 
-/// Which files go into which table.
-fn targets(args: &Args) -> Result<BTreeMap<String, Vec<String>>> {
-    if args.each {
-        return each(&args.what);
-    }
-    let pairs = args.what[0].contains('=');
-    if pairs {
-        return args.what.iter().try_fold(BTreeMap::new(), |mut targets, what| {
-            let Some((table, files)) =
-                what.split_once('=').filter(|(t, f)| !t.is_empty() && !f.is_empty())
-            else {
-                return Err(Error::user(format!("{} is not TABLE=FILE", text::quoted(what))).hint(
-                    "after one TABLE=FILE all must be; without `=` only one table is loaded",
-                ));
-            };
-            // A comma may be part of a name.
-            let files: Vec<_> = match Path::new(files).exists() {
-                true => vec![files.to_string()],
-                false => files.split(',').map(String::from).collect(),
-            };
-            targets.entry(table.to_string()).or_insert_with(Vec::new).extend(files);
-            Ok(targets)
-        });
-    }
-    let (table, files) = (&args.what[0], &args.what[1..]);
-    if files.is_empty() {
-        return Err(Error::user(format!(
-            "there are no files to load into {}",
-            text::quoted(table)
-        ))
-        .hint("thalweg load DB TABLE FILE…, or thalweg load DB --each FILE…"));
-    }
-    Ok(BTreeMap::from([(table.clone(), files.to_vec())]))
-}
-
-fn each(what: &[String]) -> Result<BTreeMap<String, Vec<String>>> {
-    let mut targets = BTreeMap::new();
-    for path in load::expand(what)? {
-        let file = path.to_string_lossy().into_owned();
-        let table = stem(&path);
-        if table.is_empty() {
-            return Err(Error::user(format!(
-                "the name of {} gives no table name",
-                text::quoted(&file)
-            ))
-            .hint("use TABLE=FILE"));
-        }
-        if let Some(other) = targets.insert(table.clone(), vec![file.clone()]) {
-            return Err(Error::user(format!(
-                "two files are named like the table {}",
-                text::quoted(&table)
-            ))
-            .detail(format!("{} and {file}", other.concat()))
-            .hint(format!("to load both into it: {table}=FILE,FILE")));
-        }
-    }
-    Ok(targets)
-}
-
-/// `data/orders.csv.gz` → `orders`.
-fn stem(path: &Path) -> String {
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    name.split('.').next().unwrap_or_default().to_string()
-}
-
-fn one_table_only(args: &Args, targets: &BTreeMap<String, Vec<String>>) -> Result<()> {
-    let option = match (&args.columns, args.cluster_by.is_empty()) {
-        (Some(_), _) => "--columns",
-        (None, false) => "--cluster-by",
-        (None, true) => return Ok(()),
+fn dry_run(args: &Args, engine: &Arc<Engine>, requests: Vec<LoadRequest>) -> Outcome {
+    let session = engine.session();
+    let watch = {
+        let session = session.clone();
+        interrupt::watch(move || session.cancel())
     };
-    if targets.len() == 1 {
-        return Ok(());
-    }
-    Err(Error::user(format!("{option} describes one table, but {} are loaded", targets.len()))
-        .hint("load this table with a command of its own"))
+    let several = requests.len() > 1;
+    let progress = Arc::new(LoadProgress::default());
+    let plans = {
+        let _shown = (!args.quiet).then(|| show(Arc::clone(&progress), several));
+        engine
+            .block_on(session.plan_load(load(args, requests), Arc::clone(&progress)))
+            .map_err(|e| watch.explain(e))?
+    };
+    report::planned(&plans)
 }
 
-fn request(args: &Args, table: String, files: Vec<String>) -> Result<LoadRequest> {
-    let csv = csv_options(args, &load::expand(&files)?)?;
-    let format = args.format.map(|format| match format {
-        InputFormat::Csv => Format::Csv(csv.clone().unwrap_or_default()),
-        InputFormat::Jsonl => Format::JsonLines,
-        InputFormat::Parquet => Format::Parquet,
-        InputFormat::Arrow => Format::Arrow,
-    });
-    let (columns, cluster_by) = (args.columns.clone(), args.cluster_by.clone());
-    Ok(LoadRequest { table, files, format, csv, columns, cluster_by })
-}
-
-/// What the files look like, overridden by what the command line says; `None` if it says nothing.
-fn csv_options(args: &Args, files: &[PathBuf]) -> Result<Option<CsvOptions>> {
-    let header = match (args.header, args.no_header) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
-    };
-    let told = args.delimiter.is_some()
-        || args.quote.is_some()
-        || header.is_some()
-        || !args.null.is_empty()
-        || args.format == Some(InputFormat::Csv);
-    if !told {
-        return Ok(None);
-    }
-    let mut csv = match (args.delimiter, files.first()) {
-        (Some(delimiter), _) => CsvOptions { delimiter, ..CsvOptions::default() },
-        (None, Some(file)) => match load::format_of(file)? {
-            (Format::Csv(found), _) => found,
-            _ => CsvOptions::default(),
-        },
-        (None, None) => CsvOptions::default(),
-    };
-    if let Some(Quote(quote)) = args.quote {
-        csv.quote = quote;
-    }
-    csv.header = header;
-    csv.nulls.extend(args.null.iter().cloned());
-    Ok(Some(csv))
+fn show(progress: Arc<LoadProgress>, several: bool) -> Progress {
+    Progress::start(move || Sample {
+        table: several.then(|| progress.table.lock().clone()),
+        looking: progress.inferring.load(Ordering::Relaxed),
+        rows: progress.rows.load(Ordering::Relaxed),
+        rejected: progress.rejected.load(Ordering::Relaxed),
+        bytes_done: progress.bytes_done.load(Ordering::Relaxed),
+        bytes_total: progress.bytes_total.load(Ordering::Relaxed),
+    })
 }
 
 fn delimiter(value: &str) -> std::result::Result<u8, String> {
@@ -297,58 +391,75 @@ fn one_byte(value: &str) -> std::result::Result<u8, String> {
     }
 }
 
-fn show(progress: Arc<LoadProgress>, several: bool) -> Progress {
-    Progress::start(move || Sample {
-        table: several.then(|| progress.table.lock().clone()),
-        rows: progress.rows.load(Ordering::Relaxed),
-        bytes_done: progress.bytes_done.load(Ordering::Relaxed),
-        bytes_total: progress.bytes_total.load(Ordering::Relaxed),
-    })
-}
-
-fn summary(reports: &[LoadReport], seconds: f64) -> Outcome {
-    let numbers = |f: fn(&LoadReport) -> u64| {
-        Arc::new(reports.iter().map(f).collect::<UInt64Array>()) as ArrayRef
-    };
-    let ratios = reports.iter().map(|r| ratio(r.raw_bytes, r.stored_bytes));
-    let batch = RecordBatch::try_from_iter([
-        (
-            "table",
-            Arc::new(reports.iter().map(|r| Some(&r.table)).collect::<StringArray>()) as ArrayRef,
-        ),
-        ("rows", numbers(|r| r.rows)),
-        ("columns", numbers(|r| r.columns.fields().len() as u64)),
-        ("files", numbers(|r| r.files as u64)),
-        ("raw_bytes", numbers(|r| r.raw_bytes)),
-        ("stored_bytes", numbers(|r| r.stored_bytes)),
-        ("ratio", Arc::new(ratios.collect::<Float64Array>()) as ArrayRef),
-        ("extents", numbers(|r| r.extents as u64)),
-        ("chunks", numbers(|r| r.chunks as u64)),
-    ])?;
-    let mut sink = Sink::stdout();
-    Listing { title: None, batch, count: false }.write(OutputFormat::Table, &mut sink)?;
-    let rows: u64 = reports.iter().map(|r| r.rows).sum();
-    let raw: u64 = reports.iter().map(|r| r.raw_bytes).sum();
-    let stored: u64 = reports.iter().map(|r| r.stored_bytes).sum();
-    write!(
-        sink,
-        "{} rows in {}, {}/s; {} raw, {} stored",
-        text::count(rows),
-        text::seconds(seconds),
-        text::bytes((raw as f64 / seconds.max(1e-6)) as u64),
-        text::bytes(raw),
-        text::bytes(stored),
-    )?;
-    match ratio(raw, stored) {
-        Some(ratio) => writeln!(sink, " ({ratio:.1} to 1)")?,
-        None => writeln!(sink)?,
+fn column_type(value: &str) -> std::result::Result<(String, String), String> {
+    match value.split_once('=').map(|(column, told)| (column.trim(), told.trim())) {
+        Some((column, told)) if !column.is_empty() && !told.is_empty() => {
+            Ok((column.to_owned(), told.to_owned()))
+        }
+        _ => Err("expected COLUMN=TYPE, such as zip=varchar".to_string()),
     }
-    sink.finish()
 }
 
-/// How many raw bytes one stored byte stands for.
-fn ratio(raw: u64, stored: u64) -> Option<f64> {
-    (stored > 0).then(|| raw as f64 / stored as f64)
+/// A number with the unit that follows it.
+fn measured(value: &str) -> Option<(f64, String)> {
+    let value = value.trim();
+    let at = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
+    let (number, unit) = value.split_at(at);
+    Some((number.parse().ok()?, unit.trim().to_ascii_lowercase()))
+}
+
+/// Bytes: `512MiB`, `10GB`.
+fn bytes(value: &str) -> Option<u64> {
+    let (number, unit) = measured(value)?;
+    let factor = match unit.as_str() {
+        "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "kb" => 1e3,
+        "m" | "mib" => 1024f64.powi(2),
+        "mb" => 1e6,
+        "g" | "gib" => 1024f64.powi(3),
+        "gb" => 1e9,
+        "t" | "tib" => 1024f64.powi(4),
+        "tb" => 1e12,
+        _ => return None,
+    };
+    let bytes = number * factor;
+    (1.0..9e18).contains(&bytes).then_some(bytes as u64)
+}
+
+fn size(value: &str) -> std::result::Result<u64, String> {
+    match bytes(value) {
+        Some(n) if n >= LOAD_WORKER_BYTES_MIN as u64 => Ok(n),
+        Some(_) => {
+            Err(format!("at least {} are needed", text::bytes(LOAD_WORKER_BYTES_MIN as u64)))
+        }
+        None => Err(format!(
+            "expected a size, such as {}",
+            text::bytes(LOAD_MEMORY_BYTES as u64).replace(".0 ", "")
+        )),
+    }
+}
+
+fn commit_every(value: &str) -> std::result::Result<CommitEvery, String> {
+    match (value.parse::<u64>(), bytes(value)) {
+        (Ok(files), _) if files > 0 => Ok(CommitEvery::Files(files)),
+        (Err(_), Some(bytes)) => Ok(CommitEvery::Bytes(bytes)),
+        _ => Err("expected a number of files, or a size, such as 10GiB".to_string()),
+    }
+}
+
+fn duration(value: &str) -> std::result::Result<Duration, String> {
+    let seconds = measured(value).and_then(|(number, unit)| match unit.as_str() {
+        "ms" => Some(number / 1e3),
+        "" | "s" => Some(number),
+        "m" | "min" => Some(number * 60.0),
+        "h" => Some(number * 3600.0),
+        _ => None,
+    });
+    match seconds {
+        Some(s) if (0.01..1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        _ => Err("expected a time, such as 2s, 500ms or 5min".to_string()),
+    }
 }
 
 #[cfg(test)]
@@ -356,17 +467,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_names_its_table() {
-        assert_eq!(stem(Path::new("data/orders.csv.gz")), "orders");
-        assert_eq!(stem(Path::new("orders")), "orders");
-        assert_eq!(stem(Path::new(".csv")), "");
-    }
-
-    #[test]
     fn characters_are_one_byte() {
         assert_eq!(delimiter("tab"), Ok(b'\t'));
         assert_eq!(delimiter("|"), Ok(b'|'));
         assert!(delimiter("ü").is_err() && delimiter("ab").is_err() && delimiter("").is_err());
         assert!(matches!(quote("none"), Ok(Quote(None))));
+    }
+
+    #[test]
+    fn sizes_and_times_have_units() {
+        assert_eq!(size("512MiB"), Ok(512 << 20));
+        assert_eq!(size("1.5 gib"), Ok(3 << 29));
+        assert_eq!(size("20MB"), Ok(20_000_000));
+        assert!(size("1MiB").unwrap_err().contains("16.0 MiB"));
+        assert!(size("64").unwrap_err().contains("512MiB"));
+        assert_eq!(commit_every("100"), Ok(CommitEvery::Files(100)));
+        assert_eq!(commit_every("10GiB"), Ok(CommitEvery::Bytes(10 << 30)));
+        assert!(commit_every("0").is_err() && commit_every("x").is_err());
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        let told = |c: &str, t: &str| Ok((c.to_owned(), t.to_owned()));
+        assert_eq!(column_type("price = decimal(12,2)"), told("price", "decimal(12,2)"));
+        assert!(column_type("zip").is_err() && column_type("=int").is_err());
+        assert!(duration("0").is_err() && duration("-1s").is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The subcommands, one per file: what each takes (clap), what it does, and its `--help`.
 
 mod bench;
+mod check;
 mod inspect;
 mod load;
 mod shell;
@@ -48,6 +49,7 @@ enum Command {
     Sql(sql::Args),
     Shell(shell::Args),
     Inspect(inspect::Args),
+    Check(check::Args),
     Bench(bench::Args),
 }
 
@@ -61,6 +63,7 @@ pub fn run() -> Outcome {
         Command::Sql(args) => sql::run(args),
         Command::Shell(args) => shell::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Check(args) => check::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

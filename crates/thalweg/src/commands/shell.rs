@@ -59,7 +59,7 @@ When standard input is not a terminal, the statements in it are run in order, an
 that fails ends the shell with its exit code.";
 
 pub fn run(args: Args) -> Outcome {
-    let settings = Settings { threads: args.threads, policy: args.policy };
+    let settings = Settings { threads: args.threads, policy: args.policy, stays: true };
     let engine = database::open(&args.database, args.create, &settings)?;
     let interactive = std::io::stdin().is_terminal();
     let mut shell = Shell {

@@ -96,7 +96,7 @@ pub fn run(args: Args) -> Outcome {
     if args.format.is_binary() {
         exactly_one(&scripts, args.format)?;
     }
-    let settings = Settings { threads: args.threads, policy: args.policy };
+    let settings = Settings { threads: args.threads, policy: args.policy, stays: false };
     let engine = database::open(&args.database, args.create, &settings)?;
     let mut runner = Runner::new(engine, args.format);
     runner.expanded = args.expanded;

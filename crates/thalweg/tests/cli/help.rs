@@ -4,23 +4,36 @@ use crate::Place;
 
 #[test]
 fn help_names_every_option_and_gives_examples() {
-    let commands: [(&str, &[&str]); 5] = [
+    let commands: [(&str, &[&str]); 6] = [
         (
             "load",
             &[
                 "--each",
+                "--manifest",
+                "--dry-run",
                 "--format",
                 "--delimiter",
                 "--quote",
+                "--escape",
                 "--header",
                 "--no-header",
                 "--null",
                 "--columns",
+                "--type",
                 "--cluster-by",
+                "--new-columns",
+                "--max-errors",
+                "--rejects",
+                "--commit-every",
+                "--resume",
+                "--follow",
+                "--every",
+                "--memory",
                 "--threads",
                 "--quiet",
             ],
         ),
+        ("check", &["--decode", "--quiet"]),
         (
             "sql",
             &[
@@ -54,6 +67,8 @@ fn help_names_every_option_and_gives_examples() {
                 "--data",
                 "--format",
                 "--check",
+                "--data-sets",
+                "--cold",
             ],
         ),
     ];

@@ -1,5 +1,8 @@
 //! The command line as its users meet it: bytes on stdout, messages on stderr, exit codes.
 
+mod bench;
+mod check;
+mod crash;
 mod help;
 mod inspect;
 mod load;

@@ -2,6 +2,8 @@
 //! no script, and every text from outside is escaped. Each chart has its figures in a table below
 //! it, for those who cannot see it and those who want the digits.
 
+mod rates;
+
 use std::fmt::Write;
 
 use thalweg_base::text::{bytes, count};
@@ -33,6 +35,12 @@ pub fn render(report: &Report) -> String {
     }
     if let Some(load) = &report.load {
         page.load(load);
+    }
+    if let Some(rates) = &report.load_rates {
+        page.load_rates(rates);
+    }
+    if let Some(scan) = &report.cold_scan {
+        page.cold_scan(scan);
     }
     if !report.notes.is_empty() {
         let notes: String =
@@ -165,6 +173,20 @@ impl Page {
                 format!("{:.0} MB/s", load.total.mb_per_s),
                 format!("load, stored {:.2}\u{a0}:\u{a0}1", load.total.ratio),
             ));
+        }
+        for set in report.load_rates.iter().flat_map(|rates| &rates.data_sets) {
+            let (t, data) = (&set.total, &set.data);
+            tiles.push((
+                format!("{:.0} MB/s", t.mb_per_s),
+                format!(
+                    "{data}: {} the peer's rate, {} its size",
+                    ratio(t.rate_to_peer),
+                    ratio(t.size_to_peer)
+                ),
+            ));
+        }
+        if let Some(scan) = &report.cold_scan {
+            tiles.push((ratio(scan.ratio), "scan ÷ the files alone, in bytes per second".into()));
         }
         let tiles: String = tiles
             .iter()
@@ -721,6 +743,8 @@ mod tests {
         peers.queries[0].results[1].differs = Some(evil.into());
         report.power.as_mut().unwrap().queries[0].query = evil.into();
         report.load.as_mut().unwrap().tables[0].table = evil.into();
+        report.load_rates.as_mut().unwrap().data_sets[0].data = evil.into();
+        report.cold_scan.as_mut().unwrap().sql = evil.into();
         let page = render(&report);
         assert!(!page.contains("<script"));
         assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;"));
@@ -730,6 +754,7 @@ mod tests {
     fn a_report_of_nothing_is_a_page() {
         let mut report = sample::report();
         (report.load, report.power, report.mixed, report.peers) = (None, None, None, None);
+        (report.load_rates, report.cold_scan) = (None, None);
         report.concurrency.clear();
         report.notes.clear();
         let page = render(&report);

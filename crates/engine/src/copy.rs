@@ -1,0 +1,520 @@
+//! `COPY t FROM 'file'` and `COPY t TO 'file'`, in the spellings of PostgreSQL, DuckDB and
+//! DataFusion:
+//!
+//! ```text
+//! COPY t [(a, b)] FROM 'a.csv' [, 'b.csv'] [WITH] (FORMAT csv, HEADER false, DELIMITER ';')
+//! COPY t | (SELECT …) TO 'out.parquet' [STORED AS PARQUET] [PARTITIONED BY (a)] [(options)]
+//! ```
+//! A file that is written appears under its name when it is whole, and not at all after an error.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::common::TableReference;
+use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Query, SelectItem, Value};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+use thalweg_base::text::quoted;
+use thalweg_base::{Error, Result};
+use thalweg_storage::load::{CsvOptions, Format};
+
+use crate::answer::Tag;
+use crate::as_of;
+use crate::dml::{Job, target};
+use crate::error::from_datafusion;
+use crate::load::{self, Load, LoadRequest};
+use crate::names;
+use crate::runtime::blocking;
+use crate::statement::{self, Started};
+
+#[derive(Debug)]
+pub(crate) struct Copy {
+    source: Source,
+    /// Out of the database, not into it.
+    pub to: bool,
+    files: Vec<String>,
+    options: Vec<Setting>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Table(ObjectName, Vec<Ident>),
+    Query(Box<Query>),
+}
+
+/// `name value value …`; a name alone has no value.
+#[derive(Debug)]
+struct Setting {
+    name: String,
+    values: Vec<String>,
+}
+
+pub(crate) fn parse(parser: &mut Parser) -> Result<Copy, ParserError> {
+    parser.expect_keyword_is(Keyword::COPY)?;
+    let source = if parser.consume_token(&Token::LParen) {
+        let query = parser.parse_query()?;
+        parser.expect_token(&Token::RParen)?;
+        Source::Query(query)
+    } else {
+        let name = parser.parse_object_name(false)?;
+        Source::Table(name, parser.parse_parenthesized_column_list(IsOptional::Optional, false)?)
+    };
+    let to = parser.expect_one_of_keywords(&[Keyword::FROM, Keyword::TO])? == Keyword::TO;
+    if parser.peek_one_of_keywords(&[Keyword::STDIN, Keyword::STDOUT, Keyword::PROGRAM]).is_some() {
+        return Err(ParserError::ParserError(
+            "COPY reads and writes files: `thalweg load` takes standard input, `thalweg sql \
+             --format csv` writes standard output"
+                .into(),
+        ));
+    }
+    let files = parser.parse_comma_separated(Parser::parse_literal_string)?;
+    let mut options = vec![];
+    loop {
+        if parser.parse_keywords(&[Keyword::STORED, Keyword::AS]) {
+            options.push(Setting { name: "format".into(), values: vec![value(parser)?] });
+        } else if parser.parse_keywords(&[Keyword::PARTITIONED, Keyword::BY]) {
+            options.push(Setting { name: "partition_by".into(), values: values(parser)? });
+        } else {
+            let _ = parser.parse_one_of_keywords(&[Keyword::WITH, Keyword::OPTIONS]);
+            if !parser.consume_token(&Token::LParen) {
+                break;
+            }
+            loop {
+                options.push(setting(parser)?);
+                if !parser.consume_token(&Token::Comma) {
+                    break;
+                }
+            }
+            parser.expect_token(&Token::RParen)?;
+        }
+    }
+    let _ = parser.consume_token(&Token::SemiColon);
+    parser.expect_token(&Token::EOF)?;
+    Ok(Copy { source, to, files, options })
+}
+
+/// `DELIMITER ';'`, `'format.delimiter' ';'`, `HEADER`, `PARTITION_BY (a, b)`
+fn setting(parser: &mut Parser) -> Result<Setting, ParserError> {
+    let mut name = value(parser)?;
+    while parser.consume_token(&Token::Period) {
+        name = format!("{name}.{}", value(parser)?);
+    }
+    let _ = parser.consume_token(&Token::Eq);
+    let ends = matches!(parser.peek_token_ref().token, Token::Comma | Token::RParen);
+    let values = if ends { vec![] } else { values(parser)? };
+    Ok(Setting { name: name.to_lowercase(), values })
+}
+
+fn values(parser: &mut Parser) -> Result<Vec<String>, ParserError> {
+    if !parser.consume_token(&Token::LParen) {
+        return Ok(vec![value(parser)?]);
+    }
+    let values = parser.parse_comma_separated(value)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(values)
+}
+
+fn value(parser: &mut Parser) -> Result<String, ParserError> {
+    let token = parser.next_token();
+    Ok(match token.token {
+        Token::Word(word) => word.value,
+        Token::Number(digits, _) => digits,
+        Token::SingleQuotedString(text) => text,
+        Token::EscapedStringLiteral(text) => text,
+        Token::Minus => format!("-{}", value(parser)?),
+        _ => return parser.expected("a word, a number or a string", token),
+    })
+}
+
+impl Copy {
+    pub async fn run(self, job: &Job<'_>) -> Result<Started> {
+        if self.to { self.write(job).await } else { self.read(job).await }
+    }
+
+    async fn read(self, job: &Job<'_>) -> Result<Started> {
+        let Source::Table(name, columns) = self.source else {
+            return Err(Error::user("COPY … FROM takes a table, not a query"));
+        };
+        let (schema, table) = target::table(&job.snapshot, &name, "COPY")?;
+        let mut request = LoadRequest {
+            table: TableReference::partial(schema, table.name.as_str()).to_quoted_string(),
+            files: self.files,
+            ..LoadRequest::default()
+        };
+        if !columns.is_empty() {
+            request.input_columns = Some(columns.iter().map(names::ident).collect());
+        }
+        let mut load = Load::from(vec![]);
+        read_options(&mut request, &mut load, &self.options)?;
+        load.requests.push(request);
+        let reports = load::copy_from(job.session, Arc::clone(&job.snapshot), load).await?;
+        let rows = reports.iter().map(|r| r.rows).sum();
+        Ok(Started::Done(Tag::Count("COPY".into(), rows)))
+    }
+
+    async fn write(self, job: &Job<'_>) -> Result<Started> {
+        let [target] = &self.files[..] else {
+            return Err(Error::user("COPY … TO writes one file or folder"));
+        };
+        let options = WriteOptions::new(target, &self.options)?;
+        let source = match self.source {
+            Source::Query(mut query) => {
+                as_of::resolve_in(&job.session.catalog, job.state, query.as_mut()).await?;
+                CopyToSource::Query(query)
+            }
+            Source::Table(name, columns) if columns.is_empty() => CopyToSource::Relation(name),
+            Source::Table(name, columns) => {
+                let items = columns.into_iter().map(Expr::Identifier);
+                let items = items.map(SelectItem::UnnamedExpr).collect();
+                let from = vec![target::alone(target::named(name, None))];
+                CopyToSource::Query(Box::new(target::select(None, items, from, None)))
+            }
+        };
+        let place = Place::new(target, options.is_folder(target), &options.format)?;
+        let copy = Statement::CopyTo(CopyToStatement {
+            source,
+            target: place.written(),
+            partitioned_by: options.partition_by,
+            stored_as: Some(options.format),
+            options: options.datafusion,
+        });
+        let plan = statement::plan(job.state, copy).await.map_err(from_datafusion)?;
+        let rows = statement::execute_count(job.run, job.state, &plan)
+            .await
+            .map_err(|e| e.context(format!("COPY TO {}", quoted(target))))?;
+        blocking(move || place.publish()).await.map_err(from_datafusion)?;
+        Ok(Started::Done(Tag::Count("COPY".into(), rows)))
+    }
+}
+
+/// PostgreSQL's and DuckDB's options of files that are read.
+fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting]) -> Result<()> {
+    let mut csv: Option<CsvOptions> = None;
+    for option in options {
+        let name = option.name.strip_prefix("format.").unwrap_or(&option.name);
+        let options = || csv.clone().unwrap_or_default();
+        match name {
+            "format" => {
+                request.format = Some(match option.text()?.to_lowercase().as_str() {
+                    "csv" | "text" => Format::Csv(CsvOptions::default()),
+                    "json" | "jsonl" | "ndjson" => Format::JsonLines,
+                    "parquet" => Format::Parquet,
+                    "arrow" | "feather" => Format::Arrow,
+                    other => return Err(unknown_format(other)),
+                });
+            }
+            "header" | "has_header" => {
+                csv = Some(CsvOptions { header: Some(option.flag()?), ..options() });
+            }
+            "delimiter" | "delim" | "sep" => {
+                csv = Some(CsvOptions { delimiter: option.byte()?, ..options() });
+            }
+            "quote" => csv = Some(CsvOptions { quote: option.byte().map(Some)?, ..options() }),
+            "escape" => csv = Some(CsvOptions { escape: option.byte().map(Some)?, ..options() }),
+            "null" | "nullstr" | "null_value" => {
+                csv = Some(CsvOptions { nulls: option.values.clone(), ..options() });
+            }
+            "max_errors" => load.rejects_max = option.number()?,
+            "reject_file" | "rejects" => load.reject_file = Some(option.text()?.into()),
+            "ignore_errors" => load.rejects_max = if option.flag()? { u64::MAX } else { 0 },
+            _ => {
+                return Err(option.unknown(
+                    "FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, MAX_ERRORS, IGNORE_ERRORS and \
+                     REJECT_FILE are the options of COPY … FROM",
+                ));
+            }
+        }
+    }
+    request.csv = csv;
+    Ok(())
+}
+
+struct WriteOptions {
+    format: String,
+    partition_by: Vec<String>,
+    /// By DataFusion's names.
+    datafusion: Vec<(String, Value)>,
+}
+
+impl WriteOptions {
+    fn new(target: &str, options: &[Setting]) -> Result<WriteOptions> {
+        let mut format = None;
+        let mut partition_by = vec![];
+        let mut datafusion = vec![];
+        let mut compressed = false;
+        for option in options {
+            let name = match option.name.as_str() {
+                "format" => {
+                    format = Some(known_format(option.text()?)?);
+                    continue;
+                }
+                "partition_by" | "partitioned_by" => {
+                    partition_by.clone_from(&option.values);
+                    continue;
+                }
+                "header" => "format.has_header",
+                "delimiter" | "delim" | "sep" => "format.delimiter",
+                "quote" => "format.quote",
+                "escape" => "format.escape",
+                "null" | "nullstr" => "format.null_value",
+                "compression" | "codec" => "format.compression",
+                "compression_level" => "format.compression_level",
+                "row_group_size" => "format.max_row_group_size",
+                "dateformat" | "date_format" => "format.date_format",
+                "timestampformat" | "timestamp_format" => "format.timestamp_format",
+                other if other.contains('.') => other,
+                _ => {
+                    return Err(option.unknown(
+                        "FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, \
+                         ROW_GROUP_SIZE, DATE_FORMAT, TIMESTAMP_FORMAT and PARTITION_BY are the \
+                         options of COPY … TO",
+                    ));
+                }
+            };
+            compressed |= name == "format.compression";
+            let text = match name {
+                "format.has_header" => option.flag()?.to_string(),
+                _ => option.text()?.to_string(),
+            };
+            datafusion.push((name.to_string(), Value::SingleQuotedString(text)));
+        }
+        let path = Path::new(target.trim_end_matches('/'));
+        let suffix = |p: &Path| p.extension().map(|e| e.to_string_lossy().to_lowercase());
+        let (mut extension, mut compression) = (suffix(path), None);
+        if let Some(known) = extension.as_deref().and_then(compression_of) {
+            compression = Some(known);
+            extension = path.file_stem().and_then(|stem| suffix(Path::new(stem)));
+        }
+        let format = match (format, extension) {
+            (Some(format), _) => format,
+            (None, Some(extension)) => known_format(&extension)?,
+            (None, None) => {
+                return Err(Error::user(format!("the format of {} is not known", quoted(target)))
+                    .hint("say it: COPY … TO '…' (FORMAT parquet)"));
+            }
+        };
+        if let Some(compression) = compression
+            && !compressed
+            && matches!(format.as_str(), "csv" | "json")
+        {
+            let value = Value::SingleQuotedString(compression.into());
+            datafusion.push(("format.compression".into(), value));
+        }
+        Ok(WriteOptions { format, partition_by, datafusion })
+    }
+
+    fn is_folder(&self, target: &str) -> bool {
+        !self.partition_by.is_empty() || is_folder(target)
+    }
+}
+
+/// Whether a name without further word means a folder.
+fn is_folder(target: &str) -> bool {
+    target.ends_with('/') || (!target.contains("://") && Path::new(target).is_dir())
+}
+
+fn compression_of(extension: &str) -> Option<&'static str> {
+    Some(match extension {
+        "gz" => "gzip",
+        "zst" => "zstd",
+        "bz2" => "bzip2",
+        "xz" => "xz",
+        _ => return None,
+    })
+}
+
+fn known_format(name: &str) -> Result<String> {
+    Ok(match name.to_lowercase().as_str() {
+        "csv" => "csv",
+        "json" | "jsonl" | "ndjson" => "json",
+        "parquet" => "parquet",
+        "arrow" | "feather" | "ipc" => "arrow",
+        other => return Err(unknown_format(other)),
+    }
+    .into())
+}
+
+fn unknown_format(name: &str) -> Error {
+    Error::user(format!("{} is not a format", quoted(name)))
+        .hint("CSV, JSON, PARQUET and ARROW are")
+}
+
+impl Setting {
+    fn text(&self) -> Result<&str> {
+        match &self.values[..] {
+            [value] => Ok(value),
+            _ => Err(Error::user(format!("COPY: {} takes one value", self.name.to_uppercase()))),
+        }
+    }
+
+    /// A name alone is true.
+    fn flag(&self) -> Result<bool> {
+        if self.values.is_empty() {
+            return Ok(true);
+        }
+        match self.text()?.to_lowercase().as_str() {
+            "true" | "on" | "1" | "match" => Ok(true),
+            "false" | "off" | "0" => Ok(false),
+            other => Err(Error::user(format!(
+                "COPY: {} is true or false, not {}",
+                self.name.to_uppercase(),
+                quoted(other)
+            ))),
+        }
+    }
+
+    fn number(&self) -> Result<u64> {
+        let text = self.text()?;
+        text.parse().map_err(|_| {
+            let name = self.name.to_uppercase();
+            Error::user(format!("COPY: {name} is a whole number, not {}", quoted(text)))
+        })
+    }
+
+    fn byte(&self) -> Result<u8> {
+        let text = self.text()?;
+        match text.as_bytes() {
+            [byte] => Ok(*byte),
+            br"\t" => Ok(b'\t'),
+            _ => Err(Error::user(format!(
+                "COPY: {} is one character of ASCII, not {}",
+                self.name.to_uppercase(),
+                quoted(text)
+            ))),
+        }
+    }
+
+    fn unknown(&self, known: &str) -> Error {
+        Error::user(format!("COPY has no option {}", quoted(&self.name))).hint(known)
+    }
+}
+
+/// Where the output goes, and where it is written first.
+enum Place {
+    /// A local file or folder: written beside its name, and renamed.
+    Local { target: PathBuf, scratch: Scratch, folder: bool },
+    /// Stores make objects at once, whole.
+    Remote(String),
+}
+
+/// Removed unless it has been renamed.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is not there need not be removed; what cannot be has a name that says so.
+        let _ = std::fs::remove_file(&self.0).or_else(|_| std::fs::remove_dir_all(&self.0));
+    }
+}
+
+impl Place {
+    fn new(target: &str, folder: bool, format: &str) -> Result<Place> {
+        if target.contains("://") {
+            return Ok(Place::Remote(target.to_string()));
+        }
+        let cannot = |e| Error::io(format!("cannot write {}", quoted(target)), e);
+        let path = std::path::absolute(target.trim_end_matches('/')).map_err(cannot)?;
+        let (Some(parent), Some(_)) = (path.parent(), path.file_name()) else {
+            return Err(Error::user(format!("{} is not the name of a file", quoted(target))));
+        };
+        if folder {
+            let used = std::fs::read_dir(&path).map(|mut entries| entries.next().is_some());
+            if used.unwrap_or(false) {
+                return Err(Error::user(format!("folder {} is not empty", quoted(target)))
+                    .hint("name a new one, or remove what is in it"));
+            }
+        }
+        std::fs::create_dir_all(parent).map_err(cannot)?;
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // A name with an extension is a file to DataFusion, one with a slash at the end a folder.
+        let scratch = parent.join(format!(".copy-{}-{number}.{format}", std::process::id()));
+        Ok(Place::Local { scratch: Scratch(scratch), folder, target: path })
+    }
+
+    fn written(&self) -> String {
+        match self {
+            Place::Remote(url) => url.clone(),
+            Place::Local { scratch, folder, .. } => {
+                let text = scratch.0.to_string_lossy().into_owned();
+                if *folder { text + "/" } else { text }
+            }
+        }
+    }
+
+    fn publish(self) -> Result<()> {
+        let Place::Local { target, scratch, folder } = self else { return Ok(()) };
+        let name = quoted(&target.to_string_lossy());
+        let cannot = |e| Error::io(format!("cannot write {name}"), e);
+        if folder {
+            // Without rows, not even a folder is written.
+            std::fs::create_dir_all(&scratch.0).map_err(cannot)?;
+            // It is empty, as was looked at in the beginning.
+            let _ = std::fs::remove_dir(&target);
+        }
+        std::fs::rename(&scratch.0, &target).map_err(cannot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    use super::*;
+    use crate::dialect::Thalweg;
+
+    fn parsed(sql: &str) -> Copy {
+        let tokens = Tokenizer::new(&Thalweg, sql).tokenize_with_location().unwrap();
+        parse(&mut Parser::new(&Thalweg).with_tokens_with_locations(tokens)).unwrap()
+    }
+
+    #[test]
+    fn options_are_read_in_every_spelling() {
+        let check = |sql: &str, expected: &[(&str, &[&str])]| {
+            let copy = parsed(sql);
+            let found: Vec<(&str, Vec<&str>)> = copy
+                .options
+                .iter()
+                .map(|o| (o.name.as_str(), o.values.iter().map(String::as_str).collect()))
+                .collect();
+            let expected: Vec<(&str, Vec<&str>)> =
+                expected.iter().map(|(n, v)| (*n, v.to_vec())).collect();
+            assert_eq!(found, expected, "{sql}");
+        };
+        check("COPY t TO 'f'", &[]);
+        check("COPY t TO 'f' STORED AS CSV", &[("format", &["CSV"])]);
+        check(
+            "COPY t FROM 'f', 'g' WITH (FORMAT csv, HEADER, DELIMITER ';', NULL ('', 'NA'))",
+            &[("format", &["csv"]), ("header", &[]), ("delimiter", &[";"]), ("null", &["", "NA"])],
+        );
+        check(
+            "COPY (SELECT 1) TO 'f/' PARTITIONED BY (a, b) OPTIONS ('format.compression' 'zstd(3)', format.x 1)",
+            &[
+                ("partition_by", &["a", "b"]),
+                ("format.compression", &["zstd(3)"]),
+                ("format.x", &["1"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_format_follows_from_the_name() {
+        let check = |target: &str, format: &str, compression: Option<&str>| {
+            let options = WriteOptions::new(target, &[]).unwrap();
+            assert_eq!(options.format, format, "{target}");
+            let found = options.datafusion.iter().find(|(n, _)| n == "format.compression");
+            let found = found.map(|(_, v)| v.clone());
+            assert_eq!(found, compression.map(|c| Value::SingleQuotedString(c.into())), "{target}");
+        };
+        check("/tmp/a.csv", "csv", None);
+        check("a.CSV.gz", "csv", Some("gzip"));
+        check("a.jsonl.zst", "json", Some("zstd"));
+        check("out.parquet/", "parquet", None);
+        check("x.arrow", "arrow", None);
+        assert!(WriteOptions::new("a.xls", &[]).is_err());
+        assert!(WriteOptions::new("a", &[]).is_err());
+    }
+}

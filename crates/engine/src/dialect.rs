@@ -1,0 +1,250 @@
+//! The SQL we parse: sqlparser's generic dialect, and what it lacks.
+//!
+//! * Tables as they were: `t VERSION AS OF 12`, `t TIMESTAMP AS OF …`, `t FOR SYSTEM_TIME AS OF …`,
+//!   `t AT (VERSION => 12)`.
+//! * `MERGE` with `DO NOTHING`, `UPDATE SET *` and `INSERT *`.
+//! * `ABORT`, PostgreSQL's other word for ROLLBACK.
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, Expr, Ident, Merge, MergeAction, MergeClause, MergeClauseKind,
+    MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Statement, Values,
+};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+/// Stands for every column in `UPDATE SET *` and `INSERT *`; no column can be named so.
+pub const ALL_COLUMNS: &str = "*\0";
+
+#[derive(Debug)]
+pub struct Thalweg;
+
+macro_rules! as_generic {
+    ($($method:ident)*) => {$(
+        fn $method(&self) -> bool {
+            GenericDialect.$method()
+        }
+    )*};
+}
+
+impl Dialect for Thalweg {
+    /// What the parser allows to the generic dialect by its type, it allows to us.
+    fn dialect(&self) -> TypeId {
+        GenericDialect.dialect()
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        GenericDialect.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        GenericDialect.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        GenericDialect.is_identifier_part(ch)
+    }
+
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
+    /// `ALTER COLUMN a TYPE INT USING …`
+    fn supports_alter_column_type_using(&self) -> bool {
+        true
+    }
+
+    /// `INSERT INTO t AS x … RETURNING x.a`
+    fn supports_insert_table_alias(&self) -> bool {
+        true
+    }
+
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        if parser.peek_keyword(Keyword::MERGE) {
+            return Some(merge(parser));
+        }
+        if parser.parse_keyword(Keyword::ABORT) {
+            return Some(Ok(Statement::Rollback { chain: false, savepoint: None }));
+        }
+        None
+    }
+
+    as_generic! {
+        supports_unicode_string_literal supports_partition_by_after_order_by
+        supports_array_join_syntax supports_group_by_expr supports_group_by_with_modifier
+        supports_left_associative_joins_without_parens supports_connect_by
+        supports_match_recognize supports_pipe_operator supports_start_transaction_modifier
+        supports_window_function_null_treatment_arg supports_dictionary_syntax
+        supports_window_clause_named_window_reference supports_parenthesized_set_variables
+        supports_select_wildcard_except support_map_literal_syntax allow_extract_custom
+        allow_extract_single_quotes supports_extract_comma_syntax
+        supports_create_view_comment_syntax supports_parens_around_table_factor
+        supports_values_as_table_factor supports_create_index_with_clause
+        supports_explain_with_utility_options supports_limit_comma supports_update_order_by
+        supports_from_first_select supports_projection_trailing_commas
+        supports_asc_desc_in_column_definition supports_try_convert
+        supports_bitwise_shift_operators supports_comment_on supports_load_extension
+        supports_named_fn_args_with_assignment_operator supports_struct_literal
+        supports_empty_projections supports_nested_comments supports_multiline_comment_hints
+        supports_user_host_grantee supports_string_escape_constant
+        supports_array_typedef_with_brackets supports_match_against supports_set_names
+        supports_comma_separated_set_assignments supports_filter_during_aggregation
+        supports_select_wildcard_exclude supports_data_type_signed_suffix
+        supports_interval_options supports_quote_delimited_string
+        supports_select_wildcard_replace supports_select_wildcard_ilike
+        supports_select_wildcard_rename supports_optimize_table supports_install
+        supports_detach supports_prewhere supports_with_fill supports_limit_by
+        supports_interpolate supports_settings supports_select_format
+        supports_comment_optimizer_hint supports_constraint_keyword_without_name
+        supports_key_column_option supports_comma_separated_trim supports_cte_without_as
+        supports_select_item_multi_column_alias supports_xml_expressions
+    }
+}
+
+/// `MERGE INTO target USING source ON condition WHEN …`. `DO NOTHING` becomes an update without
+/// assignments, which cannot be written otherwise.
+fn merge(parser: &mut Parser) -> Result<Statement, ParserError> {
+    let merge_token = parser.expect_keyword(Keyword::MERGE)?;
+    let into = parser.parse_keyword(Keyword::INTO);
+    let table = parser.parse_table_factor()?;
+    parser.expect_keyword_is(Keyword::USING)?;
+    let source = parser.parse_table_factor()?;
+    parser.expect_keyword_is(Keyword::ON)?;
+    let on = Box::new(parser.parse_expr()?);
+    let mut clauses = vec![];
+    while parser.parse_keyword(Keyword::WHEN) {
+        clauses.push(merge_clause(parser)?);
+    }
+    if clauses.is_empty() {
+        return parser.expected_ref("WHEN [NOT] MATCHED", parser.peek_token_ref());
+    }
+    Ok(Statement::Merge(Merge {
+        merge_token: merge_token.into(),
+        optimizer_hints: vec![],
+        into,
+        table,
+        source,
+        on,
+        clauses,
+        output: None,
+    }))
+}
+
+fn merge_clause(parser: &mut Parser) -> Result<MergeClause, ParserError> {
+    let not = parser.parse_keyword(Keyword::NOT);
+    parser.expect_keyword_is(Keyword::MATCHED)?;
+    let clause_kind = if !not {
+        MergeClauseKind::Matched
+    } else if parser.parse_keywords(&[Keyword::BY, Keyword::SOURCE]) {
+        MergeClauseKind::NotMatchedBySource
+    } else if parser.parse_keywords(&[Keyword::BY, Keyword::TARGET]) {
+        MergeClauseKind::NotMatchedByTarget
+    } else {
+        MergeClauseKind::NotMatched
+    };
+    let predicate =
+        if parser.parse_keyword(Keyword::AND) { Some(parser.parse_expr()?) } else { None };
+    parser.expect_keyword_is(Keyword::THEN)?;
+    // A row that is only in the source can but be inserted; any other is there already.
+    let inserts =
+        matches!(clause_kind, MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget);
+    let action = if parser.parse_keyword(Keyword::DO) {
+        parser.expect_keyword_is(Keyword::NOTHING)?;
+        update(vec![])
+    } else if inserts {
+        if !parser.parse_keyword(Keyword::INSERT) {
+            return parser.expected_ref("INSERT or DO NOTHING", parser.peek_token_ref());
+        }
+        merge_insert(parser)?
+    } else if parser.parse_keyword(Keyword::DELETE) {
+        MergeAction::Delete { delete_token: AttachedToken::empty() }
+    } else if parser.parse_keyword(Keyword::UPDATE) {
+        parser.expect_keyword_is(Keyword::SET)?;
+        if parser.consume_token(&Token::Mul) {
+            let target = AssignmentTarget::ColumnName(ObjectName::from(every()));
+            update(vec![Assignment { target, value: Expr::Identifier(every()) }])
+        } else {
+            update(parser.parse_comma_separated(Parser::parse_assignment)?)
+        }
+    } else {
+        return parser.expected_ref("UPDATE, DELETE or DO NOTHING", parser.peek_token_ref());
+    };
+    Ok(MergeClause { when_token: AttachedToken::empty(), clause_kind, predicate, action })
+}
+
+fn merge_insert(parser: &mut Parser) -> Result<MergeAction, ParserError> {
+    let nothing = || Values {
+        explicit_row: false,
+        value_keyword: false,
+        rows: vec![Parens::with_empty_span(vec![])],
+    };
+    let (columns, values) = if parser.consume_token(&Token::Mul) {
+        (vec![ObjectName::from(every())], nothing())
+    } else if parser.parse_keywords(&[Keyword::DEFAULT, Keyword::VALUES]) {
+        (vec![], nothing())
+    } else {
+        let columns =
+            parser.parse_parenthesized_qualified_column_list(IsOptional::Optional, false)?;
+        parser.expect_keyword_is(Keyword::VALUES)?;
+        (columns, parser.parse_values(false, false)?)
+    };
+    Ok(MergeAction::Insert(MergeInsertExpr {
+        insert_token: AttachedToken::empty(),
+        columns,
+        kind_token: AttachedToken::empty(),
+        kind: MergeInsertKind::Values(values),
+        insert_predicate: None,
+    }))
+}
+
+fn update(assignments: Vec<Assignment>) -> MergeAction {
+    MergeAction::Update(MergeUpdateExpr {
+        update_token: AttachedToken::empty(),
+        assignments,
+        update_predicate: None,
+        delete_predicate: None,
+    })
+}
+
+fn every() -> Ident {
+    Ident::with_quote('"', ALL_COLUMNS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_of_our_own_are_parsed() {
+        let check = |sql: &str, expected: &str| {
+            let parsed = Parser::parse_sql(&Thalweg, sql).map(|s| s[0].to_string());
+            assert_eq!(parsed.unwrap_or_else(|e| e.to_string()), expected, "{sql}");
+        };
+        for same in [
+            "SELECT * FROM t VERSION AS OF 12",
+            "SELECT * FROM t TIMESTAMP AS OF now()",
+            "SELECT * FROM t FOR SYSTEM_TIME AS OF '2026-01-01' JOIN u ON true",
+            "SELECT * FROM t AT(VERSION => 12)",
+            "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED AND t.b > 1 THEN DELETE",
+            "MERGE INTO t USING u ON true WHEN NOT MATCHED BY SOURCE THEN UPDATE SET a = 1",
+            "MERGE INTO t USING u ON true WHEN NOT MATCHED BY TARGET THEN INSERT (a) VALUES (1)",
+        ] {
+            check(same, same);
+        }
+        // The alias comes last; sqlparser prints it first.
+        check("SELECT * FROM t VERSION AS OF 1 AS x", "SELECT * FROM t AS x VERSION AS OF 1");
+        check("ABORT", "ROLLBACK");
+        check(
+            "MERGE INTO t USING u ON true WHEN NOT MATCHED THEN DO NOTHING",
+            "MERGE INTO t USING u ON true WHEN NOT MATCHED THEN UPDATE SET ",
+        );
+        check(
+            "MERGE INTO t USING u ON true WHEN MATCHED THEN INSERT VALUES (1)",
+            "sql parser error: Expected: UPDATE, DELETE or DO NOTHING, found: INSERT at Line: 1, Column: 48",
+        );
+    }
+}

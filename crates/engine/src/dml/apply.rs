@@ -1,0 +1,147 @@
+//! From a query's rows to a change of a table.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::UInt64Type;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{self, Query};
+use thalweg_base::{Error, Result};
+use thalweg_storage::{Layout, NewExtent, RowSet, Summary, Table, Transaction};
+
+use super::Job;
+use super::target::Target;
+use crate::ddl;
+use crate::error::from_datafusion;
+use crate::statement;
+use crate::write::{self, Writers};
+
+pub async fn plan(job: &Job<'_>, query: Query) -> Result<LogicalPlan> {
+    let query = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
+    statement::plan(job.state, query).await.map_err(from_datafusion)
+}
+
+pub async fn run(job: &Job<'_>, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
+    let physical = statement::physical(job.run, job.state, plan).await?;
+    execute_stream(physical, job.state.task_ctx()).map_err(from_datafusion)
+}
+
+/// The ids in the first column. An id that is NULL is a mistake of the query that was built.
+pub fn ids(batch: &RecordBatch) -> Result<&[u64]> {
+    let column = batch.column(0).as_primitive_opt::<UInt64Type>();
+    match column {
+        Some(column) if column.nulls().is_none_or(|n| n.null_count() == 0) => Ok(column.values()),
+        _ => Err(Error::internal("a query for row ids gave none")),
+    }
+}
+
+/// Takes rows on their way into a table, and keeps them where RETURNING asks for them.
+pub struct Appender {
+    table: Arc<Table>,
+    writers: Writers,
+    kept: Option<Kept>,
+}
+
+/// Rows for RETURNING. They count as memory of the query.
+pub struct Kept {
+    pub batches: Vec<RecordBatch>,
+    memory: MemoryReservation,
+}
+
+impl Kept {
+    pub fn new(job: &Job<'_>) -> Self {
+        let pool = &job.state.runtime_env().memory_pool;
+        Kept { batches: vec![], memory: MemoryConsumer::new("RETURNING").register(pool) }
+    }
+
+    pub fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        self.memory.try_grow(batch.get_array_memory_size()).map_err(from_datafusion)?;
+        self.batches.push(batch);
+        Ok(())
+    }
+}
+
+impl Appender {
+    pub fn new(job: &Job<'_>, table: &Arc<Table>, keep: bool) -> Self {
+        let engine = &job.session.engine;
+        Appender {
+            table: Arc::clone(table),
+            writers: Writers::new(
+                write::Target { database: engine.database().clone(), layout: Layout::of(table) },
+                engine.config().threads,
+            ),
+            kept: keep.then(|| Kept::new(job)),
+        }
+    }
+
+    /// Columns in the order of the table's, of any type that casts to theirs.
+    pub async fn push(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let batch = ddl::conform(columns, &self.table.arrow_schema)?;
+        if let Some(kept) = &mut self.kept {
+            kept.push(batch.clone())?;
+        }
+        self.writers.push(batch).await
+    }
+
+    pub async fn finish(self) -> Result<(Vec<NewExtent>, u64, Option<Kept>)> {
+        let (extents, rows) = self.writers.finish().await?;
+        Ok((extents, rows, self.kept))
+    }
+}
+
+/// What a statement does to a table's rows.
+pub struct Delta {
+    pub operation: &'static str,
+    pub started: Instant,
+    /// Rows of the version that was read.
+    pub deleted: RowSet,
+    pub added: Vec<NewExtent>,
+    pub added_rows: u64,
+    /// Nothing of the table is left but `added`.
+    pub overwrite: bool,
+}
+
+impl Delta {
+    pub fn new(operation: &'static str) -> Self {
+        Delta {
+            operation,
+            started: Instant::now(),
+            deleted: RowSet::default(),
+            added: vec![],
+            added_rows: 0,
+            overwrite: false,
+        }
+    }
+
+    pub async fn commit(self, job: &Job<'_>, target: &Target) -> Result<()> {
+        if !self.overwrite && self.deleted.is_empty() && self.added.is_empty() {
+            return job.session.transactions.check_writable();
+        }
+        let table = Arc::clone(&target.table);
+        let name = format!("{}.{}", target.schema, table.name);
+        let change = move |transaction: &mut Transaction| {
+            let summary = Summary {
+                operation: self.operation.into(),
+                table: name,
+                rows_added: self.added_rows,
+                rows_removed: if self.overwrite { table.rows() } else { self.deleted.len() },
+                millis: self.started.elapsed().as_millis() as u64,
+                ..Summary::default()
+            };
+            if self.overwrite {
+                transaction.replace(table.id, self.added)?;
+            } else {
+                transaction.delete(&table, &self.deleted)?;
+                transaction.append(table.id, self.added)?;
+            }
+            transaction.describe(summary);
+            Ok(())
+        };
+        job.session.transactions.write(change).await
+    }
+}

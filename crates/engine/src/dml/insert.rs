@@ -1,0 +1,160 @@
+//! `INSERT`.
+
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{LogicalPlan, WriteOp};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, Ident, Insert, ObjectName, Parens, Query, SetExpr, TableObject, Value, Values, With,
+};
+use futures::StreamExt;
+use thalweg_base::{Error, Result};
+use thalweg_storage::{RelationKind, Snapshot};
+
+use super::apply::{self, Appender, Delta};
+use super::target::{self, Target, is_default};
+use super::{Job, returning};
+use crate::answer::Tag;
+use crate::ddl;
+use crate::error::from_datafusion;
+use crate::runtime::checkpoint;
+use crate::statement::{self, Started};
+
+pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Result<Started> {
+    let TableObject::TableName(name) = &insert.table else {
+        return Err(Error::unsupported("INSERT takes a table, not a function or a query"));
+    };
+    let name = name.clone();
+    let returning = insert.returning.take();
+    let alias = insert.table_alias.take().map(|a| a.alias);
+    if is_external(&job.snapshot, &name) {
+        if returning.is_some() {
+            return Err(Error::unsupported("INSERT into an external table has no RETURNING"));
+        }
+        let plan = plan(job.state, insert).await?;
+        let count = statement::execute_count(job.run, job.state, &plan).await?;
+        return Ok(Started::Done(Tag::Count("INSERT".into(), count)));
+    }
+    let target = target(&job.snapshot, name, alias)?;
+    let columns = rewrite(&target, with, &mut insert)?;
+    let named = |e| name_column(e, &target, &columns);
+    let LogicalPlan::Dml(dml) = plan(job.state, insert).await.map_err(named)? else {
+        return Err(Error::internal("an INSERT that is planned as something else"));
+    };
+    let WriteOp::Insert(operation) = dml.op else {
+        return Err(Error::internal("an INSERT that is planned as another change"));
+    };
+    let overwrite = operation == InsertOp::Overwrite;
+    let mut rows = apply::run(job, &dml.input).await.map_err(named)?;
+    let mut appender = Appender::new(job, &target.table, returning.is_some());
+    let mut delta = Delta::new(if overwrite { "INSERT OVERWRITE" } else { "INSERT" });
+    delta.overwrite = overwrite;
+    while let Some(batch) = rows.next().await {
+        let batch = batch.map_err(|e| named(from_datafusion(e)))?;
+        appender.push(batch.columns()).await?;
+        checkpoint().await;
+    }
+    let (extents, count, kept) = appender.finish().await?;
+    (delta.added, delta.added_rows) = (extents, count);
+    let answer = returning::answer(job, &target, returning, kept).await?;
+    delta.commit(job, &target).await?;
+    Ok(answer.unwrap_or(Started::Done(Tag::Count("INSERT".into(), count))))
+}
+
+async fn plan(state: &SessionState, insert: Insert) -> Result<LogicalPlan> {
+    let statement = Statement::Statement(Box::new(ast::Statement::Insert(insert)));
+    statement::plan(state, statement).await.map_err(from_datafusion)
+}
+
+/// Rows for files outside are written by DataFusion.
+fn is_external(snapshot: &Snapshot, name: &ObjectName) -> bool {
+    matches!(target::relation(snapshot, name), Ok((_, _, Some(RelationKind::External))))
+}
+
+/// The statement as DataFusion plans it.
+pub fn planned(snapshot: &Snapshot, with: Option<With>, insert: &Insert) -> Result<ast::Statement> {
+    let mut insert = insert.clone();
+    (insert.returning, insert.table_alias) = (None, None);
+    if let TableObject::TableName(name) = &insert.table
+        && !is_external(snapshot, name)
+    {
+        let target = target(snapshot, name.clone(), None)?;
+        rewrite(&target, with, &mut insert)?;
+    }
+    Ok(ast::Statement::Insert(insert))
+}
+
+fn target(snapshot: &Snapshot, name: ObjectName, alias: Option<Ident>) -> Result<Target> {
+    let factor = target::named(name, alias);
+    Target::new(snapshot, &factor, "INSERT")
+}
+
+/// A NULL in VALUES for a column that has none is found by DataFusion, which calls the columns of
+/// VALUES by their number.
+fn name_column(e: Error, target: &Target, columns: &[usize]) -> Error {
+    let column = e.message().split_once("is declared as non-nullable").and_then(|(head, _)| {
+        let name = head.split('\'').nth(1)?;
+        let number: usize = name.strip_prefix("column")?.parse().ok()?;
+        columns.get(number.checked_sub(1)?)
+    });
+    match column {
+        Some(column) => ddl::null_in(target.table.arrow_schema.field(*column)),
+        None => e,
+    }
+}
+
+/// What DataFusion's planner leaves out: `DEFAULT`, and a `WITH` before the statement. Returns the
+/// columns that get values, in the order of these.
+fn rewrite(target: &Target, with: Option<With>, insert: &mut Insert) -> Result<Vec<usize>> {
+    if insert.on.is_some() {
+        return Err(Error::unsupported(
+            "INSERT … ON CONFLICT is not supported: tables have no keys",
+        )
+        .hint(
+            "MERGE INTO t USING … ON … WHEN MATCHED THEN UPDATE SET … \
+                 WHEN NOT MATCHED THEN INSERT …",
+        ));
+    }
+    if insert.replace_into || insert.or.is_some() {
+        return Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys")
+            .hint("INSERT OVERWRITE replaces all rows, MERGE those that match"));
+    }
+    let columns = if insert.columns.is_empty() {
+        (0..target.table.arrow_schema.fields().len()).collect()
+    } else {
+        insert.columns.iter().map(|c| target.index(c)).collect::<Result<Vec<usize>>>()?
+    };
+    let source = insert.source.get_or_insert_with(|| Box::new(default_values(columns.len())));
+    if let SetExpr::Values(values) = source.body.as_mut() {
+        for row in &mut values.rows {
+            for (value, column) in row.content.iter_mut().zip(&columns) {
+                if is_default(value) {
+                    *value = target.default(*column)?;
+                }
+            }
+        }
+    }
+    if let Some(mut with) = with {
+        if let Some(inner) = source.with.take() {
+            with.recursive |= inner.recursive;
+            with.cte_tables.extend(inner.cte_tables);
+        }
+        source.with = Some(with);
+    }
+    Ok(columns)
+}
+
+/// `DEFAULT VALUES`: one row, of which the statement names no column.
+fn default_values(columns: usize) -> Query {
+    let default = Expr::Identifier(Ident::new("DEFAULT"));
+    let row = Parens::with_empty_span(vec![default; columns]);
+    let values = Values { explicit_row: false, value_keyword: false, rows: vec![row] };
+    let mut query = target::select(None, vec![], vec![], None);
+    query.body = Box::new(SetExpr::Values(values));
+    query
+}
+
+/// `NULL`
+pub fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}

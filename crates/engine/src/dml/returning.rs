@@ -1,0 +1,56 @@
+//! `RETURNING`: a query over the rows a statement has changed, answered before it commits, so
+//! that an error in it undoes the statement.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, UInt64Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::SchemaRef;
+use datafusion::datasource::MemTable;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::sql::sqlparser::ast::{Ident, SelectItem};
+use futures::StreamExt;
+use thalweg_base::Result;
+
+use super::Job;
+use super::apply::{self, Kept};
+use super::target::{self, Target, alone, select};
+use crate::error::{from_arrow, from_datafusion};
+use crate::statement::Started;
+
+/// Some rows of a batch, whose columns from `first` on are the table's.
+pub fn rows_of(
+    batch: &RecordBatch,
+    first: usize,
+    rows: Vec<u64>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
+    let columns = batch.columns()[first..].to_vec();
+    let batch = RecordBatch::try_new(Arc::clone(schema), columns).map_err(|e| from_arrow(&e))?;
+    take_record_batch(&batch, &UInt64Array::from(rows)).map_err(|e| from_arrow(&e))
+}
+
+/// The answer of a statement with RETURNING; `None` if it has none.
+pub async fn answer(
+    job: &Job<'_>,
+    target: &Target,
+    items: Option<Vec<SelectItem>>,
+    kept: Option<Kept>,
+) -> Result<Option<Started>> {
+    let (Some(mut items), Some(kept)) = (items, kept) else { return Ok(None) };
+    target.unqualify(&mut items);
+    let schema = Arc::clone(&target.table.arrow_schema);
+    let rows = MemTable::try_new(schema, vec![kept.batches.clone()]).map_err(from_datafusion)?;
+    let offered = job.session.catalog.offer(Arc::new(rows));
+    let name = Ident::with_quote('"', offered.name()).into();
+    let factor = target::named(name, Some(Ident::with_quote('"', &target.alias)));
+    let plan = apply::plan(job, select(None, items, vec![alone(factor)], None)).await?;
+    let mut stream = apply::run(job, &plan).await?;
+    let mut answer = Kept::new(job);
+    while let Some(batch) = stream.next().await {
+        answer.push(batch.map_err(from_datafusion)?)?;
+    }
+    let exec = MemorySourceConfig::try_new_exec(&[answer.batches], stream.schema(), None);
+    let exec = exec.map_err(from_datafusion)?;
+    Ok(Some(Started::Rows(exec, Box::new(job.state.clone()))))
+}

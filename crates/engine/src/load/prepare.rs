@@ -1,0 +1,511 @@
+//! What a table's load will do: from a request to files, a format, and columns with their types.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::UNIX_EPOCH;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::TableReference;
+use datafusion::common::runtime::JoinSet;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use thalweg_base::text::quoted;
+use thalweg_base::{Error, Result};
+use thalweg_storage::load::{self, Format, Inference, Inferred, InferredColumn};
+use thalweg_storage::{Layout, LoadedFile, Snapshot, Table, TableSpec};
+
+use super::read::Shares;
+use super::{ColumnChanges, Load, LoadPlan, LoadProgress, LoadRequest, NewColumns, Rejected};
+use crate::ddl;
+use crate::error::from_datafusion;
+use crate::runtime::{blocking, checkpoint};
+use crate::session::Inner;
+use crate::sql_type::sql_type;
+
+/// One file of the input, and what it is remembered by once it is loaded.
+#[derive(Clone, Debug)]
+pub(super) struct InputFile {
+    pub path: PathBuf,
+    pub stamp: LoadedFile,
+}
+
+/// One table of a load, before the first row is read.
+pub(super) struct Prepared {
+    pub request: LoadRequest,
+    pub schema: String,
+    pub name: String,
+    /// `None`: to be made.
+    pub table: Option<Arc<Table>>,
+    pub files: Vec<InputFile>,
+    /// Files that the table has already.
+    pub skipped: usize,
+    pub format: Format,
+    /// The table's, with those that are added.
+    pub columns: SchemaRef,
+    pub added: Vec<InferredColumn>,
+    inferred: Option<Inferred>,
+    pub spec: TableSpec,
+    pub layout: Layout,
+    /// The ids that the columns must have when the extents are committed.
+    column_ids: Vec<u32>,
+    pub defaults: Vec<Option<ArrayRef>>,
+}
+
+pub(super) async fn prepare(
+    session: &Inner,
+    snapshot: &Snapshot,
+    request: &LoadRequest,
+    load: &Load,
+    rejected: &mut Rejected,
+    progress: &Arc<LoadProgress>,
+) -> Result<Prepared> {
+    let (schema, name, table) = target(snapshot, request)?;
+    let (mut files, format) = input(request).await?;
+    let given = files.len();
+    if let (true, Some(table)) = (load.resume, &table) {
+        let loaded: HashSet<&str> = table.loaded_files.iter().map(|f| f.path.as_str()).collect();
+        files.retain(|f| !loaded.contains(f.stamp.path.as_str()));
+    }
+    let spec = TableSpec::default();
+    let mut prepared = Prepared {
+        request: request.clone(),
+        schema,
+        name,
+        skipped: given - files.len(),
+        files,
+        format,
+        columns: match &table {
+            Some(table) => Arc::clone(&table.arrow_schema),
+            None => Arc::new(Schema::empty()),
+        },
+        layout: match &table {
+            Some(table) => Layout::of(table),
+            None => Layout::of_new(Arc::new(Schema::empty()), &spec),
+        },
+        column_ids: table.iter().flat_map(|t| t.columns.iter().map(|c| c.id)).collect(),
+        table,
+        added: vec![],
+        inferred: None,
+        spec,
+        defaults: vec![],
+    };
+    let found = prepared.find_columns(session, load, rejected, progress).await;
+    found.and_then(|()| prepared.settle(session)).map(|()| prepared)
+}
+
+/// Schema, name and, if it is there, the table that a request is for.
+fn target(
+    snapshot: &Snapshot,
+    request: &LoadRequest,
+) -> Result<(String, String, Option<Arc<Table>>)> {
+    let (schema_name, name) = table_name(&request.table)?;
+    ddl::check_not_system(&schema_name)?;
+    let Some(schema) = snapshot.schemas.get(&schema_name) else {
+        return Err(Error::user(format!("schema {} does not exist", quoted(&schema_name)))
+            .hint(format!("CREATE SCHEMA {} makes it", quoted(&schema_name))));
+    };
+    if schema.views.contains_key(&name) || schema.externals.contains_key(&name) {
+        return Err(Error::user(format!("{} is not a stored table", quoted(&name)))
+            .hint("a view or an external table cannot be loaded into"));
+    }
+    let table = schema.tables.get(&name).cloned();
+    if let Some(table) = &table {
+        refuse_definition(request, table)?;
+    } else if request.columns.is_some() && !request.types.is_empty() {
+        return Err(Error::user("the columns are declared with their types")
+            .hint("leave --type or --columns out"));
+    }
+    Ok((schema_name, name, table))
+}
+
+/// The files of a request, and their format.
+async fn input(request: &LoadRequest) -> Result<(Vec<InputFile>, Format)> {
+    let request = request.clone();
+    blocking(move || {
+        let files: Result<Vec<InputFile>> =
+            load::expand(&request.files)?.into_iter().map(stamped).collect();
+        let files = files?;
+        let format = format(&request, &files)?;
+        Ok((files, format))
+    })
+    .await
+    .map_err(from_datafusion)
+}
+
+/// Schema and name of `table`, `schema.table` or `"Table"`, as SQL would take it.
+pub fn table_name(text: &str) -> Result<(String, String)> {
+    ddl::split_name(&TableReference::parse_str(text))
+}
+
+/// What only a table that is made can be told.
+fn refuse_definition(request: &LoadRequest, table: &Table) -> Result<()> {
+    let name = quoted(&table.name);
+    if request.columns.is_some() {
+        return Err(Error::user(format!("table {name} exists and has its columns"))
+            .hint("leave --columns out to append, or drop the table first"));
+    }
+    if !request.types.is_empty() && request.new_columns != NewColumns::Add {
+        return Err(Error::user(format!("table {name} exists and has its columns"))
+            .hint("leave --type out to append; it is for columns that are found in the files"));
+    }
+    if !request.cluster_by.is_empty() {
+        return Err(Error::user(format!("table {name} exists and has its order"))
+            .hint("leave --cluster-by out to append, or drop the table first"));
+    }
+    Ok(())
+}
+
+fn stamped(path: PathBuf) -> Result<InputFile> {
+    let failed = |e| Error::io(format!("cannot open {}", quoted(&path.to_string_lossy())), e);
+    let stamp = stamp(&path).map_err(failed)?;
+    Ok(InputFile { path, stamp })
+}
+
+/// What a file is remembered by: its path without links, and its version.
+pub fn stamp(path: &Path) -> std::io::Result<LoadedFile> {
+    let meta = path.metadata()?;
+    let modified = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(LoadedFile {
+        path: path.canonicalize()?.to_string_lossy().into_owned(),
+        bytes: meta.len(),
+        modified_ns: modified.as_nanos() as u64,
+    })
+}
+
+impl Prepared {
+    /// The columns of a table that is made, and those that are new in one that is there.
+    async fn find_columns(
+        &mut self,
+        session: &Inner,
+        load: &Load,
+        rejected: &mut Rejected,
+        progress: &Arc<LoadProgress>,
+    ) -> Result<()> {
+        match (self.table.clone(), self.request.columns.clone()) {
+            (None, Some(columns)) => {
+                (self.columns, self.spec.defaults) = declared(session, &columns).await?;
+            }
+            (None, None) => {
+                let found = self.infer(session, None, load, rejected, progress).await?;
+                self.columns = found.schema();
+                if let (Format::Csv(options), header @ Some(_)) = (&mut self.format, found.header) {
+                    options.header = header;
+                }
+                self.inferred = Some(found);
+            }
+            (Some(table), _)
+                if self.request.new_columns == NewColumns::Add && !self.files.is_empty() =>
+            {
+                let known = Some(&table.arrow_schema);
+                let found = self.infer(session, known, load, rejected, progress).await?;
+                self.add(session, &table, found)?;
+            }
+            (Some(_), _) => {}
+        }
+        Ok(())
+    }
+
+    /// What follows from the columns.
+    fn settle(&mut self, session: &Inner) -> Result<()> {
+        let defaults = match &self.table {
+            None => {
+                let cluster_by = ddl::column_indices(&self.columns, &self.request.cluster_by)?;
+                self.spec.cluster_by = cluster_by;
+                self.layout = Layout::of_new(Arc::clone(&self.columns), &self.spec);
+                self.spec.defaults.clone()
+            }
+            Some(table) => table.columns.iter().map(|c| c.default.clone()).collect(),
+        };
+        self.defaults = values(session, &self.columns, &defaults)?;
+        Ok(())
+    }
+
+    /// Looks at all of the input for columns that `known` does not have.
+    async fn infer(
+        &self,
+        session: &Inner,
+        known: Option<&SchemaRef>,
+        load: &Load,
+        rejected: &mut Rejected,
+        progress: &Arc<LoadProgress>,
+    ) -> Result<Inferred> {
+        let paths: Vec<PathBuf> = self.files.iter().map(|f| f.path.clone()).collect();
+        let format = self.format.clone();
+        let opened = blocking(move || Inference::open(paths, format)).await;
+        let shares = Shares::of(load.memory_bytes, session.engine.config().threads);
+        let mut inference = opened
+            .map_err(from_datafusion)?
+            .with_rejects_max(load.rejects_max)
+            .with_block_bytes(shares.block_bytes);
+        if let Some(known) = known {
+            inference = inference.beside(Arc::clone(known));
+        }
+        progress.table.lock().clone_from(&self.request.table);
+        let mut found = infer(inference, shares.workers, rejected, progress).await?;
+        retype(session, &mut found, &self.request.types).await?;
+        Ok(found)
+    }
+
+    /// Takes in columns that the table lacks.
+    fn add(&mut self, session: &Inner, table: &Table, found: Inferred) -> Result<()> {
+        if !found.columns.is_empty() {
+            session.transactions.check_idle("a load that adds columns")?;
+            // Tried out, to learn the ids that the columns will have.
+            let mut trial = session.engine.database().begin();
+            for column in &found.columns {
+                let field = Field::new(&column.name, column.data_type.clone(), true);
+                trial.add_column(table.id, field, None, None)?;
+            }
+            let Some(altered) = trial.snapshot().table_by_id(table.id) else {
+                return Err(altered_meanwhile(&table.name));
+            };
+            self.columns = Arc::clone(&altered.arrow_schema);
+            self.layout = Layout::of(altered);
+            self.column_ids = altered.columns.iter().map(|c| c.id).collect();
+        }
+        self.added = found.columns.clone();
+        self.inferred = Some(found);
+        Ok(())
+    }
+
+    /// Whether the extents written still fit the table.
+    pub fn check_same(&self, snapshot: &Snapshot) -> Result<()> {
+        let Some(table) = &self.table else { return Ok(()) };
+        let now = snapshot.table_by_id(table.id);
+        let same = now.is_some_and(|now| {
+            now.arrow_schema == self.columns
+                && now.columns.iter().map(|c| c.id).eq(self.column_ids.iter().copied())
+        });
+        if same { Ok(()) } else { Err(altered_meanwhile(&table.name)) }
+    }
+
+    /// The same, after some of its files were committed.
+    pub fn again(&self, snapshot: &Snapshot) -> Result<Prepared> {
+        let gone = || altered_meanwhile(&self.name);
+        let table = snapshot.table(&self.schema, &self.name).ok_or_else(gone)?;
+        if table.arrow_schema != self.columns {
+            return Err(gone());
+        }
+        Ok(Prepared {
+            request: self.request.clone(),
+            schema: self.schema.clone(),
+            name: self.name.clone(),
+            table: Some(Arc::clone(table)),
+            files: self.files.clone(),
+            skipped: self.skipped,
+            format: self.format.clone(),
+            columns: Arc::clone(&self.columns),
+            added: vec![],
+            inferred: None,
+            spec: TableSpec::default(),
+            layout: Layout::of(table),
+            column_ids: table.columns.iter().map(|c| c.id).collect(),
+            defaults: self.defaults.clone(),
+        })
+    }
+
+    pub fn changes(&self) -> ColumnChanges {
+        let inferred = match &self.table {
+            None => self.inferred.as_ref().map(|i| i.columns.clone()),
+            Some(_) => None,
+        };
+        ColumnChanges { inferred, added: self.added.clone(), ..ColumnChanges::default() }
+    }
+
+    pub fn into_plan(self) -> Result<LoadPlan> {
+        let sql = match &self.table {
+            None => {
+                let by = &self.spec.cluster_by;
+                let cluster_by = by.iter().map(|&c| self.columns.field(c).name().as_str());
+                vec![create_table_sql(
+                    &self.request.table,
+                    &self.columns,
+                    &cluster_by.collect::<Vec<_>>(),
+                )]
+            }
+            Some(_) => {
+                let table = relation(&self.request.table);
+                let add = |c: &InferredColumn| {
+                    let (name, data_type) = (identifier(&c.name), sql_type(&c.data_type));
+                    format!("ALTER TABLE {table} ADD COLUMN {name} {data_type};")
+                };
+                self.added.iter().map(add).collect()
+            }
+        };
+        Ok(LoadPlan {
+            creates: self.table.is_none(),
+            changes: self.changes(),
+            table: self.request.table,
+            files: self.files.into_iter().map(|f| f.path).collect(),
+            columns: self.columns,
+            sql,
+            skipped: self.skipped,
+            rows: self.inferred.and_then(|i| i.rows),
+        })
+    }
+}
+
+fn altered_meanwhile(table: &str) -> Error {
+    Error::conflict(format!(
+        "table {} was altered or dropped while files were loaded into it",
+        quoted(table)
+    ))
+    .hint("run the load again")
+}
+
+/// Workers look at all of the input.
+async fn infer(
+    inference: Inference,
+    workers: usize,
+    rejected: &mut Rejected,
+    progress: &Arc<LoadProgress>,
+) -> Result<Inferred> {
+    let inference = Arc::new(inference);
+    progress.inferring.store(true, Ordering::Relaxed);
+    progress.bytes_total.store(inference.bytes_total(), Ordering::Relaxed);
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let (inference, progress) = (Arc::clone(&inference), Arc::clone(progress));
+        tasks.spawn(async move {
+            loop {
+                let next = Arc::clone(&inference);
+                let Some(mut piece) = blocking(move || Ok(next.next())).await? else { break };
+                while piece.step() {
+                    checkpoint().await;
+                }
+                progress.bytes_done.store(inference.bytes_done(), Ordering::Relaxed);
+            }
+            Ok(())
+        });
+    }
+    while let Some(joined) = tasks.join_next().await {
+        let done: datafusion::common::Result<()> =
+            joined.map_err(|e| Error::internal(format!("a load worker failed: {e}")))?;
+        done.map_err(from_datafusion)?;
+    }
+    let (rejects, result) = inference.finish();
+    if result.is_err() {
+        // If it succeeds, the load meets them again.
+        rejected.rows.extend(rejects);
+    }
+    result
+}
+
+/// Exchanges types that were found for those that were told.
+async fn retype(session: &Inner, found: &mut Inferred, types: &[(String, String)]) -> Result<()> {
+    for (name, told) in types {
+        let same = |c: &&mut InferredColumn| c.name.to_lowercase() == name.to_lowercase();
+        let Some(column) = found.columns.iter_mut().find(same) else {
+            let names: Vec<String> = found.columns.iter().map(|c| quoted(&c.name)).collect();
+            return Err(Error::user(format!(
+                "a type is told for column {}, which is not among those found",
+                quoted(name)
+            ))
+            .hint(match names.is_empty() {
+                true => "the files have no columns that the table lacks".to_owned(),
+                false => format!("those are {}", names.join(", ")),
+            }));
+        };
+        let (schema, _) = declared(session, &format!("{} {told}", quoted(name))).await?;
+        if schema.fields().len() != 1 {
+            return Err(Error::user(format!("{told:?} is not one type")));
+        }
+        column.data_type = schema.field(0).data_type().clone();
+        column.why = "told".into();
+    }
+    Ok(())
+}
+
+/// The one format of all files.
+fn format(request: &LoadRequest, files: &[InputFile]) -> Result<Format> {
+    if let Some(format) = &request.format {
+        return Ok(match (format, &request.csv) {
+            (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
+            _ => format.clone(),
+        });
+    }
+    let mut all =
+        files.iter().map(|f| load::format_of(&f.path).map(|(format, _)| (&f.path, format)));
+    let Some(first) = all.next() else {
+        return Err(Error::user(format!("no files for table {}", quoted(&request.table))));
+    };
+    let (first_file, format) = first?;
+    for other in all {
+        let (file, found) = other?;
+        if std::mem::discriminant(&found) != std::mem::discriminant(&format) {
+            return Err(Error::user(format!(
+                "files of different formats for table {}: {first_file:?} and {file:?}",
+                quoted(&request.table)
+            ))
+            .hint("load them one format at a time"));
+        }
+    }
+    Ok(match (format, &request.csv) {
+        (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
+        (format, _) => format,
+    })
+}
+
+/// The columns of `a INT DEFAULT 0, b VARCHAR NOT NULL`, as CREATE TABLE understands them, and
+/// their defaults.
+async fn declared(session: &Inner, columns: &str) -> Result<(SchemaRef, Vec<Option<String>>)> {
+    let state = session.context.state();
+    let sql = format!("CREATE TABLE declared ({columns})");
+    let named = |e: Error| e.context("the declared columns");
+    let statement = crate::parse::statement(&state, &sql).map_err(named)?;
+    let defaults = ddl::defaults(&statement);
+    let plan = state.statement_to_plan(statement).await;
+    match plan.map_err(|e| named(from_datafusion(e)))? {
+        LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
+            let schema = ddl::table_schema(create.input.schema().as_arrow(), false)?;
+            Ok((schema, defaults))
+        }
+        _ => Err(Error::user(format!("{columns:?} does not declare columns"))),
+    }
+}
+
+/// What rows of a file without a column have there, worked out once for the whole load.
+fn values(
+    session: &Inner,
+    columns: &Schema,
+    defaults: &[Option<String>],
+) -> Result<Vec<Option<ArrayRef>>> {
+    let state = session.context.state();
+    let value = |(i, field): (usize, &Arc<Field>)| match defaults.get(i).and_then(Option::as_ref) {
+        Some(sql) => ddl::constant(&state, sql, field.data_type())
+            .map(Some)
+            .map_err(|e| e.context(format!("the default of column {}", quoted(field.name())))),
+        None => Ok(None),
+    };
+    columns.fields().iter().enumerate().map(value).collect()
+}
+
+/// The statement that makes a table of these columns.
+pub fn create_table_sql(table: &str, columns: &Schema, cluster_by: &[&str]) -> String {
+    let column = |f: &Arc<Field>| {
+        let not_null = if f.is_nullable() { "" } else { " NOT NULL" };
+        format!("  {} {}{not_null}", identifier(f.name()), sql_type(f.data_type()))
+    };
+    let columns: Vec<String> = columns.fields().iter().map(column).collect();
+    let mut sql = format!("CREATE TABLE {} (\n{}\n)", relation(table), columns.join(",\n"));
+    if !cluster_by.is_empty() {
+        let by: Vec<String> = cluster_by.iter().map(|c| identifier(c)).collect();
+        sql += &format!(" CLUSTER BY ({})", by.join(", "));
+    }
+    sql + ";"
+}
+
+/// `schema.table` with quotes where they are needed.
+fn relation(table: &str) -> String {
+    let name = TableReference::parse_str(table);
+    let schema = name.schema().map(|s| identifier(s) + ".").unwrap_or_default();
+    schema + &identifier(name.table())
+}
+
+fn identifier(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_owned() } else { quoted(name) }
+}

@@ -1,0 +1,117 @@
+//! `VACUUM` and `OPTIMIZE TABLE`.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::sql::sqlparser::ast::{Statement, VacuumStatement};
+use thalweg_base::{Error, Result};
+use thalweg_storage::{Compacted, Compaction, CompactionScope, Database, Table};
+
+use crate::dml::{Job, target};
+use crate::error::{from_arrow, from_datafusion};
+use crate::runtime::{blocking, checkpoint};
+use crate::statement::Started;
+
+pub async fn run(job: &Job<'_>, statement: &Statement) -> Result<Started> {
+    job.session.transactions.check_writable()?;
+    match statement {
+        Statement::Vacuum(vacuum) => self::vacuum(job, vacuum).await,
+        _ => optimize(job, statement).await,
+    }
+}
+
+/// Removes the files of all tables that no snapshot needs that may be asked for.
+async fn vacuum(job: &Job<'_>, vacuum: &VacuumStatement) -> Result<Started> {
+    job.session.transactions.check_idle("VACUUM")?;
+    let VacuumStatement { sort_only, delete_only, reindex, recluster, threshold, boost, .. } =
+        vacuum;
+    if *sort_only || *delete_only || *reindex || *recluster || threshold.is_some() || *boost {
+        return Err(Error::unsupported("VACUUM takes no options")
+            .hint("VACUUM removes files; OPTIMIZE TABLE t writes a table's rows anew"));
+    }
+    if let Some(name) = &vacuum.table_name {
+        target::table(&job.snapshot, name, "VACUUM")?;
+    }
+    let database = job.session.engine.database().clone();
+    let done = blocking(move || database.vacuum()).await.map_err(from_datafusion)?;
+    rows(
+        job,
+        vec![
+            ("removed_extents", done.extents),
+            ("removed_bytes", done.bytes),
+            ("removed_log_objects", done.log_objects),
+        ],
+    )
+}
+
+/// One row of numbers.
+fn rows(job: &Job<'_>, values: Vec<(&str, u64)>) -> Result<Started> {
+    let columns = values
+        .into_iter()
+        .map(|(name, value)| (name, Arc::new(UInt64Array::from(vec![value])) as ArrayRef));
+    let batch = RecordBatch::try_from_iter(columns).map_err(|e| from_arrow(&e))?;
+    let schema = batch.schema();
+    let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None);
+    Ok(Started::Rows(exec.map_err(from_datafusion)?, Box::new(job.state.clone())))
+}
+
+/// Writes a table's extents anew where that makes fewer of them, without deleted rows and in the
+/// table's order. Readers never notice; a writer that changes the same rows meanwhile wins.
+async fn optimize(job: &Job<'_>, statement: &Statement) -> Result<Started> {
+    job.session.transactions.check_idle("OPTIMIZE TABLE")?;
+    let Statement::OptimizeTable {
+        name,
+        partition: None,
+        deduplicate: None,
+        predicate: None,
+        zorder: None,
+        on_cluster: None,
+        ..
+    } = statement
+    else {
+        return Err(Error::unsupported("OPTIMIZE TABLE takes a table and nothing else")
+            .hint("ALTER TABLE t CLUSTER BY (columns) says in which order its rows are written"));
+    };
+    let (_, table) = target::table(&job.snapshot, name, "OPTIMIZE TABLE")?;
+    let done = compact(job.session.engine.database(), table, CompactionScope::Everything).await?;
+    let done = done.unwrap_or_default();
+    rows(
+        job,
+        vec![
+            ("extents_before", done.extents_before),
+            ("extents_after", done.extents_after),
+            ("bytes_before", done.bytes_before),
+            ("bytes_after", done.bytes_after),
+            ("rows", done.rows),
+            ("removed_rows", done.rows_removed),
+        ],
+    )
+}
+
+/// Runs a compaction, giving way between its steps. `None`: there was nothing to gain.
+pub(crate) async fn compact(
+    database: &Database,
+    table: Arc<Table>,
+    scope: CompactionScope,
+) -> Result<Option<Compacted>> {
+    let database = database.clone();
+    let begun = blocking(move || Compaction::begin(&database, &table, scope)).await;
+    let Some(mut compaction) = begun.map_err(from_datafusion)? else { return Ok(None) };
+    loop {
+        let (next, piece) = blocking(move || {
+            let piece = compaction.fetch()?;
+            Ok((compaction, piece))
+        })
+        .await
+        .map_err(from_datafusion)?;
+        compaction = next;
+        let Some(piece) = piece else { break };
+        compaction.take(piece)?;
+        while compaction.work()? {
+            checkpoint().await;
+        }
+        checkpoint().await;
+    }
+    blocking(move || compaction.finish().map(Some)).await.map_err(from_datafusion)
+}

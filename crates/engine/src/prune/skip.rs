@@ -1,0 +1,449 @@
+//! Which chunk of a table a scan reads next, and why not the others.
+//!
+//! Extents are judged first, all at once, by their folded statistics; then, when the scan comes to
+//! it, each of those that are left, chunk by chunk. So a look-up in a table of a million chunks
+//! judges ten thousand extents and the chunks of one. When a dynamic filter changes, the extents
+//! and the chunks of the one in hand are judged again.
+
+use std::sync::Arc;
+
+use arrow::buffer::BooleanBuffer;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, DynamicFilterPhysicalExpr, IsNullExpr, Literal,
+};
+use datafusion::physical_expr_common::physical_expr::snapshot_generation;
+use parking_lot::Mutex;
+use thalweg_base::Result;
+use thalweg_storage::{ChunkRef, ChunkStatistics, Contents, Digests};
+
+use super::compile::compile;
+use super::predicate::{Containers, Look, Predicate, Question};
+
+/// Why a chunk is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Minimum, maximum, number of NULLs.
+    Bounds,
+    /// Its extent is of another bucket of the table's partitioning.
+    Partition,
+    /// The digest of its values, or the list of those of its extent.
+    Digest,
+    /// What a join has learned from its build side.
+    Join,
+    /// What a top-k, or MIN and MAX, have found so far.
+    TopK,
+    /// It has no row left.
+    Deleted,
+}
+
+impl Cause {
+    pub const ALL: [Cause; 6] =
+        [Cause::Bounds, Cause::Partition, Cause::Digest, Cause::Join, Cause::TopK, Cause::Deleted];
+
+    /// As `EXPLAIN ANALYZE` calls it.
+    pub fn metric(self) -> &'static str {
+        match self {
+            Cause::Bounds => "chunks_pruned_by_bounds",
+            Cause::Partition => "chunks_pruned_by_partition",
+            Cause::Digest => "chunks_pruned_by_digest",
+            Cause::Join => "chunks_pruned_by_join",
+            Cause::TopK => "chunks_pruned_by_topk",
+            Cause::Deleted => "chunks_pruned_as_deleted",
+        }
+    }
+}
+
+/// Chunks passed over, per cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned([usize; Cause::ALL.len()]);
+
+impl Pruned {
+    fn add(&mut self, cause: Cause, chunks: usize) {
+        self.0[cause as usize] += chunks;
+    }
+
+    pub fn by(&self, cause: Cause) -> usize {
+        self.0[cause as usize]
+    }
+
+    pub fn total(&self) -> usize {
+        self.0.iter().sum()
+    }
+}
+
+/// A filter as it is handed to a [`Skipper`].
+pub struct Filter {
+    pub expr: Arc<dyn PhysicalExpr>,
+    /// It may change while the query runs.
+    pub dynamic: bool,
+}
+
+pub enum Next {
+    Chunk(ChunkRef),
+    /// Load these outside of any slot, [`Skipper::supply`] them, and ask again.
+    Digests(Wanted),
+    End,
+}
+
+/// Digests that are cheaper to read than the chunks they may rule out.
+pub struct Wanted {
+    contents: Arc<Contents>,
+    extent: usize,
+    columns: Vec<usize>,
+}
+
+/// Digests of the columns of one extent.
+#[derive(Default)]
+pub struct Loaded {
+    extent: usize,
+    columns: Vec<(usize, Digests)>,
+}
+
+impl Wanted {
+    /// Blocks on the store.
+    pub fn load(self) -> Result<Loaded> {
+        let mut columns = vec![];
+        for column in self.columns {
+            let cached = self.contents.cached_digests(self.extent, column);
+            let digests = match cached {
+                Some(digests) => Some(digests),
+                None => self.contents.read_digests(self.extent, column)?,
+            };
+            columns.extend(digests.map(|digests| (column, digests)));
+        }
+        Ok(Loaded { extent: self.extent, columns })
+    }
+
+    /// The same, if nothing has to be read for it.
+    fn cached(&self) -> Option<Loaded> {
+        let digests =
+            |&column: &usize| Some((column, self.contents.cached_digests(self.extent, column)?));
+        let columns = self.columns.iter().map(digests).collect::<Option<Vec<_>>>()?;
+        Some(Loaded { extent: self.extent, columns })
+    }
+}
+
+/// Hands out the chunks of a table that may have a row which passes all filters, each once, to
+/// any number of readers.
+pub struct Skipper {
+    contents: Arc<Contents>,
+    fixed: Vec<Predicate>,
+    /// Columns of which a digest may tell more than the bounds.
+    hashed: Vec<usize>,
+    state: Mutex<State>,
+}
+
+struct State {
+    changing: Vec<Changing>,
+    generation: u64,
+    /// By the fixed filters alone; judged once.
+    extents_fixed: Option<Kept>,
+    extents: Kept,
+    /// The extent in hand, or the next.
+    extent: usize,
+    chunks: Option<Chunks>,
+    loaded: Option<Loaded>,
+    pruned: Pruned,
+}
+
+/// A filter that may still change, as it is now.
+struct Changing {
+    expr: Arc<dyn PhysicalExpr>,
+    predicate: Predicate,
+    cause: Cause,
+}
+
+/// The chunks of the extent in hand.
+struct Chunks {
+    first: usize,
+    next: usize,
+    kept: Kept,
+}
+
+/// What is left of some containers after each kind of reasoning, in order.
+#[derive(Clone)]
+struct Kept {
+    all: BooleanBuffer,
+    after: Vec<(Cause, BooleanBuffer)>,
+}
+
+impl Kept {
+    fn all(containers: usize) -> Self {
+        Kept { all: BooleanBuffer::new_set(containers), after: vec![] }
+    }
+
+    fn left(&self) -> &BooleanBuffer {
+        self.after.last().map_or(&self.all, |(_, left)| left)
+    }
+
+    fn cause(&self, i: usize) -> Option<Cause> {
+        if self.left().value(i) {
+            return None;
+        }
+        self.after.iter().find(|(_, left)| !left.value(i)).map(|(cause, _)| *cause)
+    }
+
+    fn narrow<'a>(
+        &mut self,
+        cause: Cause,
+        predicates: impl IntoIterator<Item = &'a Predicate>,
+        containers: &dyn Containers,
+        look: Look,
+    ) {
+        let mut left = self.left().clone();
+        for predicate in predicates {
+            if left.count_set_bits() == 0 {
+                break;
+            }
+            let question = Question { containers, look, asked: &left };
+            left = &left & &predicate.outcomes(question).yes;
+        }
+        self.after.push((cause, left));
+    }
+}
+
+impl Skipper {
+    pub fn new(contents: Arc<Contents>, filters: impl IntoIterator<Item = Filter>) -> Self {
+        let (mut fixed, mut changing) = (vec![], vec![]);
+        for Filter { expr, dynamic } in filters {
+            let predicate = compile(&expr, &contents.arrow_schema);
+            match dynamic {
+                false => fixed.push(predicate),
+                true => {
+                    let cause = origin(&expr);
+                    changing.push(Changing { expr, predicate, cause });
+                }
+            }
+        }
+        let mut hashed: Vec<usize> = fixed.iter().flat_map(Predicate::hashed_columns).collect();
+        hashed.sort_unstable();
+        hashed.dedup();
+        let state = State {
+            changing,
+            generation: 0,
+            extents_fixed: None,
+            extents: Kept::all(0),
+            extent: 0,
+            chunks: None,
+            loaded: None,
+            pruned: Pruned::default(),
+        };
+        Skipper { contents, fixed, hashed, state: Mutex::new(state) }
+    }
+
+    /// The next chunk to read.
+    pub fn next(&self) -> Next {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        self.refresh(state);
+        loop {
+            if let Some(chunk) = self.next_in_extent(state) {
+                return Next::Chunk(chunk);
+            }
+            if state.extent == self.contents.extents() {
+                return Next::End;
+            }
+            if let Some(cause) = state.extents.cause(state.extent) {
+                state.pruned.add(cause, self.contents.chunks_of(state.extent).len());
+                state.extent += 1;
+                continue;
+            }
+            let kept = self.judge_chunks(state);
+            if let Some(wanted) = self.digests_wanted(state, &kept) {
+                match wanted.cached() {
+                    Some(loaded) => state.loaded = Some(loaded),
+                    None => return Next::Digests(wanted),
+                }
+                continue;
+            }
+            let first = self.contents.chunks_of(state.extent).start;
+            state.chunks = Some(Chunks { first, next: 0, kept });
+        }
+    }
+
+    /// Takes what [`Next::Digests`] asked for.
+    pub fn supply(&self, loaded: Loaded) {
+        let mut state = self.state.lock();
+        // Another reader may have had the same wish, and be past it.
+        if loaded.extent == state.extent {
+            state.loaded = Some(loaded);
+        }
+    }
+
+    /// What was passed over since this was last asked.
+    pub fn take_pruned(&self) -> Pruned {
+        std::mem::take(&mut self.state.lock().pruned)
+    }
+
+    fn next_in_extent(&self, state: &mut State) -> Option<ChunkRef> {
+        let chunks = state.chunks.as_mut()?;
+        while chunks.next < chunks.kept.all.len() {
+            let i = chunks.next;
+            chunks.next += 1;
+            let chunk = match chunks.kept.cause(i) {
+                Some(cause) => Err(cause),
+                None => {
+                    let chunk = self.contents.chunk(chunks.first + i);
+                    let empty = self.contents.deleted_rows() > 0 && chunk.live_rows() == 0;
+                    if empty { Err(Cause::Deleted) } else { Ok(chunk) }
+                }
+            };
+            match chunk {
+                Ok(chunk) => return Some(chunk),
+                Err(cause) => state.pruned.add(cause, 1),
+            }
+        }
+        state.chunks = None;
+        state.extent += 1;
+        None
+    }
+
+    /// Brings the verdicts up to what the filters are now.
+    fn refresh(&self, state: &mut State) {
+        let generation = state
+            .changing
+            .iter()
+            .fold(0u64, |sum, c| sum.wrapping_add(snapshot_generation(&c.expr)));
+        if state.extents_fixed.is_some() && state.generation == generation {
+            return;
+        }
+        state.generation = generation;
+        for changing in &mut state.changing {
+            changing.predicate = compile(&changing.expr, &self.contents.arrow_schema);
+            changing.cause = origin(&changing.expr);
+        }
+        let fixed = state.extents_fixed.get_or_insert_with(|| self.judge_extents());
+        let mut extents = fixed.clone();
+        let containers = Extents { contents: &self.contents, buckets: false };
+        for changing in &state.changing {
+            extents.narrow(changing.cause, [&changing.predicate], &containers, Look::Values);
+        }
+        state.extents = extents;
+        if let Some(mut chunks) = state.chunks.take() {
+            chunks.kept = self.judge_chunks(state);
+            state.chunks = Some(chunks);
+        }
+    }
+
+    /// By the fixed filters.
+    fn judge_extents(&self) -> Kept {
+        let mut kept = Kept::all(self.contents.extents());
+        let extents = |buckets| Extents { contents: &self.contents, buckets };
+        kept.narrow(Cause::Bounds, &self.fixed, &extents(false), Look::Bounds);
+        if !self.hashed.is_empty() {
+            if self.contents.partition_by.is_some() {
+                kept.narrow(Cause::Partition, &self.fixed, &extents(true), Look::Values);
+            }
+            kept.narrow(Cause::Digest, &self.fixed, &extents(false), Look::Values);
+        }
+        kept
+    }
+
+    /// The chunks of the extent in hand, by all filters.
+    fn judge_chunks(&self, state: &State) -> Kept {
+        let loaded = state.loaded.as_ref().filter(|loaded| loaded.extent == state.extent);
+        let containers = ChunksOf { contents: &self.contents, extent: state.extent, loaded };
+        let mut kept = Kept::all(containers.len());
+        kept.narrow(Cause::Bounds, &self.fixed, &containers, Look::Bounds);
+        if loaded.is_some() {
+            kept.narrow(Cause::Digest, &self.fixed, &containers, Look::Values);
+        }
+        for changing in &state.changing {
+            kept.narrow(changing.cause, [&changing.predicate], &containers, Look::Values);
+        }
+        kept
+    }
+
+    /// The digests that are worth reading for the extent in hand: they are smaller than what the
+    /// chunks that are left store of the column.
+    fn digests_wanted(&self, state: &State, kept: &Kept) -> Option<Wanted> {
+        if state.loaded.as_ref().is_some_and(|loaded| loaded.extent == state.extent) {
+            return None;
+        }
+        let changing = state.changing.iter().flat_map(|c| c.predicate.hashed_columns());
+        let mut columns: Vec<usize> = self.hashed.iter().copied().chain(changing).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns.retain(|&column| {
+            let bytes = self.contents.digest_bytes(state.extent, column);
+            bytes > 0 && {
+                let statistics = self.contents.statistics_in(state.extent, column);
+                let stored = statistics.stored_bytes.values();
+                bytes < kept.left().set_indices().map(|chunk| stored[chunk]).sum()
+            }
+        });
+        let contents = Arc::clone(&self.contents);
+        (!columns.is_empty()).then_some(Wanted { contents, extent: state.extent, columns })
+    }
+}
+
+/// Who made a dynamic filter. It does not say, but joins bound their keys on both sides or list
+/// them, and a top-k bounds its own on one.
+fn origin(expr: &Arc<dyn PhysicalExpr>) -> Cause {
+    if let Some(dynamic) = expr.downcast_ref::<DynamicFilterPhysicalExpr>() {
+        return dynamic.current().map_or(Cause::TopK, |current| origin(&current));
+    }
+    let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
+        let constant = expr.downcast_ref::<Literal>().is_some();
+        let null = expr.downcast_ref::<IsNullExpr>().is_some();
+        return if constant || null { Cause::TopK } else { Cause::Join };
+    };
+    let operator = |e: &Arc<dyn PhysicalExpr>| e.downcast_ref::<BinaryExpr>().map(|e| *e.op());
+    let sides = (operator(binary.left()), operator(binary.right()));
+    match binary.op() {
+        Operator::And if sides == (Some(Operator::GtEq), Some(Operator::LtEq)) => Cause::Join,
+        Operator::And | Operator::Or => match origin(binary.left()) {
+            Cause::TopK => origin(binary.right()),
+            other => other,
+        },
+        _ => Cause::TopK,
+    }
+}
+
+/// Extents as a whole.
+struct Extents<'a> {
+    contents: &'a Contents,
+    /// Tell values apart by the bucket they belong to, and by nothing else.
+    buckets: bool,
+}
+
+impl Containers for Extents<'_> {
+    fn len(&self) -> usize {
+        self.contents.extents()
+    }
+
+    fn statistics(&self, column: usize) -> Arc<ChunkStatistics> {
+        self.contents.extent_statistics(column)
+    }
+
+    fn may_hold(&self, column: usize, extent: usize, hash: u64) -> bool {
+        match self.buckets {
+            true => self.contents.in_bucket(extent, column, hash),
+            false => self.contents.in_sketch(extent, column, hash),
+        }
+    }
+}
+
+/// The chunks of one extent.
+struct ChunksOf<'a> {
+    contents: &'a Contents,
+    extent: usize,
+    loaded: Option<&'a Loaded>,
+}
+
+impl Containers for ChunksOf<'_> {
+    fn len(&self) -> usize {
+        self.contents.chunks_of(self.extent).len()
+    }
+
+    fn statistics(&self, column: usize) -> Arc<ChunkStatistics> {
+        self.contents.statistics_in(self.extent, column)
+    }
+
+    fn may_hold(&self, column: usize, chunk: usize, hash: u64) -> bool {
+        let digests = self.loaded.iter().flat_map(|l| &l.columns).find(|(c, _)| *c == column);
+        digests.is_none_or(|(_, digests)| digests.may_hold(chunk, hash))
+    }
+}

@@ -1,0 +1,116 @@
+//! `SHOW …` as a query over `information_schema`.
+
+use datafusion::sql::sqlparser::ast::{
+    ObjectName, ShowCreateObject, ShowStatementFilter, ShowStatementFilterPosition,
+    ShowStatementOptions, Statement,
+};
+use thalweg_base::text::quoted;
+use thalweg_base::{Error, Result};
+use thalweg_storage::Snapshot;
+
+use crate::catalog::CATALOG;
+use crate::dml::target;
+use crate::sql_type::sql_type;
+use crate::{ddl, names};
+
+/// The query that a statement stands for; `None` if it is no `SHOW`, or one of DataFusion's.
+pub fn query(statement: &Statement, snapshot: &Snapshot) -> Result<Option<String>> {
+    let relations = "SELECT table_catalog, table_schema, table_name, table_type \
+                     FROM information_schema.tables \
+                     WHERE table_schema NOT IN ('information_schema', 'system')";
+    Ok(Some(match statement {
+        Statement::ShowTables { show_options, .. } => {
+            filtered(relations, "table_name", show_options)? + " ORDER BY 2, 3"
+        }
+        Statement::ShowViews { show_options, .. } => {
+            let views = format!("{relations} AND table_type = 'VIEW'");
+            filtered(&views, "table_name", show_options)? + " ORDER BY 2, 3"
+        }
+        Statement::ShowSchemas { show_options, .. }
+        | Statement::ShowDatabases { show_options, .. } => {
+            let schemas = "SELECT schema_name FROM information_schema.schemata WHERE true";
+            filtered(schemas, "schema_name", show_options)? + " ORDER BY 1"
+        }
+        Statement::ShowCreate {
+            obj_type: ShowCreateObject::Table | ShowCreateObject::View,
+            obj_name,
+        } => {
+            let (schema, name, _) = target::relation(snapshot, obj_name)?;
+            let definition = definition(snapshot, &schema, &name);
+            let definition =
+                definition.ok_or_else(|| ddl::no_table(&target::full_name(&schema, &name)))?;
+            let [catalog, schema, name, definition] =
+                [CATALOG, &schema, &name, &definition].map(literal);
+            format!(
+                "SELECT {catalog} AS table_catalog, {schema} AS table_schema, \
+                 {name} AS table_name, {definition} AS definition"
+            )
+        }
+        // Clients ask for it. What PostgreSQL calls repeatable read is snapshot isolation.
+        Statement::ShowVariable { variable }
+            if variable.iter().map(names::ident).eq(["transaction", "isolation", "level"]) =>
+        {
+            "SELECT 'repeatable read' AS transaction_isolation".into()
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The statement that makes a relation as it is, without its rows.
+fn definition(snapshot: &Snapshot, schema: &str, name: &str) -> Option<String> {
+    let relations = snapshot.schemas.get(schema)?;
+    if let Some(view) = relations.views.get(name) {
+        return Some(view.sql.clone());
+    }
+    if let Some(external) = relations.externals.get(name) {
+        return Some(external.sql.clone());
+    }
+    let table = relations.tables.get(name)?;
+    let columns = table.arrow_schema.fields().iter().zip(table.columns.iter()).map(|(f, c)| {
+        let not_null = if f.is_nullable() { "" } else { " NOT NULL" };
+        let default = c.default.as_ref().map(|d| format!(" DEFAULT {d}")).unwrap_or_default();
+        format!("{} {}{not_null}{default}", quoted(f.name()), sql_type(f.data_type()))
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let mut sql = format!("CREATE TABLE {}.{} ({columns})", quoted(schema), quoted(name));
+    let column = |i: usize| quoted(table.arrow_schema.field(i).name());
+    if let Some(by) = table.partition_by {
+        sql += &format!(" PARTITION BY HASH ({}) INTO {}", column(by.column), by.buckets);
+    }
+    if !table.cluster_by.is_empty() {
+        let by: Vec<String> = table.cluster_by.iter().map(|c| column(*c)).collect();
+        sql += &format!(" CLUSTER BY ({})", by.join(", "));
+    }
+    Some(sql)
+}
+
+/// With `IN schema` and `LIKE pattern`.
+fn filtered(query: &str, name: &str, options: &ShowStatementOptions) -> Result<String> {
+    let mut text = query.to_string();
+    if let Some(place) = &options.show_in {
+        let schema = place.parent_name.as_ref().and_then(|n: &ObjectName| n.0.last()).cloned();
+        let schema = schema.map(|part| names::folded(&ObjectName(vec![part])));
+        text += &format!(" AND table_schema = {}", literal(&schema.unwrap_or_default()));
+    }
+    use ShowStatementFilter as F;
+    let (ShowStatementFilterPosition::Infix(filter) | ShowStatementFilterPosition::Suffix(filter)) =
+        match &options.filter_position {
+            Some(position) => position,
+            None => return Ok(text),
+        };
+    text += &match filter {
+        F::Like(pattern) | F::NoKeyword(pattern) => {
+            format!(" AND {name} LIKE {}", literal(pattern))
+        }
+        F::ILike(pattern) => format!(" AND {name} ILIKE {}", literal(pattern)),
+        F::Where(_) => {
+            return Err(Error::unsupported("SHOW takes no WHERE")
+                .hint("query information_schema.tables instead"));
+        }
+    };
+    Ok(text)
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

@@ -1,0 +1,458 @@
+//! The schema `system`: what the database is made of, as tables to be queried.
+//!
+//! They show the snapshot of the statement, with the changes of the transaction that is open, and
+//! are made as they are read: a list of a million chunks is never all in memory.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, StringArray, TimestampMillisecondArray,
+    UInt32Array, UInt64Array,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use async_trait::async_trait;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::Result as DfResult;
+use datafusion::datasource::TableType;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use futures::{StreamExt, TryStreamExt, stream};
+use thalweg_base::limits::BATCH_ROWS;
+use thalweg_base::{ExtentId, Result, SnapshotId};
+use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
+
+use crate::error::{from_arrow, into_datafusion};
+use crate::runtime::blocking;
+use crate::sql_type::sql_type;
+
+/// The schema's name.
+pub const SYSTEM: &str = "system";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    Tables,
+    Columns,
+    Extents,
+    Chunks,
+    Snapshots,
+    Loads,
+}
+
+const LISTINGS: [(&str, Listing); 6] = [
+    ("tables", Listing::Tables),
+    ("columns", Listing::Columns),
+    ("extents", Listing::Extents),
+    ("chunks", Listing::Chunks),
+    ("snapshots", Listing::Snapshots),
+    ("loads", Listing::Loads),
+];
+
+/// The schema as one statement sees it.
+pub struct SystemSchema {
+    pub database: Database,
+    pub snapshot: Arc<Snapshot>,
+    /// The last commit that the statement sees.
+    pub last: SnapshotId,
+}
+
+impl fmt::Debug for SystemSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SYSTEM)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for SystemSchema {
+    fn table_names(&self) -> Vec<String> {
+        LISTINGS.iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
+        let Some((_, listing)) = LISTINGS.iter().find(|(n, _)| *n == name) else {
+            return Ok(None);
+        };
+        let part = Part {
+            listing: *listing,
+            schema: schema(*listing),
+            database: self.database.clone(),
+            snapshot: Arc::clone(&self.snapshot),
+            last: self.last,
+        };
+        let table = StreamingTable::try_new(Arc::clone(&part.schema), vec![Arc::new(part)])?;
+        Ok(Some(Arc::new(table)))
+    }
+
+    async fn table_type(&self, name: &str) -> DfResult<Option<TableType>> {
+        Ok(self.table_exist(name).then_some(TableType::View))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        LISTINGS.iter().any(|(n, _)| *n == name)
+    }
+}
+
+#[derive(Clone)]
+struct Part {
+    listing: Listing,
+    schema: SchemaRef,
+    database: Database,
+    snapshot: Arc<Snapshot>,
+    last: SnapshotId,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SYSTEM}.{:?}", self.listing)
+    }
+}
+
+impl PartitionStream for Part {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.schema);
+        let part = self.clone();
+        let batches = match self.listing {
+            Listing::Tables => stream::once(async move { part.tables() }).boxed(),
+            Listing::Extents => stream::once(async move { part.extents() }).boxed(),
+            Listing::Snapshots | Listing::Loads => {
+                stream::once(async move { part.commits() }).boxed()
+            }
+            // These look into the extents, table by table.
+            Listing::Columns => self
+                .each_table()
+                .then(move |(schema, table)| {
+                    let part = part.clone();
+                    blocking(move || part.columns(&schema, &table))
+                })
+                .boxed(),
+            Listing::Chunks => self
+                .each_extent()
+                .then(move |(schema, table, extent)| {
+                    let part = part.clone();
+                    blocking(move || part.chunks(&schema, &table, extent))
+                })
+                .boxed(),
+        };
+        let slices = batches.map_ok(|batch| {
+            let starts = (0..batch.num_rows()).step_by(BATCH_ROWS);
+            let slices: Vec<DfResult<RecordBatch>> = starts
+                .map(|at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))))
+                .collect();
+            stream::iter(slices)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, slices.try_flatten()))
+    }
+}
+
+type Named = (String, Arc<Table>);
+
+impl Part {
+    fn named_tables(&self) -> Vec<Named> {
+        self.snapshot.named_tables().map(|(s, t)| (s.to_string(), Arc::clone(t))).collect()
+    }
+
+    fn each_table(&self) -> impl futures::Stream<Item = Named> + Send + use<> {
+        stream::iter(self.named_tables())
+    }
+
+    fn each_extent(
+        &self,
+    ) -> impl futures::Stream<Item = (String, Arc<Table>, usize)> + Send + use<> {
+        stream::iter(self.named_tables().into_iter().flat_map(|(schema, table)| {
+            (0..table.extents.len()).map(move |e| (schema.clone(), Arc::clone(&table), e))
+        }))
+    }
+
+    fn batch(&self, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|e| from_arrow(&e))
+    }
+
+    fn tables(&self) -> DfResult<RecordBatch> {
+        let all = self.named_tables();
+        let number = |f: &dyn Fn(&Table) -> u64| numbers(all.iter().map(|(_, t)| f(t)));
+        let columns_of = |t: &Table, columns: &[usize]| {
+            let names = columns.iter().map(|c| t.arrow_schema.field(*c).name().as_str());
+            (!columns.is_empty()).then(|| names.collect::<Vec<_>>().join(", "))
+        };
+        let partition_by = |t: &Table| {
+            t.partition_by.map(|p| {
+                format!("hash({}) into {}", t.arrow_schema.field(p.column).name(), p.buckets)
+            })
+        };
+        self.batch(vec![
+            texts(all.iter().map(|(s, _)| Some(s.clone()))),
+            texts(all.iter().map(|(_, t)| Some(t.name.clone()))),
+            number(&|t| t.rows()),
+            number(&|t| t.deleted_rows()),
+            number(&|t| t.arrow_schema.fields().len() as u64),
+            number(&|t| t.extents.len() as u64),
+            number(&|t| t.chunks() as u64),
+            number(&|t| t.stored_bytes()),
+            texts(all.iter().map(|(_, t)| columns_of(t, &t.cluster_by))),
+            texts(all.iter().map(|(_, t)| partition_by(t))),
+        ])
+        .map_err(into_datafusion)
+    }
+
+    fn extents(&self) -> DfResult<RecordBatch> {
+        let all = self.named_tables();
+        let lines: Vec<_> = all
+            .iter()
+            .flat_map(|(schema, table)| table.extents.iter().map(move |e| (schema, table, e)))
+            .collect();
+        self.batch(vec![
+            texts(lines.iter().map(|(s, ..)| Some(s.to_string()))),
+            texts(lines.iter().map(|(_, t, _)| Some(t.name.clone()))),
+            texts(lines.iter().map(|(.., e)| Some(extent_name(e.extent.id)))),
+            texts(lines.iter().map(|(.., e)| Some(e.extent.location()))),
+            Arc::new(lines.iter().map(|(.., e)| e.extent.bucket).collect::<UInt32Array>()),
+            numbers(lines.iter().map(|(.., e)| e.rows())),
+            numbers(lines.iter().map(|(.., e)| e.extent.rows - e.rows())),
+            numbers(lines.iter().map(|(.., e)| e.extent.chunks() as u64)),
+            numbers(lines.iter().map(|(.., e)| e.extent.bytes)),
+        ])
+        .map_err(into_datafusion)
+    }
+
+    fn columns(&self, schema: &str, table: &Table) -> Result<RecordBatch> {
+        let contents = table.contents()?;
+        let fields = table.arrow_schema.fields();
+        let all: Vec<_> = (0..fields.len()).map(|c| contents.column_statistics(c)).collect();
+        let count = fields.len();
+        let bounds = |f: &dyn Fn(usize) -> Option<ArrayRef>| -> Result<ArrayRef> {
+            let values = (0..count).map(|c| match f(c) {
+                Some(bound) => value(&bound, 0),
+                None => Ok(None),
+            });
+            Ok(texts(values.collect::<Result<Vec<_>>>()?))
+        };
+        self.batch(vec![
+            texts(vec![Some(schema.to_string()); count]),
+            texts(vec![Some(table.name.clone()); count]),
+            texts(fields.iter().map(|f| Some(f.name().clone()))),
+            numbers(1..=count as u64),
+            texts(fields.iter().map(|f| Some(sql_type(f.data_type())))),
+            Arc::new(fields.iter().map(|f| Some(f.is_nullable())).collect::<BooleanArray>()),
+            texts(table.columns.iter().map(|c| c.default.clone())),
+            numbers(all.iter().map(|s| s.nulls)),
+            Arc::new(all.iter().map(|s| s.distinct).collect::<UInt64Array>()),
+            bounds(&|c| all[c].min.clone())?,
+            bounds(&|c| all[c].max.clone())?,
+            numbers(all.iter().map(|s| s.value_bytes)),
+            numbers(all.iter().map(|s| s.stored_bytes)),
+        ])
+    }
+
+    /// One line per chunk and column.
+    fn chunks(&self, schema: &str, table: &Table, extent: usize) -> Result<RecordBatch> {
+        let contents = table.contents()?;
+        let fields = table.arrow_schema.fields();
+        let chunks: Vec<_> = contents.chunks_of(extent).map(|i| contents.chunk(i)).collect();
+        let statistics: Vec<Arc<ChunkStatistics>> =
+            (0..fields.len()).map(|c| contents.statistics_in(extent, c)).collect();
+        let lines: Vec<(usize, usize)> =
+            (0..chunks.len()).flat_map(|i| (0..fields.len()).map(move |c| (i, c))).collect();
+        let number = |f: &dyn Fn(usize) -> u64| numbers(lines.iter().map(|(i, _)| f(*i)));
+        let known = |f: &dyn Fn(&ChunkStatistics) -> &UInt64Array| {
+            let values = lines.iter().map(|(i, c)| {
+                let array = f(&statistics[*c]);
+                array.is_valid(*i).then(|| array.value(*i))
+            });
+            Arc::new(values.collect::<UInt64Array>()) as ArrayRef
+        };
+        let bounds = |f: &dyn Fn(&ChunkStatistics) -> &ArrayRef| -> Result<ArrayRef> {
+            let values = lines.iter().map(|(i, c)| value(f(&statistics[*c]), *i));
+            Ok(texts(values.collect::<Result<Vec<_>>>()?))
+        };
+        let exact = |f: &dyn Fn(&ChunkStatistics) -> &BooleanArray| {
+            let values = lines.iter().map(|(i, c)| Some(f(&statistics[*c]).value(*i)));
+            Arc::new(values.collect::<BooleanArray>()) as ArrayRef
+        };
+        let id = extent_name(table.extents[extent].extent.id);
+        self.batch(vec![
+            texts(vec![Some(schema.to_string()); lines.len()]),
+            texts(vec![Some(table.name.clone()); lines.len()]),
+            texts(vec![Some(id); lines.len()]),
+            number(&|i| chunks[i].chunk as u64),
+            texts(lines.iter().map(|(_, c)| Some(fields[*c].name().clone()))),
+            number(&|i| chunks[i].first_row),
+            number(&|i| chunks[i].live_rows() as u64),
+            number(&|i| (chunks[i].rows - chunks[i].live_rows()) as u64),
+            known(&|s| &s.nulls),
+            known(&|s| &s.distincts),
+            bounds(&|s| &s.mins)?,
+            bounds(&|s| &s.maxs)?,
+            exact(&|s| &s.min_exact),
+            exact(&|s| &s.max_exact),
+            known(&|s| &s.value_bytes),
+            known(&|s| &s.stored_bytes),
+        ])
+    }
+
+    fn commits(&self) -> DfResult<RecordBatch> {
+        let loads = self.listing == Listing::Loads;
+        let mut all: Vec<CommitInfo> = self.database.history();
+        all.retain(|c| c.id <= self.last.0 && (!loads || c.summary.files > 0));
+        let number = |f: &dyn Fn(&CommitInfo) -> u64| numbers(all.iter().map(f));
+        let times = all.iter().map(|c| c.time_ms as i64);
+        let mut columns: Vec<ArrayRef> =
+            vec![number(&|c| c.id), Arc::new(TimestampMillisecondArray::from_iter_values(times))];
+        let table = texts(
+            all.iter().map(|c| Some(c.summary.table.clone()).filter(|name| !name.is_empty())),
+        );
+        if loads {
+            columns.extend([
+                table,
+                number(&|c| c.summary.files),
+                number(&|c| c.summary.rows_added),
+                number(&|c| c.summary.rejected),
+                number(&|c| c.summary.raw_bytes),
+                number(&|c| c.summary.stored_bytes),
+                number(&|c| c.summary.millis),
+            ]);
+        } else {
+            let oldest = self.database.oldest_snapshot();
+            let readable = all.iter().map(|c| Some(c.id >= oldest.0));
+            columns.extend([
+                texts(all.iter().map(|c| Some(c.summary.operation.clone()))),
+                table,
+                number(&|c| c.summary.rows_added),
+                number(&|c| c.summary.rows_removed),
+                number(&|c| c.summary.stored_bytes),
+                number(&|c| c.summary.millis),
+                Arc::new(readable.collect::<BooleanArray>()),
+            ]);
+        }
+        self.batch(columns).map_err(into_datafusion)
+    }
+}
+
+fn schema(listing: Listing) -> SchemaRef {
+    use DataType::{Boolean, UInt32, UInt64, Utf8};
+    let table = [("table_schema", Utf8), ("table_name", Utf8)];
+    let commit = [("snapshot", UInt64), ("time", DataType::Timestamp(TimeUnit::Millisecond, None))];
+    let columns: Vec<(&str, DataType)> = match listing {
+        Listing::Tables => [
+            &table[..],
+            &[
+                ("rows", UInt64),
+                ("deleted_rows", UInt64),
+                ("columns", UInt64),
+                ("extents", UInt64),
+                ("chunks", UInt64),
+                ("stored_bytes", UInt64),
+                ("cluster_by", Utf8),
+                ("partition_by", Utf8),
+            ],
+        ]
+        .concat(),
+        Listing::Columns => [
+            &table[..],
+            &[
+                ("column_name", Utf8),
+                ("ordinal_position", UInt64),
+                ("data_type", Utf8),
+                ("is_nullable", Boolean),
+                ("column_default", Utf8),
+                ("nulls", UInt64),
+                ("distinct_values", UInt64),
+                ("min", Utf8),
+                ("max", Utf8),
+                ("value_bytes", UInt64),
+                ("stored_bytes", UInt64),
+            ],
+        ]
+        .concat(),
+        Listing::Extents => [
+            &table[..],
+            &[
+                ("extent", Utf8),
+                ("location", Utf8),
+                ("bucket", UInt32),
+                ("rows", UInt64),
+                ("deleted_rows", UInt64),
+                ("chunks", UInt64),
+                ("stored_bytes", UInt64),
+            ],
+        ]
+        .concat(),
+        Listing::Chunks => [
+            &table[..],
+            &[
+                ("extent", Utf8),
+                ("chunk", UInt64),
+                ("column_name", Utf8),
+                ("first_row", UInt64),
+                ("rows", UInt64),
+                ("deleted_rows", UInt64),
+                ("nulls", UInt64),
+                ("distinct_values", UInt64),
+                ("min", Utf8),
+                ("max", Utf8),
+                ("min_is_exact", Boolean),
+                ("max_is_exact", Boolean),
+                ("value_bytes", UInt64),
+                ("stored_bytes", UInt64),
+            ],
+        ]
+        .concat(),
+        Listing::Snapshots => [
+            &commit[..],
+            &[
+                ("operation", Utf8),
+                ("table_name", Utf8),
+                ("rows_added", UInt64),
+                ("rows_removed", UInt64),
+                ("stored_bytes", UInt64),
+                ("duration_ms", UInt64),
+                ("is_readable", Boolean),
+            ],
+        ]
+        .concat(),
+        Listing::Loads => [
+            &commit[..],
+            &[
+                ("table_name", Utf8),
+                ("files", UInt64),
+                ("rows", UInt64),
+                ("rejected_rows", UInt64),
+                ("raw_bytes", UInt64),
+                ("stored_bytes", UInt64),
+                ("duration_ms", UInt64),
+            ],
+        ]
+        .concat(),
+    };
+    let fields = columns.into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn texts(values: impl IntoIterator<Item = Option<String>>) -> ArrayRef {
+    Arc::new(values.into_iter().collect::<StringArray>())
+}
+
+fn numbers(values: impl IntoIterator<Item = u64>) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter_values(values))
+}
+
+/// A value as text.
+fn value(array: &ArrayRef, row: usize) -> Result<Option<String>> {
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    let formatter = ArrayFormatter::try_new(array.as_ref(), &FormatOptions::default());
+    let text = formatter.and_then(|f| f.value(row).try_to_string());
+    text.map(Some).map_err(|e| from_arrow(&e))
+}
+
+/// As in the name of its file.
+fn extent_name(id: ExtentId) -> String {
+    format!("{:016x}", id.0)
+}

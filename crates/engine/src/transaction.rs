@@ -1,0 +1,350 @@
+//! The one way in which a session changes the database: inside the transaction it has open, or
+//! in one of the statement's own.
+//!
+//! ```text
+//!            BEGIN               an error
+//!   idle ───────────▶ open ─────────────────▶ failed ──┐ every statement: 25P02
+//!    ▲                 │ ▲                      │  ▲   │
+//!    └─────────────────┘ └──────────────────────┘  └───┘
+//!     COMMIT, ROLLBACK       ROLLBACK TO
+//! ```
+//! From idle, each statement is a transaction of its own: it reads the newest snapshot, and what
+//! it changes is committed on that basis. In an open one, every statement reads the snapshot of
+//! BEGIN with the transaction's own changes.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+};
+use parking_lot::Mutex;
+use thalweg_base::text::quoted;
+use thalweg_base::{Error, Result, SnapshotId};
+use thalweg_storage::{Database, Snapshot, Transaction};
+
+use crate::answer::Tag;
+use crate::error::from_datafusion;
+use crate::names;
+use crate::runtime::blocking;
+
+/// Whether a session has a transaction open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// Each statement is a transaction of its own.
+    Idle,
+    Open,
+    /// After an error, until ROLLBACK.
+    Failed,
+}
+
+pub(crate) struct Transactions {
+    database: Database,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Option<Open>,
+    /// Of the statement that runs, outside any that is open.
+    single: Option<Transaction>,
+    /// `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`
+    read_only: bool,
+    /// The statement reads an older snapshot than there is: it can change nothing.
+    past: bool,
+}
+
+struct Open {
+    /// `None` after an error, and while a statement adds to it.
+    work: Option<Transaction>,
+    read_only: bool,
+    savepoints: Vec<(String, Transaction)>,
+}
+
+/// `BEGIN`, `COMMIT` and their like.
+pub(crate) enum Control {
+    Begin { modes: Vec<TransactionMode>, word: &'static str },
+    Commit,
+    Rollback,
+    Savepoint(String),
+    RollbackTo(String),
+    Release(String),
+    Set { modes: Vec<TransactionMode>, session: bool },
+}
+
+/// The statement, if it is one that governs transactions.
+pub(crate) fn control(statement: &ast::Statement) -> Result<Option<Control>> {
+    use ast::Statement as S;
+    Ok(Some(match statement {
+        S::StartTransaction {
+            modifier: None, modes, begin, statements, exception: None, ..
+        } if statements.is_empty() => {
+            let word = if *begin { "BEGIN" } else { "START TRANSACTION" };
+            Control::Begin { modes: modes.clone(), word }
+        }
+        S::StartTransaction { .. } => {
+            return Err(Error::unsupported("this form of BEGIN is not supported")
+                .hint("BEGIN [ISOLATION LEVEL SNAPSHOT] [READ ONLY] opens a transaction"));
+        }
+        S::Commit { chain: true, .. } | S::Rollback { chain: true, .. } => {
+            return Err(Error::unsupported("AND CHAIN is not supported")
+                .hint("BEGIN opens the next transaction"));
+        }
+        S::Commit { .. } => Control::Commit,
+        S::Rollback { savepoint: Some(name), .. } => Control::RollbackTo(names::ident(name)),
+        S::Rollback { .. } => Control::Rollback,
+        S::Savepoint { name } => Control::Savepoint(names::ident(name)),
+        S::ReleaseSavepoint { name } => Control::Release(names::ident(name)),
+        S::Set(ast::Set::SetTransaction { modes, snapshot: None, session }) => {
+            Control::Set { modes: modes.clone(), session: *session }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Whether the modes ask for read only; `None` if they do not say.
+fn access(modes: &[TransactionMode]) -> Result<Option<bool>> {
+    let mut read_only = None;
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(mode) => {
+                read_only = Some(*mode == TransactionAccessMode::ReadOnly);
+            }
+            TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
+                return Err(Error::unsupported(
+                    "the isolation level SERIALIZABLE is not supported",
+                )
+                .detail(
+                    "transactions have snapshot isolation: each reads one snapshot, and \
+                         of two that change the same rows the second fails",
+                )
+                .hint("leave the level out, or ask for SNAPSHOT or REPEATABLE READ"));
+            }
+            // Snapshot isolation is stronger than the weaker ones ask for.
+            TransactionMode::IsolationLevel(_) => {}
+        }
+    }
+    Ok(read_only)
+}
+
+impl Transactions {
+    pub fn new(database: Database) -> Self {
+        Transactions { database, state: Mutex::default() }
+    }
+
+    pub fn status(&self) -> TransactionStatus {
+        match &self.state.lock().open {
+            None => TransactionStatus::Idle,
+            Some(Open { work: Some(_), .. }) => TransactionStatus::Open,
+            Some(_) => TransactionStatus::Failed,
+        }
+    }
+
+    /// The last commit that the statement sees.
+    pub fn base(&self) -> Option<SnapshotId> {
+        let state = self.state.lock();
+        let open = state.open.as_ref().and_then(|open| open.work.as_ref());
+        open.or(state.single.as_ref()).map(|transaction| transaction.base().id)
+    }
+
+    /// Takes in what other processes have committed, before a transaction begins.
+    pub async fn refresh(&self) -> Result<()> {
+        let in_memory = self.database.path().is_none() && !self.database.is_remote();
+        if in_memory || self.status() != TransactionStatus::Idle {
+            return Ok(());
+        }
+        let database = self.database.clone();
+        blocking(move || database.refresh().map(drop)).await.map_err(from_datafusion)
+    }
+
+    /// Begins a statement: the snapshot it reads.
+    pub fn begin_statement(&self) -> Result<Arc<Snapshot>> {
+        let mut state = self.state.lock();
+        state.past = false;
+        match &state.open {
+            Some(Open { work: Some(work), .. }) => Ok(Arc::clone(work.snapshot())),
+            Some(_) => Err(failed()),
+            None => {
+                let single = self.database.begin();
+                let snapshot = Arc::clone(single.snapshot());
+                state.single = Some(single);
+                Ok(snapshot)
+            }
+        }
+    }
+
+    /// The statement reads another snapshot than it was given, and cannot change anything.
+    pub fn read_past(&self) {
+        self.state.lock().past = true;
+    }
+
+    /// Ends a statement; an error fails the transaction that is open.
+    pub fn end_statement(&self, succeeded: bool) {
+        let mut state = self.state.lock();
+        state.single = None;
+        if let Some(open) = &mut state.open
+            && !succeeded
+        {
+            open.work = None;
+        }
+    }
+
+    /// Refuses a change before any work is done for it.
+    pub fn check_writable(&self) -> Result<()> {
+        let state = self.state.lock();
+        let read_only = match &state.open {
+            Some(open) => open.read_only,
+            None => state.read_only,
+        };
+        if state.past {
+            return Err(Error::user("nothing can be changed while thalweg.as_of is set")
+                .code("25006")
+                .hint("RESET thalweg.as_of goes back to the present"));
+        }
+        if read_only {
+            return Err(Error::user("nothing can be changed in a read-only transaction")
+                .code("25006")
+                .hint("BEGIN READ WRITE opens one that can"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a statement that commits by itself.
+    pub fn check_idle(&self, what: &str) -> Result<()> {
+        if self.status() == TransactionStatus::Idle {
+            return Ok(());
+        }
+        Err(Error::user(format!("{what} cannot run inside a transaction"))
+            .code("25001")
+            .hint("COMMIT or ROLLBACK first"))
+    }
+
+    /// Makes a change: part of the open transaction, or committed on return. `change` may wait
+    /// for the disk.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.check_writable()?;
+        let (mut transaction, open) = {
+            let mut state = self.state.lock();
+            match &mut state.open {
+                // Not there while `change` runs: an error, or the end of the task, fails it.
+                Some(open) => (open.work.take().ok_or_else(failed)?, true),
+                None => (state.single.take().unwrap_or_else(|| self.database.begin()), false),
+            }
+        };
+        let (value, work) = blocking(move || {
+            let value = change(&mut transaction)?;
+            if open {
+                return Ok((value, Some(transaction)));
+            }
+            transaction.commit()?;
+            Ok((value, None))
+        })
+        .await
+        .map_err(from_datafusion)?;
+        if let Some(open) = &mut self.state.lock().open {
+            open.work = work;
+        }
+        Ok(value)
+    }
+
+    pub async fn control(&self, control: Control) -> Result<Tag> {
+        let done = |word: &str| Ok(Tag::Done(word.into()));
+        match control {
+            Control::Begin { modes, word } => {
+                let read_only = access(&modes)?;
+                self.refresh().await?;
+                let mut state = self.state.lock();
+                if let Some(open) = &mut state.open {
+                    open.work = None;
+                    return Err(Error::user("a transaction is open already")
+                        .code("25001")
+                        .hint("COMMIT or ROLLBACK ends it; SAVEPOINT marks a place in it"));
+                }
+                state.open = Some(Open {
+                    work: Some(self.database.begin()),
+                    read_only: read_only.unwrap_or(state.read_only),
+                    savepoints: vec![],
+                });
+                done(word)
+            }
+            Control::Commit => {
+                let open = self.state.lock().open.take();
+                match open {
+                    // As in PostgreSQL: what failed can only be undone.
+                    Some(Open { work: None, .. }) => done("ROLLBACK"),
+                    Some(Open { work: Some(work), .. }) => {
+                        blocking(move || work.commit()).await.map_err(from_datafusion)?;
+                        done("COMMIT")
+                    }
+                    None => done("COMMIT"),
+                }
+            }
+            Control::Rollback => {
+                self.state.lock().open = None;
+                done("ROLLBACK")
+            }
+            Control::Savepoint(name) => {
+                let mut state = self.state.lock();
+                let open = state.open.as_mut().ok_or_else(|| not_open("SAVEPOINT"))?;
+                let work = open.work.as_ref().ok_or_else(failed)?.clone();
+                open.savepoints.push((name, work));
+                done("SAVEPOINT")
+            }
+            Control::RollbackTo(name) => {
+                let mut state = self.state.lock();
+                let open = state.open.as_mut().ok_or_else(|| not_open("ROLLBACK TO SAVEPOINT"))?;
+                let at = open.find(&name)?;
+                open.savepoints.truncate(at + 1);
+                open.work = Some(open.savepoints[at].1.clone());
+                done("ROLLBACK")
+            }
+            Control::Release(name) => {
+                let mut state = self.state.lock();
+                let open = state.open.as_mut().ok_or_else(|| not_open("RELEASE SAVEPOINT"))?;
+                if open.work.is_none() {
+                    return Err(failed());
+                }
+                let at = open.find(&name)?;
+                open.savepoints.truncate(at);
+                done("RELEASE")
+            }
+            Control::Set { modes, session } => {
+                let read_only = access(&modes)?;
+                let mut state = self.state.lock();
+                if session {
+                    state.read_only = read_only.unwrap_or(state.read_only);
+                    return done("SET");
+                }
+                let open = state.open.as_mut().ok_or_else(|| not_open("SET TRANSACTION"))?;
+                if open.work.is_none() {
+                    return Err(failed());
+                }
+                open.read_only = read_only.unwrap_or(open.read_only);
+                done("SET")
+            }
+        }
+    }
+}
+
+impl Open {
+    /// The last savepoint of that name. Without one the transaction fails.
+    fn find(&mut self, name: &str) -> Result<usize> {
+        let found = self.savepoints.iter().rposition(|(n, _)| n == name);
+        found.ok_or_else(|| {
+            self.work = None;
+            Error::user(format!("there is no savepoint {}", quoted(name))).code("3B001")
+        })
+    }
+}
+
+fn failed() -> Error {
+    Error::user("the transaction failed: no statement runs in it any more")
+        .code("25P02")
+        .hint("ROLLBACK ends it; ROLLBACK TO a savepoint goes back to before the error")
+}
+
+fn not_open(what: &str) -> Error {
+    Error::user(format!("{what} needs an open transaction")).code("25P01").hint("BEGIN opens one")
+}

@@ -1,0 +1,196 @@
+//! The system calls under a [`LocalStore`](super::LocalStore), as a trait: so that its code can be
+//! tested on a disk that fails, tears and forgets.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
+
+pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
+    type File: DiskFile;
+
+    /// Makes an empty file. `AlreadyExists`: the name is taken.
+    fn create(&self, path: &Path) -> io::Result<Self::File>;
+
+    fn open(&self, path: &Path) -> io::Result<Self::File>;
+
+    /// Gives the file `from` the name `to`, atomically; it may lose its old one. `AlreadyExists`:
+    /// the name is taken.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a folder durable.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
+
+    fn metadata(&self, path: &Path) -> io::Result<Entry>;
+
+    /// Locks a file, made if need be, and leaves `holder` in it for those who come to it later.
+    fn try_lock(&self, path: &Path, holder: &str) -> io::Result<Lock>;
+
+    /// Where the file is on this machine, if it is.
+    fn real_path(&self, path: PathBuf) -> Option<PathBuf>;
+}
+
+pub(crate) trait DiskFile: fmt::Debug + Send + Sync + 'static {
+    /// Appends some of `bytes`, and says how many.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Makes the bytes durable; not the name.
+    fn sync(&mut self) -> io::Result<()>;
+
+    fn length(&self) -> io::Result<u64>;
+
+    /// Fills some of `slices` from `offset` on, and says how many bytes; zero at the end.
+    fn read_at(&self, slices: &mut [IoSliceMut], offset: u64) -> io::Result<usize>;
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: String,
+    pub is_folder: bool,
+    pub bytes: u64,
+    pub modified: SystemTime,
+}
+
+pub(crate) enum Lock {
+    /// Until it is dropped, or the process ends in whatever way.
+    Held(Box<dyn Send + Sync>),
+    Taken {
+        holder: String,
+    },
+    /// This file system has no locks.
+    Unsupported,
+}
+
+/// The disk of this machine, or what is mounted as one.
+#[derive(Debug)]
+pub(crate) struct OsDisk;
+
+impl Disk for OsDisk {
+    type File = File;
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        File::create_new(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            // NFS sends a request again when the answer was lost: it then finds our own link.
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && fs::metadata(from)?.nlink() == 2 => {
+                Ok(())
+            }
+            // File systems without hard links (FAT, some of FUSE).
+            Err(e)
+                if matches!(
+                    Errno::from_io_error(&e),
+                    Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)
+                ) =>
+            {
+                Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+            }
+            done => done,
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        match File::open(path)?.sync_all() {
+            // A file system that has no such thing.
+            Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        }
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            // None of ours.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.metadata() {
+                Ok(metadata) => entries.push(described(name, &metadata)?),
+                // Removed since.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Entry> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        described(name, &fs::metadata(path)?)
+    }
+
+    fn try_lock(&self, path: &Path, holder: &str) -> io::Result<Lock> {
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // For messages alone: a full disk must not keep anybody from removing things.
+                let _ = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
+                Ok(Lock::Held(Box::new(file)))
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                let mut holder = String::new();
+                // Whoever has it may be just about to write who it is.
+                let _ = file.read_to_string(&mut holder);
+                Ok(Lock::Taken { holder })
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK) => Ok(Lock::Unsupported),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn real_path(&self, path: PathBuf) -> Option<PathBuf> {
+        Some(path)
+    }
+}
+
+fn described(name: String, metadata: &fs::Metadata) -> io::Result<Entry> {
+    Ok(Entry {
+        name,
+        is_folder: metadata.is_dir(),
+        bytes: metadata.len(),
+        modified: metadata.modified()?,
+    })
+}
+
+impl DiskFile for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Write::write(self, bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, slices: &mut [IoSliceMut], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::preadv(self, slices, offset)?)
+    }
+}

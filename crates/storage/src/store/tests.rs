@@ -1,0 +1,267 @@
+//! What every store must do, run over each of them.
+#![expect(clippy::single_range_in_vec_init, reason = "a list of ranges may have one")]
+
+mod cached;
+mod faults;
+mod remote;
+mod s3;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use object_store::memory::InMemory;
+use thalweg_base::Kind;
+
+use super::cached::CachedStore;
+use super::fault::FaultDisk;
+use super::reading::ALIGNMENT;
+use super::{LocalStore, MemoryStore, Store};
+
+/// Opens one more handle to the same place.
+type Open<'a> = &'a (dyn Fn() -> Arc<dyn Store> + Sync);
+
+fn conforms(open: Open) {
+    puts_once(open);
+    one_racer_wins(open);
+    writes_in_pieces(open);
+    leaves_nothing_unfinished(open);
+    lists_and_removes(open);
+    reads_ranges(open);
+    reports_damage(open);
+    locks_out_others(open);
+}
+
+#[test]
+fn local() {
+    let folder = tempfile::tempdir().unwrap();
+    // Two levels that nobody has made yet.
+    let root = folder.path().join("made/lazily");
+    conforms(&|| Arc::new(LocalStore::open(&root)));
+}
+
+#[test]
+fn memory() {
+    let store = MemoryStore::default();
+    conforms(&|| Arc::new(store.clone()));
+}
+
+#[test]
+fn faultless() {
+    let disk = FaultDisk::new(1);
+    conforms(&|| Arc::new(LocalStore::on(disk.clone(), Path::new("/srv/shop"))));
+}
+
+#[test]
+fn remote() {
+    let objects = Arc::new(InMemory::new());
+    conforms(&|| Arc::new(remote::store(&objects)));
+}
+
+#[test]
+fn cached() {
+    let objects = Arc::new(InMemory::new());
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let remote = Arc::new(remote::store(&objects));
+        CachedStore::new(remote, folder.path().to_owned(), 1 << 30).unwrap()
+    };
+    conforms(&|| Arc::new(open()));
+}
+
+fn puts_once(open: Open) {
+    let store = open();
+    assert_eq!(store.get("log/1.commit").unwrap(), None);
+    assert!(!store.exists("log/1.commit").unwrap());
+    assert!(store.put_new("log/1.commit", b"one").unwrap());
+    assert!(!store.put_new("log/1.commit", b"two").unwrap());
+    assert_eq!(store.get("log/1.commit").unwrap().unwrap(), b"one");
+    assert_eq!(open().get("log/1.commit").unwrap().unwrap(), b"one");
+    assert!(store.exists("log/1.commit").unwrap());
+    if store.path("").is_some() {
+        assert!(!store.exists("log").unwrap(), "a folder is no object");
+    }
+    assert!(store.put_new("log/empty", b"").unwrap());
+    assert_eq!(store.get("log/empty").unwrap().unwrap(), b"");
+    let names = ["log/empty", "log/none", "log/1.commit"].map(str::to_owned);
+    let many = store.get_many(&names).unwrap();
+    assert_eq!(many, [Some(b"".to_vec()), None, Some(b"one".to_vec())]);
+    assert_eq!(store.get_many(&[]).unwrap().len(), 0);
+    assert!(store.put_new("format", b"2").unwrap(), "outside of all folders");
+    assert_eq!(store.get("format").unwrap().unwrap(), b"2");
+}
+
+fn one_racer_wins(open: Open) {
+    for round in 0..5 {
+        let name = format!("race/{round}");
+        let start = Barrier::new(4);
+        let race = |racer: u8| {
+            let store = open();
+            start.wait();
+            store.put_new(&name, &[racer; 1000]).unwrap()
+        };
+        let won: Vec<bool> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|racer| scope.spawn(move || race(racer))).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert_eq!(won.iter().filter(|&&won| won).count(), 1, "{won:?}");
+        let winner = won.iter().position(|&won| won).unwrap();
+        assert_eq!(open().get(&name).unwrap().unwrap(), [winner as u8; 1000]);
+    }
+    let names: Vec<String> = open().list("race/").unwrap().into_iter().map(|l| l.name).collect();
+    assert_eq!(names.len(), 5, "losers leave nothing: {names:?}");
+}
+
+fn writes_in_pieces(open: Open) {
+    let store = open();
+    let mut writer = store.create("extents/a.vortex").unwrap();
+    writer.write(b"some ").unwrap();
+    writer.write(b"").unwrap();
+    writer.write(b"rows").unwrap();
+    writer.finish().unwrap();
+    assert_eq!(open().get("extents/a.vortex").unwrap().unwrap(), b"some rows");
+    store.create("extents/nothing.vortex").unwrap().finish().unwrap();
+    assert_eq!(store.get("extents/nothing.vortex").unwrap().unwrap(), b"");
+}
+
+fn leaves_nothing_unfinished(open: Open) {
+    let store = open();
+    let mut writer = store.create("extents/b.vortex").unwrap();
+    writer.write(&[7; 100_000]).unwrap();
+    drop(writer);
+    assert_eq!(store.get("extents/b.vortex").unwrap(), None);
+    let names: Vec<String> = store.list("extents/").unwrap().into_iter().map(|l| l.name).collect();
+    assert!(!names.iter().any(|name| name.contains("b.vortex")), "{names:?}");
+}
+
+fn lists_and_removes(open: Open) {
+    let store = open();
+    store.sync("none/").unwrap();
+    assert_eq!(store.list("none/").unwrap(), []);
+    for (name, bytes) in
+        [("some/one", 1), ("some/two", 2), ("some/deeper/three", 3), ("somewhere", 4)]
+    {
+        assert!(store.put_new(name, &vec![0; bytes]).unwrap());
+    }
+    let list = |folder| {
+        let mut listed: Vec<_> =
+            open().list(folder).unwrap().into_iter().map(|l| (l.name, l.bytes)).collect();
+        listed.sort();
+        listed
+    };
+    assert_eq!(list("some/"), [("some/one".to_owned(), 1), ("some/two".to_owned(), 2)]);
+    assert!(list("").contains(&("somewhere".to_owned(), 4)));
+    assert!(list("").iter().all(|(name, _)| !name.contains('/')));
+    let modified = store.list("some/").unwrap()[0].modified;
+    assert!(modified.elapsed().unwrap_or_default() < Duration::from_secs(3600), "{modified:?}");
+
+    store.remove("some/one").unwrap();
+    store.remove("some/one").unwrap();
+    store.remove("none/at all").unwrap();
+    assert!(!open().exists("some/one").unwrap());
+    assert_eq!(list("some/"), [("some/two".to_owned(), 2)]);
+    assert!(store.put_new("some/one", b"again").unwrap(), "a removed name is free");
+}
+
+fn reads_ranges(open: Open) {
+    let content: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    let bytes = content.len() as u64;
+    let store = open();
+    let mut writer = store.create("extents/ranges").unwrap();
+    content.chunks(700_001).for_each(|piece| writer.write(piece).unwrap());
+    writer.finish().unwrap();
+    let check = |wanted: &[Range<u64>]| {
+        let read = store.read("extents/ranges", bytes, wanted).unwrap();
+        assert_eq!(read.len(), wanted.len());
+        for (buffer, range) in read.iter().zip(wanted) {
+            assert_eq!(buffer.as_slice(), &content[range.start as usize..range.end as usize]);
+            if store.path("").is_some() || store.is_remote() {
+                assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+            }
+        }
+    };
+    check(&[]);
+    check(&[0..bytes]);
+    check(&[5..5]);
+    check(&[0..1, 1..2, 10..20, 5000..6000]);
+    check(&[0..10, 1_000_000..1_000_100, 1_000_200..1_000_300, 2_999_990..bytes]);
+    let many: Vec<Range<u64>> = (0..1000).map(|i| i * 2000..i * 2000 + 1500).collect();
+    check(&many);
+    for wanted in
+        [&[0..bytes + 1][..], &[bytes..bytes + 1], &[10..20, 5..7], &[u64::MAX - 1..u64::MAX]]
+    {
+        let error = store.read("extents/ranges", bytes, wanted).unwrap_err();
+        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    }
+}
+
+fn reports_damage(open: Open) {
+    let store = open();
+    assert!(store.put_new("extents/short", b"12345").unwrap());
+    let error = store.read("extents/short", 6, &[0..1]).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.message().ends_with("has 5 bytes, and 6 were written"), "{error}");
+    assert!(error.message().contains(&store.locate("extents/short")), "{error}");
+    // A reader that has it open must not see what is gone.
+    assert_eq!(store.read("extents/short", 5, &[0..1]).unwrap()[0].as_slice(), b"1");
+    store.remove("extents/short").unwrap();
+    let error = store.read("extents/short", 5, &[0..1]).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.message().ends_with("is missing"), "{error}");
+    assert!(error.hint_text().unwrap().contains("backup"));
+}
+
+fn locks_out_others(open: Open) {
+    let (mine, other) = (open(), open());
+    let Some(guard) = mine.lock(Duration::ZERO).unwrap() else { return };
+    let error = other.lock(Duration::from_millis(20)).err().expect("it is taken");
+    assert_eq!(error.kind(), Kind::Resources);
+    let process = format!("process {} on ", std::process::id());
+    assert!(error.message().starts_with(&process), "{error}");
+    assert!(mine.list("").unwrap().iter().all(|l| l.name != "lock"), "it is no object");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| other.lock(Duration::from_secs(60)).unwrap().is_some());
+        thread::sleep(Duration::from_millis(50));
+        drop(guard);
+        assert!(waiting.join().unwrap());
+    });
+    drop(mine.lock(Duration::ZERO).unwrap().expect("free again"));
+}
+
+#[test]
+fn sweeps_what_a_dead_writer_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(folder.path());
+    assert!(store.put_new("log/1", b"one").unwrap());
+    std::fs::write(folder.path().join("log/.2.0123456789abcdef"), b"half").unwrap();
+    assert_eq!(store.list("log/").unwrap().len(), 1);
+    drop(store.lock(Duration::ZERO).unwrap());
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("log")).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn says_who_may_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("log"), b"a file").unwrap();
+    let error = LocalStore::open(folder.path()).put_new("log/1", b"one").unwrap_err();
+    assert!(error.message().starts_with("cannot write \""), "{error}");
+    assert!(error.message().contains("log/1"), "{error}");
+}
+
+#[test]
+fn keeps_a_bounded_number_of_files_open() {
+    use thalweg_base::limits::OPEN_FILES_MAX;
+    let disk = FaultDisk::new(1);
+    let store = LocalStore::on(disk, Path::new("/"));
+    for i in 0..OPEN_FILES_MAX + 10 {
+        let name = format!("extents/{i}");
+        assert!(store.put_new(&name, &[i as u8]).unwrap());
+        assert_eq!(store.read(&name, 1, &[0..1]).unwrap()[0].as_slice(), [i as u8]);
+    }
+    assert_eq!(store.open_files(), OPEN_FILES_MAX);
+    store.remove(&format!("extents/{}", OPEN_FILES_MAX + 9)).unwrap();
+    assert_eq!(store.open_files(), OPEN_FILES_MAX - 1);
+}

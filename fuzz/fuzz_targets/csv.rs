@@ -1,0 +1,6 @@
+//! The reader of delimited text.
+#![no_main]
+
+use thalweg_storage::fuzzing::{csv, watched};
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| watched(|| csv(input)));
