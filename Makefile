@@ -38,7 +38,7 @@ demo: build ## Generate SSB, load it, run it alone and in streams under each pol
 	@echo "Explore the loaded data:  $(THALWEG) shell $(DEMO)/ssb-sf$(SF).db"
 
 build: $(CLANG_STAMP) ## The optimised binary
-	@echo "== Building the optimised binary (about 20 minutes the first time, on two cores)"
+	@echo "== Building the optimised binary (20 to 30 minutes the first time, on two cores)"
 	cargo build --release --locked -p thalweg
 
 test: unit answers flights s3 ## Every test
