@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, StringArray, UInt64Array};
 use arrow::record_batch::RecordBatch;
 use thalweg_base::text;
-use thalweg_engine::{ColumnChanges, InferredColumn, LoadPlan, LoadReport};
+use thalweg_engine::{ColumnChanges, InferredColumn, LoadPlan, LoadReport, sql_type};
 
-use crate::catalog::{Listing, sql_type};
+use crate::catalog::Listing;
 use crate::failure::Outcome;
 use crate::output::Format;
 use crate::output::sink::Sink;
