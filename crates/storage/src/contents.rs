@@ -39,6 +39,14 @@ struct OpenExtent {
     first_chunk: usize,
 }
 
+impl OpenExtent {
+    /// How many rows of a chunk are deleted.
+    fn deleted_in(&self, chunk: usize) -> u64 {
+        let rows = self.metadata.rows_of(chunk);
+        self.deleted.as_ref().map_or(0, |d| d.0.range_cardinality(rows))
+    }
+}
+
 /// Computed when first asked for: a column nobody filters by costs nothing.
 #[derive(Default)]
 struct Known {
@@ -268,11 +276,7 @@ impl Contents {
         let statistics = &e.metadata.columns[place].statistics;
         match &e.deleted {
             None => statistics.clone(),
-            Some(deleted) => Arc::new(inexact(statistics, |chunk| {
-                let first = e.metadata.first_row(chunk) as u32;
-                let last = first + (e.metadata.chunk_rows(chunk) as u32 - 1);
-                deleted.0.range_cardinality(first..=last) > 0
-            })),
+            Some(_) => Arc::new(inexact(statistics, |chunk| e.deleted_in(chunk) > 0)),
         }
     }
 
@@ -341,26 +345,20 @@ impl ChunkRef {
 
     /// One bit per row, set where the row is not deleted; `None`: none is.
     pub fn live(&self) -> Option<BooleanBuffer> {
-        let deleted = self.open().deleted.as_ref()?;
-        let first = self.first_row as u32;
-        let last = first + (self.rows as u32 - 1);
-        if deleted.0.range_cardinality(first..=last) == 0 {
-            return None;
-        }
+        let e = self.open();
+        let deleted = e.deleted.as_ref().filter(|_| e.deleted_in(self.chunk) > 0)?;
+        let rows = e.metadata.rows_of(self.chunk);
         let bytes = self.rows.div_ceil(8);
         let mut bits = MutableBuffer::new(bytes).with_bitset(bytes, true);
-        for row in deleted.0.range(first..=last) {
-            bit_util::unset_bit(&mut bits, (row - first) as usize);
+        for row in deleted.0.range(rows.clone()) {
+            bit_util::unset_bit(&mut bits, (row - rows.start) as usize);
         }
         Some(BooleanBuffer::new(bits.into(), 0, self.rows))
     }
 
     /// Rows that are not deleted.
     pub fn live_rows(&self) -> usize {
-        let first = self.first_row as u32;
-        let last = first + (self.rows as u32 - 1);
-        let deleted = self.open().deleted.as_ref();
-        self.rows - deleted.map_or(0, |d| d.0.range_cardinality(first..=last) as usize)
+        self.rows - self.open().deleted_in(self.chunk) as usize
     }
 
     /// What names the chunk's rows in [`crate::Transaction::delete`].

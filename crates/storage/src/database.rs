@@ -232,7 +232,7 @@ impl Database {
     /// Whether nobody else can have committed since this process last looked.
     fn excludes_others(&self) -> bool {
         self.0.home.store.is_private()
-            || self.0.home.is_writing().is_some_and(|w| !w.fresh.load(Ordering::Acquire))
+            || self.0.home.is_writing().is_some_and(|w| !w.behind.load(Ordering::Acquire))
     }
 
     /// Excludes other writing processes until the guard goes: blocks while one is writing.
@@ -386,14 +386,10 @@ impl Database {
 
     /// The first time after taking the lock, others may have committed; without locks, always.
     fn catch_up(&self, state: &mut State, writing: &Writing) -> Result<()> {
-        if self.0.home.store.is_private() {
-            return Ok(());
+        if !self.excludes_others() {
+            self.advance(state)?;
+            writing.behind.store(false, Ordering::Release);
         }
-        if writing.excludes_others() && !writing.fresh.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.advance(state)?;
-        writing.fresh.store(false, Ordering::Release);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use thalweg_base::{Error, Result};
-use thalweg_engine::{Engine, LoadProgress, LoadRequest, Session};
+use thalweg_engine::{Engine, LoadProgress, LoadReport, LoadRequest, Session};
 
 use crate::generate::GeneratedTable;
 use crate::report::model::{Load, LoadTable};
@@ -48,16 +48,18 @@ pub fn load(
     let started = Instant::now();
     let reports = engine.block_on(session.load(requests.collect::<Vec<_>>(), progress))?;
     drop(watching);
-    let tables = reports.iter().map(|r| {
-        LoadTable::new(
-            &r.table,
-            r.rows,
-            r.raw_bytes,
-            r.stored_bytes,
-            r.seconds,
-            r.extents as u64,
-            r.chunks as u64,
-        )
-    });
-    Ok(Some(Load::new(tables.collect(), started.elapsed().as_secs_f64())))
+    let tables = reports.iter().map(table).collect();
+    Ok(Some(Load::new(tables, started.elapsed().as_secs_f64())))
+}
+
+pub(crate) fn table(report: &LoadReport) -> LoadTable {
+    LoadTable::new(
+        &report.table,
+        report.rows,
+        report.raw_bytes,
+        report.stored_bytes,
+        report.seconds,
+        report.extents as u64,
+        report.chunks as u64,
+    )
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 use thalweg_engine::{Config, CsvOptions, Engine, Load, LoadProgress, LoadRequest, Session};
 
+use crate::load;
 use crate::report::model::LoadTable;
 
 /// How the binary is told to call [`serve`].
@@ -136,17 +137,7 @@ fn do_load(task: LoadTask) -> Result<Loaded> {
     }
     let reports = engine.block_on(session.load(load, Arc::<LoadProgress>::default()))?;
     let seconds = started.elapsed().as_secs_f64();
-    let tables = reports.iter().map(|r| {
-        LoadTable::new(
-            &r.table,
-            r.rows,
-            r.raw_bytes,
-            r.stored_bytes,
-            r.seconds,
-            r.extents as u64,
-            r.chunks as u64,
-        )
-    });
+    let tables = reports.iter().map(load::table);
     let memory_peak_bytes = of_this_process("status", "VmHWM:").unwrap_or(0) * 1024;
     Ok(Loaded { seconds, tables: tables.collect(), memory_peak_bytes })
 }

@@ -85,7 +85,6 @@ impl Log {
     /// Reads it to its end; `None`: there is none.
     pub fn open(&self) -> Result<Option<Opened>> {
         let mut listing = self.listing()?;
-        self.settle()?;
         let mut again = true;
         loop {
             let Some(&checkpoint) = listing.checkpoints.last() else {
@@ -107,6 +106,7 @@ impl Log {
                             "it is missing, and later ones are there",
                         ));
                     }
+                    self.settle()?;
                     let checkpoint = SnapshotId(checkpoint);
                     return Ok(Some(Opened { history, checkpoint, bytes_since }));
                 }

@@ -1,5 +1,6 @@
 //! What an extent knows of itself: where each column of each chunk lies, and its statistics.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -246,6 +247,12 @@ impl Metadata {
     /// Of the extent, the number of rows before this chunk.
     pub fn first_row(&self, chunk: usize) -> u64 {
         self.first_rows[chunk]
+    }
+
+    /// Positions in the extent of a chunk's rows.
+    pub fn rows_of(&self, chunk: usize) -> Range<u32> {
+        let first = self.first_rows[chunk] as u32;
+        first..first + self.chunk_rows[chunk]
     }
 
     /// Where a column of the table is among `columns`.

@@ -101,7 +101,7 @@ impl Drop for Alive {
 pub struct Writing {
     lock: Option<Box<dyn Send + Sync>>,
     /// Not yet read what others have committed before the lock was taken.
-    pub(crate) fresh: AtomicBool,
+    pub(crate) behind: AtomicBool,
 }
 
 impl Writing {
@@ -138,14 +138,15 @@ impl Home {
             return Ok(writing);
         }
         let lock = self.store.lock(wait)?;
-        let writing = Arc::new(Writing { lock, fresh: AtomicBool::new(true) });
+        let writing = Arc::new(Writing { lock, behind: AtomicBool::new(true) });
         *current = Arc::downgrade(&writing);
         Ok(writing)
     }
 
-    /// If this process is writing and excludes others from it.
+    /// If this process is writing and excludes others from it. Does not wait for a thread that
+    /// waits for another process: then it does not.
     pub fn is_writing(&self) -> Option<Arc<Writing>> {
-        self.writing.lock().upgrade().filter(|w| w.excludes_others())
+        self.writing.try_lock()?.upgrade().filter(|w| w.excludes_others())
     }
 
     pub fn hold(self: &Arc<Self>, id: ExtentId) -> Alive {
