@@ -26,9 +26,10 @@ use crate::contents::ChunkRef;
 use crate::extent::{
     Extent, ExtentWriter, FOLDER as EXTENTS, Home, Layout, Limits, Segment, Writing, id_of_object,
 };
+use crate::rebase::{Operation, new_extents, rebase};
 use crate::snapshot::Snapshot;
 use crate::store::{self, LocalStore, MemoryStore, RemoteOptions, Store};
-use crate::transaction::{Operation, Transaction, new_extents, rebase};
+use crate::transaction::Transaction;
 
 /// The catalog of format 1.
 const OLD_CATALOG: &str = "catalog.redb";

@@ -52,7 +52,7 @@
 //!
 //! * `database`: opening, committing, recovery
 //! * `snapshot`, `table`, `contents`: what a reader sees
-//! * `transaction`: the operations, and which of them conflict
+//! * `transaction`, `rebase`: the operations, and which of them conflict
 //! * `catalog`: how all that is stored: `record`, `replay`, `log`
 //! * `extent`: the files of rows: `writer`, `sort`, `codec`, `metadata`, `reader`
 //! * `compact`: rewriting extents into better ones
@@ -76,6 +76,7 @@ mod extent;
 pub mod fuzzing;
 mod hll;
 pub mod load;
+mod rebase;
 mod snapshot;
 mod statistics;
 mod store;
