@@ -24,7 +24,7 @@ use crate::exec::give_way;
 use crate::parse::{self, Parsed};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
-use crate::transaction::{self, TransactionStatus};
+use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{alter, as_of, ddl, dml, estimate, maintain, names, prepared, show};
 
 pub(crate) use crate::parse::statement as parse;
@@ -39,15 +39,14 @@ pub(crate) enum Started {
 /// the client is gone, and the query ends.
 pub(crate) async fn run(
     session: &Inner,
-    run: &Run,
+    run: &Arc<Run>,
     sql: &str,
     started: oneshot::Sender<Result<Head>>,
     rows: mpsc::Sender<Item>,
 ) {
-    let open = session.transactions.status() == TransactionStatus::Open;
-    let (plan, state) = match start(session, run, sql).await {
-        Ok(Started::Rows(plan, state)) => (plan, state),
-        Ok(Started::Done(tag)) => {
+    let (plan, state, reading) = match start(session, run, sql).await {
+        Ok((Started::Rows(plan, state), reading)) => (plan, state, reading),
+        Ok((Started::Done(tag), _)) => {
             if started.send(Ok(Head { schema: no_columns(), tag })).is_ok() {
                 let _ = rows.send(None).await;
             }
@@ -58,11 +57,10 @@ pub(crate) async fn run(
             return;
         }
     };
-    let mut reading = Reading { session, run, open, failed: false };
     let mut stream = match execute_stream(Arc::clone(&plan), state.task_ctx()) {
         Ok(stream) => stream,
         Err(e) => {
-            reading.failed = true;
+            reading.failed();
             let _ = started.send(Err(from_datafusion(e)));
             return;
         }
@@ -72,9 +70,14 @@ pub(crate) async fn run(
         return;
     }
     while let Some(batch) = stream.next().await {
-        reading.failed = batch.is_err();
-        let sent = rows.send(Some(batch.map_err(from_datafusion))).await;
-        if reading.failed || sent.is_err() {
+        if batch.is_err() {
+            // First, so that the client's next statement finds the transaction failed.
+            reading.failed();
+            let _ = rows.send(Some(batch.map_err(from_datafusion))).await;
+            return;
+        }
+        // Nobody may want more rows; that is no failure.
+        if rows.send(Some(batch.map_err(from_datafusion))).await.is_err() {
             return;
         }
         checkpoint().await;
@@ -82,26 +85,12 @@ pub(crate) async fn run(
     let _ = rows.send(None).await;
 }
 
-/// Rows on their way to the client: an error or a cancellation on that way fails the transaction
-/// that is open, a client that wants no more rows does not.
-struct Reading<'a> {
-    session: &'a Inner,
-    run: &'a Run,
-    /// There was a transaction open when the statement began.
-    open: bool,
-    failed: bool,
-}
-
-impl Drop for Reading<'_> {
-    fn drop(&mut self) {
-        if self.open && (self.failed || self.run.cancelled().is_some()) {
-            self.session.transactions.end_statement(false);
-        }
-    }
-}
-
 /// The statements of a session start one after the other: each sees what those before it did.
-async fn start(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
+async fn start<'a>(
+    session: &'a Inner,
+    run: &Arc<Run>,
+    sql: &str,
+) -> Result<(Started, Reading<'a>)> {
     let _turn = session.turn.lock().await;
     let mut retries = 0;
     loop {
@@ -115,7 +104,8 @@ async fn start(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
             Err(e) if e.kind() == Kind::Conflict && alone && retries < CONFLICT_RETRIES_MAX => {
                 retries += 1;
             }
-            result => return result,
+            // While it is this statement's turn: the transaction is the one it ran in.
+            result => return result.map(|s| (s, session.transactions.reading(run))),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{
     self, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result, SnapshotId};
 use thalweg_storage::{Database, Snapshot, Transaction};
@@ -25,7 +25,7 @@ use thalweg_storage::{Database, Snapshot, Transaction};
 use crate::answer::Tag;
 use crate::error::from_datafusion;
 use crate::names;
-use crate::runtime::blocking;
+use crate::runtime::{Run, blocking};
 
 /// Whether a session has a transaction open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ struct Open {
     work: Option<Transaction>,
     read_only: bool,
     savepoints: Vec<(String, Transaction)>,
+    /// Statements whose rows are on their way to the client.
+    reading: Vec<Arc<Run>>,
 }
 
 /// `BEGIN`, `COMMIT` and their like.
@@ -131,8 +133,22 @@ impl Transactions {
         Transactions { database, state: Mutex::default() }
     }
 
+    /// A client hears of its cancellation before the statement has stopped; the transaction has
+    /// failed from then on.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        if let Some(open) = &mut state.open {
+            let reading = open.reading.len();
+            open.reading.retain(|run| run.cancelled().is_none());
+            if open.reading.len() < reading {
+                open.work = None;
+            }
+        }
+        state
+    }
+
     pub fn status(&self) -> TransactionStatus {
-        match &self.state.lock().open {
+        match &self.state().open {
             None => TransactionStatus::Idle,
             Some(Open { work: Some(_), .. }) => TransactionStatus::Open,
             Some(_) => TransactionStatus::Failed,
@@ -141,7 +157,7 @@ impl Transactions {
 
     /// The last commit that the statement sees.
     pub fn base(&self) -> Option<SnapshotId> {
-        let state = self.state.lock();
+        let state = self.state();
         let open = state.open.as_ref().and_then(|open| open.work.as_ref());
         open.or(state.single.as_ref()).map(|transaction| transaction.base().id)
     }
@@ -158,7 +174,7 @@ impl Transactions {
 
     /// Begins a statement: the snapshot it reads.
     pub fn begin_statement(&self) -> Result<Arc<Snapshot>> {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.past = false;
         match &state.open {
             Some(Open { work: Some(work), .. }) => Ok(Arc::clone(work.snapshot())),
@@ -174,12 +190,12 @@ impl Transactions {
 
     /// The statement reads another snapshot than it was given, and cannot change anything.
     pub fn read_past(&self) {
-        self.state.lock().past = true;
+        self.state().past = true;
     }
 
     /// Ends a statement; an error fails the transaction that is open.
     pub fn end_statement(&self, succeeded: bool) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.single = None;
         if let Some(open) = &mut state.open
             && !succeeded
@@ -188,9 +204,29 @@ impl Transactions {
         }
     }
 
+    /// The statement has rows to give: an error or a cancellation on their way to the client fails
+    /// the transaction that is open now, a client that wants no more of them does not.
+    pub fn reading(&self, run: &Arc<Run>) -> Reading<'_> {
+        if let Some(open) = &mut self.state().open {
+            open.reading.push(Arc::clone(run));
+        }
+        Reading { transactions: self, run: Arc::clone(run) }
+    }
+
+    /// The statement reads no more; nothing if the transaction it read in is over.
+    fn read(&self, run: &Arc<Run>, succeeded: bool) {
+        if let Some(open) = &mut self.state().open {
+            let before = open.reading.len();
+            open.reading.retain(|other| !Arc::ptr_eq(other, run));
+            if open.reading.len() < before && !succeeded {
+                open.work = None;
+            }
+        }
+    }
+
     /// Refuses a change before any work is done for it.
     pub fn check_writable(&self) -> Result<()> {
-        let state = self.state.lock();
+        let state = self.state();
         let read_only = match &state.open {
             Some(open) => open.read_only,
             None => state.read_only,
@@ -226,7 +262,7 @@ impl Transactions {
     ) -> Result<T> {
         self.check_writable()?;
         let (mut transaction, open) = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             match &mut state.open {
                 // Not there while `change` runs: an error, or the end of the task, fails it.
                 Some(open) => (open.work.take().ok_or_else(failed)?, true),
@@ -243,7 +279,7 @@ impl Transactions {
         })
         .await
         .map_err(from_datafusion)?;
-        if let Some(open) = &mut self.state.lock().open {
+        if let Some(open) = &mut self.state().open {
             open.work = work;
         }
         Ok(value)
@@ -255,7 +291,7 @@ impl Transactions {
             Control::Begin { modes, word } => {
                 let read_only = access(&modes)?;
                 self.refresh().await?;
-                let mut state = self.state.lock();
+                let mut state = self.state();
                 if let Some(open) = &mut state.open {
                     open.work = None;
                     return Err(Error::user("a transaction is open already")
@@ -266,11 +302,12 @@ impl Transactions {
                     work: Some(self.database.begin()),
                     read_only: read_only.unwrap_or(state.read_only),
                     savepoints: vec![],
+                    reading: vec![],
                 });
                 done(word)
             }
             Control::Commit => {
-                let open = self.state.lock().open.take();
+                let open = self.state().open.take();
                 match open {
                     // As in PostgreSQL: what failed can only be undone.
                     Some(Open { work: None, .. }) => done("ROLLBACK"),
@@ -282,18 +319,18 @@ impl Transactions {
                 }
             }
             Control::Rollback => {
-                self.state.lock().open = None;
+                self.state().open = None;
                 done("ROLLBACK")
             }
             Control::Savepoint(name) => {
-                let mut state = self.state.lock();
+                let mut state = self.state();
                 let open = state.open.as_mut().ok_or_else(|| not_open("SAVEPOINT"))?;
                 let work = open.work.as_ref().ok_or_else(failed)?.clone();
                 open.savepoints.push((name, work));
                 done("SAVEPOINT")
             }
             Control::RollbackTo(name) => {
-                let mut state = self.state.lock();
+                let mut state = self.state();
                 let open = state.open.as_mut().ok_or_else(|| not_open("ROLLBACK TO SAVEPOINT"))?;
                 let at = open.find(&name)?;
                 open.savepoints.truncate(at + 1);
@@ -301,7 +338,7 @@ impl Transactions {
                 done("ROLLBACK")
             }
             Control::Release(name) => {
-                let mut state = self.state.lock();
+                let mut state = self.state();
                 let open = state.open.as_mut().ok_or_else(|| not_open("RELEASE SAVEPOINT"))?;
                 if open.work.is_none() {
                     return Err(failed());
@@ -312,7 +349,7 @@ impl Transactions {
             }
             Control::Set { modes, session } => {
                 let read_only = access(&modes)?;
-                let mut state = self.state.lock();
+                let mut state = self.state();
                 if session {
                     state.read_only = read_only.unwrap_or(state.read_only);
                     return done("SET");
@@ -325,6 +362,24 @@ impl Transactions {
                 done("SET")
             }
         }
+    }
+}
+
+/// Rows on their way to the client.
+pub(crate) struct Reading<'a> {
+    transactions: &'a Transactions,
+    run: Arc<Run>,
+}
+
+impl Reading<'_> {
+    pub fn failed(self) {
+        self.transactions.read(&self.run, false);
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.transactions.read(&self.run, true);
     }
 }
 

@@ -365,6 +365,34 @@ fn a_session_that_goes_takes_its_transaction_with_it() {
     assert_eq!(session.transaction_status(), TransactionStatus::Idle);
 }
 
+/// The client is answered before the statement has stopped: neither its next statement nor the
+/// late end of the old one may get the transaction's state wrong.
+#[test]
+fn a_cancelled_read_fails_its_transaction_at_once() {
+    let (engine, session) = with_numbers(2, 20_000);
+    run(&engine, &session, "BEGIN").expect("it begins");
+    run(&engine, &session, "INSERT INTO n VALUES (-1)").expect("it inserts");
+    run(&engine, &session, "SAVEPOINT one").expect("it is marked");
+    for _ in 0..5 {
+        engine.block_on(async {
+            // It is past its start: rows are awaited.
+            let answer = session.query(FRUITLESS).await.expect("starts");
+            session.cancel();
+            let e = answer.collect().await.expect_err("cancelled");
+            assert_eq!(e.kind(), Kind::Cancelled, "{e:#}");
+            assert_eq!(session.transaction_status(), TransactionStatus::Failed);
+        });
+        let e = run(&engine, &session, "SELECT count(*) FROM n").expect_err("it failed");
+        assert_eq!(e.sqlstate(), "25P02", "{e:#}");
+        run(&engine, &session, "ROLLBACK TO one").expect("it goes back");
+        soon("the end of the query", || engine.queries().is_empty());
+        assert_eq!(session.transaction_status(), TransactionStatus::Open);
+        assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_001);
+    }
+    run(&engine, &session, "COMMIT").expect("it commits");
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_001);
+}
+
 #[test]
 fn errors_carry_the_codes_of_postgresql() {
     let (engine, session) = with_numbers(2, 10);
