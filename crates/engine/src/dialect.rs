@@ -4,6 +4,7 @@
 //!   `t AT (VERSION => 12)`.
 //! * `MERGE` with `DO NOTHING`, `UPDATE SET *` and `INSERT *`.
 //! * `ABORT`, PostgreSQL's other word for ROLLBACK.
+//! * `||` binds as loosely as in PostgreSQL.
 
 use std::any::TypeId;
 
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Expr, Ident, Merge, MergeAction, MergeClause, MergeClauseKind,
     MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Statement, Values,
 };
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -61,6 +62,14 @@ impl Dialect for Thalweg {
     /// `INSERT INTO t AS x … RETURNING x.a`
     fn supports_insert_table_alias(&self) -> bool {
         true
+    }
+
+    /// `'a' || n + 1` adds first, as in PostgreSQL, and compares last.
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        match parser.peek_token_ref().token {
+            Token::StringConcat => Some(Ok(self.prec_value(Precedence::Pipe))),
+            _ => None,
+        }
     }
 
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
