@@ -29,14 +29,13 @@ use vortex::layout::{LayoutRef, layout_children};
 use vortex::session::VortexSession;
 use vortex::session::registry::ReadContext;
 
-use super::Location;
+use super::{Location, schemes};
 use crate::store::ALIGNMENT;
 
 /// One for the process: it holds registries only, and no thread.
 static SESSION: LazyLock<VortexSession> =
     LazyLock::new(<VortexSession as VortexSessionDefault>::default);
-static COMPRESSOR: LazyLock<BtrBlocksCompressor> =
-    LazyLock::new(|| BtrBlocksCompressor::from_session(&SESSION));
+static COMPRESSOR: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| schemes::compressor(&SESSION));
 
 /// A table's columns as Vortex types.
 pub(crate) struct ColumnTypes {

@@ -11,6 +11,7 @@
 mod codec;
 mod metadata;
 mod reader;
+mod schemes;
 mod sort;
 mod writer;
 
