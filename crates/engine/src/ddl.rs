@@ -20,7 +20,9 @@ use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
-use thalweg_storage::{Layout, NewExtent, PartitionBy, Snapshot, Summary, TableSpec, Transaction};
+use thalweg_storage::{
+    Layout, NewExtent, PartitionBy, Snapshot, Summary, TableSpec, Transaction, check_schema,
+};
 
 use crate::answer::Tag;
 use crate::catalog::{CATALOG, PUBLIC};
@@ -299,6 +301,8 @@ impl Job<'_> {
         let columns = table_schema(plan_schema, self.creates_from_query)?;
         let spec = self.spec(&columns)?;
         let replace = create.or_replace && self.exists(&schema, &name);
+        // Now, and not after the query has run.
+        check_schema(&name, &columns, &spec)?;
         let (extents, rows) = if self.creates_from_query {
             let layout = Layout::of_new(Arc::clone(&columns), &spec);
             self.write_query(&create.input, layout).await?
@@ -334,16 +338,9 @@ impl Job<'_> {
                 check_default(self.state, text, field)?;
             }
         }
-        let partition_by = match &self.clauses.partition_by {
-            None => None,
-            Some((name, buckets)) => {
-                let column = column_index(columns, name, "PARTITION BY")?;
-                Some(PartitionBy { column, buckets: *buckets })
-            }
-        };
         Ok(TableSpec {
             cluster_by: column_indices(columns, &self.clauses.cluster_by)?,
-            partition_by,
+            partition_by: partition_by(columns, self.clauses.partition_by.as_ref())?,
             defaults: self.defaults.clone(),
         })
     }
@@ -507,6 +504,18 @@ pub(crate) fn column_index(schema: &Schema, name: &str, clause: &str) -> Result<
         Error::user(format!("{clause} names column {}, which the table has not", quoted(name)))
             .hint(format!("its columns are {}", all.join(", ")))
     })
+}
+
+/// What `(column, buckets)` says.
+pub(crate) fn partition_by(
+    schema: &Schema,
+    told: Option<&(String, u32)>,
+) -> Result<Option<PartitionBy>> {
+    let partition = |(name, buckets): &(String, u32)| {
+        let column = column_index(schema, name, "PARTITION BY")?;
+        Ok(PartitionBy { column, buckets: *buckets })
+    };
+    told.map(partition).transpose()
 }
 
 pub(crate) fn column_indices(schema: &Schema, names: &[String]) -> Result<Vec<usize>> {

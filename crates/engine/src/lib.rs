@@ -71,7 +71,7 @@ pub use config::Config;
 pub use engine::Engine;
 pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
-    create_table_sql, stamp, table_name,
+    stamp, table_name,
 };
 pub use session::Session;
 pub use sql_type::sql_type;

@@ -25,7 +25,7 @@ use thalweg_storage::{Snapshot, Summary, Transaction};
 
 use crate::session::Inner;
 use prepare::{Prepared, prepare};
-pub use prepare::{create_table_sql, stamp, table_name};
+pub use prepare::{stamp, table_name};
 use read::{Staged, read};
 
 /// Files for one table.
@@ -48,6 +48,8 @@ pub struct LoadRequest {
     pub input_columns: Option<Vec<String>>,
     /// For a table that is made.
     pub cluster_by: Vec<String>,
+    /// For a table that is made: a column, and into how many buckets its hash goes.
+    pub partition_by: Option<(String, u32)>,
     pub new_columns: NewColumns,
 }
 

@@ -97,4 +97,4 @@ pub use statistics::{BOUND_BYTES_MAX, ChunkStatistics, ColumnStatistics};
 pub use store::{RemoteOptions, is_remote};
 pub use table::{Column, Deleted, PartitionBy, Table, TableExtent, TableSpec};
 pub use transaction::{RowSet, Transaction};
-pub use types::{storable, stored_schema, stored_type};
+pub use types::{check_schema, storable, stored_schema, stored_type};

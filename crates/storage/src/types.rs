@@ -136,7 +136,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 /// Checks everything about a schema that a table's life depends on.
-pub(crate) fn check_schema(table: &str, schema: &ArrowSchema, spec: &TableSpec) -> Result<()> {
+pub fn check_schema(table: &str, schema: &ArrowSchema, spec: &TableSpec) -> Result<()> {
     let columns = schema.fields().len();
     let table = quoted(table);
     if columns == 0 {

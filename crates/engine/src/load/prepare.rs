@@ -14,7 +14,7 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::load::{self, Format, Inference, Inferred, InferredColumn};
-use thalweg_storage::{Layout, LoadedFile, Snapshot, Table, TableSpec};
+use thalweg_storage::{Layout, LoadedFile, PartitionBy, Snapshot, Table, TableSpec, check_schema};
 
 use super::read::Shares;
 use super::{ColumnChanges, Load, LoadPlan, LoadProgress, LoadRequest, NewColumns, Rejected};
@@ -154,6 +154,10 @@ fn refuse_definition(request: &LoadRequest, table: &Table) -> Result<()> {
         return Err(Error::user(format!("table {name} exists and has its order"))
             .hint("leave --cluster-by out to append, or drop the table first"));
     }
+    if request.partition_by.is_some() {
+        return Err(Error::user(format!("table {name} exists and has its partitions"))
+            .hint("leave --partition-by out to append, or drop the table first"));
+    }
     Ok(())
 }
 
@@ -211,8 +215,10 @@ impl Prepared {
     fn settle(&mut self, session: &Inner) -> Result<()> {
         let defaults = match &self.table {
             None => {
-                let cluster_by = ddl::column_indices(&self.columns, &self.request.cluster_by)?;
-                self.spec.cluster_by = cluster_by;
+                let (columns, request) = (&self.columns, &self.request);
+                self.spec.cluster_by = ddl::column_indices(columns, &request.cluster_by)?;
+                self.spec.partition_by = ddl::partition_by(columns, request.partition_by.as_ref())?;
+                check_schema(&self.name, columns, &self.spec)?;
                 self.layout = Layout::of_new(Arc::clone(&self.columns), &self.spec);
                 self.spec.defaults.clone()
             }
@@ -316,15 +322,7 @@ impl Prepared {
 
     pub fn into_plan(self) -> Result<LoadPlan> {
         let sql = match &self.table {
-            None => {
-                let by = &self.spec.cluster_by;
-                let cluster_by = by.iter().map(|&c| self.columns.field(c).name().as_str());
-                vec![create_table_sql(
-                    &self.request.table,
-                    &self.columns,
-                    &cluster_by.collect::<Vec<_>>(),
-                )]
-            }
+            None => vec![create_table_sql(&self.request.table, &self.columns, &self.spec)],
             Some(_) => {
                 let table = relation(&self.request.table);
                 let add = |c: &InferredColumn| {
@@ -483,15 +481,19 @@ fn values(
 }
 
 /// The statement that makes a table of these columns.
-pub fn create_table_sql(table: &str, columns: &Schema, cluster_by: &[&str]) -> String {
+fn create_table_sql(table: &str, columns: &Schema, spec: &TableSpec) -> String {
     let column = |f: &Arc<Field>| {
         let not_null = if f.is_nullable() { "" } else { " NOT NULL" };
         format!("  {} {}{not_null}", identifier(f.name()), sql_type(f.data_type()))
     };
-    let columns: Vec<String> = columns.fields().iter().map(column).collect();
-    let mut sql = format!("CREATE TABLE {} (\n{}\n)", relation(table), columns.join(",\n"));
-    if !cluster_by.is_empty() {
-        let by: Vec<String> = cluster_by.iter().map(|c| identifier(c)).collect();
+    let definitions: Vec<String> = columns.fields().iter().map(column).collect();
+    let mut sql = format!("CREATE TABLE {} (\n{}\n)", relation(table), definitions.join(",\n"));
+    let name = |column: usize| identifier(columns.field(column).name());
+    if let Some(PartitionBy { column, buckets }) = spec.partition_by {
+        sql += &format!(" PARTITION BY HASH ({}) INTO {buckets}", name(column));
+    }
+    if !spec.cluster_by.is_empty() {
+        let by: Vec<String> = spec.cluster_by.iter().map(|&c| name(c)).collect();
         sql += &format!(" CLUSTER BY ({})", by.join(", "));
     }
     sql + ";"

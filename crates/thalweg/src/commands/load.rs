@@ -101,6 +101,11 @@ pub struct Args {
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     cluster_by: Vec<String>,
 
+    /// Column by whose hash a new table is cut into N partitions, so that look-ups and joins on it
+    /// read one
+    #[arg(long, value_name = "COLUMN=N", value_parser = partition_by)]
+    partition_by: Option<(String, u32)>,
+
     /// What to do with columns that the table does not have
     #[arg(long, value_enum, value_name = "WHAT", default_value = "refuse")]
     new_columns: NewColumnsArg,
@@ -397,6 +402,14 @@ fn column_type(value: &str) -> std::result::Result<(String, String), String> {
             Ok((column.to_owned(), told.to_owned()))
         }
         _ => Err("expected COLUMN=TYPE, such as zip=varchar".to_string()),
+    }
+}
+
+fn partition_by(value: &str) -> std::result::Result<(String, u32), String> {
+    let parts = value.rsplit_once('=').map(|(column, n)| (column.trim(), n.trim().parse()));
+    match parts {
+        Some((column, Ok(n))) if !column.is_empty() => Ok((column.to_owned(), n)),
+        _ => Err("expected COLUMN=N, such as customer=16".to_string()),
     }
 }
 

@@ -21,6 +21,7 @@ fn help_names_every_option_and_gives_examples() {
                 "--columns",
                 "--type",
                 "--cluster-by",
+                "--partition-by",
                 "--new-columns",
                 "--max-errors",
                 "--rejects",

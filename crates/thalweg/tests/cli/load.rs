@@ -81,8 +81,13 @@ fn the_dialect_can_be_told() {
             "id int, s varchar, p decimal(12,2)",
             "--cluster-by",
             "id",
+            "--partition-by",
+            "s=4",
         ])
         .prints("");
+    place
+        .csv("SELECT cluster_by, partition_by FROM system.tables")
+        .prints("cluster_by,partition_by\nid,hash(s) into 4\n");
     place.csv("SELECT * FROM items ORDER BY id").prints("id,s,p\n1,,2.50\n2,b,\n");
 }
 
@@ -98,6 +103,15 @@ fn what_cannot_be_loaded_is_said_before_a_database_is_made() {
     place
         .run(&["load", "test.db", "a=a.csv", "b=a.csv", "--columns", "n int"])
         .fails(1, &["--columns"]);
+    for (partition, told) in [("n=0", "1 to 256"), ("no=4", "\"no\""), ("n=4000000000", "1 to 256")]
+    {
+        place
+            .run(&["load", "test.db", "items", "a.csv", "--partition-by", partition, "--dry-run"])
+            .fails(1, &[told]);
+    }
+    place
+        .run(&["load", "test.db", "items", "a.csv", "--partition-by", "n"])
+        .fails(2, &["COLUMN=N"]);
     place.run(&["load", ":memory:", "items", "a.csv"]).fails(1, &["lost"]);
     place.run(&["load", "test.db", "items", "x/no", "--follow"]).fails(1, &["no folder"]);
     place.run(&["load", "test.db", "items", "a.csv", "--memory", "1k"]).fails(2, &["--memory"]);

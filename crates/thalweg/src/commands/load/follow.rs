@@ -219,6 +219,7 @@ fn attempt(
             request.columns = None;
             request.types = vec![];
             request.cluster_by = vec![];
+            request.partition_by = None;
         }
         requests.push(request);
     }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use thalweg_base::{Error, Result, text};
 
 use super::targets::{Reading, Target};
-use super::{InputFormat, NewColumnsArg, Quote, delimiter, one_byte, quote};
+use super::{InputFormat, NewColumnsArg, Quote, delimiter, one_byte, partition_by, quote};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +43,8 @@ struct Entry {
     types: BTreeMap<String, String>,
     #[serde(default)]
     cluster_by: Vec<String>,
+    /// `customer=16`
+    partition_by: Option<String>,
     new_columns: Option<String>,
 }
 
@@ -99,6 +101,10 @@ impl Entry {
             .quote
             .as_ref()
             .map(|v| quote(v).map(|Quote(byte)| byte).map_err(|e| wrong("quote", v, e)));
+        let partition_by = self
+            .partition_by
+            .as_ref()
+            .map(|v| partition_by(v).map_err(|e| wrong("partition_by", v, e)));
         let reading = &common.reading;
         let mut nulls = reading.nulls.clone();
         nulls.extend(self.null);
@@ -126,6 +132,7 @@ impl Entry {
                 true => common.cluster_by.clone(),
                 false => self.cluster_by,
             },
+            partition_by: partition_by.transpose()?.or_else(|| common.partition_by.clone()),
             new_columns: new_columns.transpose()?.map_or(common.new_columns, Into::into),
         })
     }

@@ -18,6 +18,7 @@ pub struct Target {
     pub columns: Option<String>,
     pub types: Vec<(String, String)>,
     pub cluster_by: Vec<String>,
+    pub partition_by: Option<(String, u32)>,
     pub new_columns: NewColumns,
 }
 
@@ -50,6 +51,7 @@ pub fn targets(args: &Args) -> Result<Vec<Target>> {
         columns: args.columns.clone(),
         types: args.r#type.clone(),
         cluster_by: args.cluster_by.clone(),
+        partition_by: args.partition_by.clone(),
         new_columns: args.new_columns.into(),
         ..Target::default()
     };
@@ -127,12 +129,13 @@ fn stem(path: &Path) -> String {
 }
 
 fn one_table_only(args: &Args, targets: &[Target]) -> Result<()> {
-    let option = match (&args.columns, &args.r#type[..], &args.cluster_by[..]) {
-        (Some(_), ..) => "--columns",
-        (None, [_, ..], _) => "--type",
-        (None, [], [_, ..]) => "--cluster-by",
-        (None, [], []) => return Ok(()),
-    };
+    let told = [
+        ("--columns", args.columns.is_some()),
+        ("--type", !args.r#type.is_empty()),
+        ("--cluster-by", !args.cluster_by.is_empty()),
+        ("--partition-by", args.partition_by.is_some()),
+    ];
+    let Some((option, _)) = told.iter().find(|(_, told)| *told) else { return Ok(()) };
     if targets.len() == 1 {
         return Ok(());
     }
@@ -159,6 +162,7 @@ impl Target {
             types: self.types.clone(),
             input_columns: None,
             cluster_by: self.cluster_by.clone(),
+            partition_by: self.partition_by.clone(),
             new_columns: self.new_columns,
         })
     }
