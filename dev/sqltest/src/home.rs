@@ -31,10 +31,14 @@ struct State {
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 impl Home {
-    pub fn new(mode: &'static Mode, keep_session: bool) -> Result<Home> {
+    /// `database`: a folder with one that is there already; it is copied.
+    pub fn new(mode: &'static Mode, keep_session: bool, database: Option<&Path>) -> Result<Home> {
         let io = |e| Error::io("cannot make a temporary folder", e);
         let folder = TempDir::new().map_err(io)?;
         std::fs::create_dir(folder.path().join("tmp")).map_err(io)?;
+        if let Some(database) = database {
+            copy(database, &folder.path().join("db")).map_err(io)?;
+        }
         let state = State { engine: None, sessions: HashMap::new(), statements: 0 };
         let home = Home { mode, folder, keep_session, state: Mutex::new(state) };
         home.state.lock().engine = Some(Engine::open(&home.location(), mode.config())?);
@@ -46,6 +50,13 @@ impl Home {
             Place::Memory => ":memory:".into(),
             Place::Disk { .. } => self.folder.path().join("db").to_string_lossy().into_owned(),
         }
+    }
+
+    /// Closes the database and copies it into a folder that is not there.
+    pub fn save(&self, to: &Path) -> Result<()> {
+        self.reopen()?;
+        copy(Path::new(&self.location()), to)
+            .map_err(|e| Error::io(format!("cannot write {to:?}"), e))
     }
 
     pub fn tmp(&self) -> PathBuf {
@@ -93,4 +104,19 @@ impl Home {
             }
         }
     }
+}
+
+/// A database's folders and what is in them, without its lock.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (from, to) = (entry?.path(), to);
+        let Some(name) = from.file_name() else { continue };
+        if from.is_dir() {
+            copy(&from, &to.join(name))?;
+        } else if name != "lock" {
+            std::fs::copy(&from, to.join(name))?;
+        }
+    }
+    Ok(())
 }

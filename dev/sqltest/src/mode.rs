@@ -22,6 +22,15 @@ pub enum Place {
     },
 }
 
+/// What was not committed durably, or is held only in memory, is lost here.
+pub const DISK: Mode = Mode {
+    name: "disk",
+    threads: 1,
+    policy: PolicyKind::Fifo,
+    cache_bytes_max: None,
+    place: Place::Disk { reopen_statements: 25 },
+};
+
 pub const MODES: [Mode; 3] = [
     // The mode whose answers `THALWEG_SLT_COMPLETE` writes down.
     Mode {
@@ -31,14 +40,7 @@ pub const MODES: [Mode; 3] = [
         cache_bytes_max: None,
         place: Place::Memory,
     },
-    // What was not committed durably, or is held only in memory, is lost here.
-    Mode {
-        name: "disk",
-        threads: 1,
-        policy: PolicyKind::Fifo,
-        cache_bytes_max: None,
-        place: Place::Disk { reopen_statements: 25 },
-    },
+    DISK,
     // Hardly a column fits the cache, so that everything is decoded again, and tasks often wait.
     Mode {
         name: "pending",
