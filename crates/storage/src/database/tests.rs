@@ -44,7 +44,7 @@ fn layout() -> Layout {
 
 /// `rows` rows in chunks of 1000, five chunks an extent, as table `t`.
 fn fill(db: &Database, rows: i64) -> TableId {
-    let limits = Limits { chunk_rows: 1000, run_bytes: 1 << 20, extent_bytes: 1 << 14 };
+    let limits = Limits { chunk_rows: 1000, run_bytes: 1 << 20, extent_bytes: 1 << 12 };
     let mut writer = db.small_writer(layout(), limits);
     for start in (0..rows).step_by(700) {
         writer.push(&batch(start..(start + 700).min(rows))).unwrap();

@@ -17,7 +17,6 @@ use vortex::array::serde::{SerializeOptions, SerializedArray};
 use vortex::array::{ArrayContext, ArrayId, VortexSessionExecute};
 use vortex::arrow::ArrowSessionExt;
 use vortex::buffer::{Alignment, ByteBuffer};
-use vortex::compressor::BtrBlocksCompressor;
 use vortex::dtype::{DType, FieldNames, Nullability, StructFields};
 use vortex::error::VortexResult;
 use vortex::file::{Footer, SegmentSpec};
@@ -29,13 +28,14 @@ use vortex::layout::{LayoutRef, layout_children};
 use vortex::session::VortexSession;
 use vortex::session::registry::ReadContext;
 
-use super::{Location, schemes};
+use super::Location;
+use super::schemes::Compressors;
 use crate::store::ALIGNMENT;
 
 /// One for the process: it holds registries only, and no thread.
 static SESSION: LazyLock<VortexSession> =
     LazyLock::new(<VortexSession as VortexSessionDefault>::default);
-static COMPRESSOR: LazyLock<BtrBlocksCompressor> = LazyLock::new(|| schemes::compressor(&SESSION));
+static COMPRESSORS: LazyLock<Compressors> = LazyLock::new(|| Compressors::new(&SESSION));
 
 /// A table's columns as Vortex types.
 pub(crate) struct ColumnTypes {
@@ -97,12 +97,14 @@ impl Encoder {
         Encoder { context: ArrayContext::empty() }
     }
 
-    /// Compresses one column of one chunk; the buffers are to be written one after the other.
-    pub fn encode(&self, array: ArrayRef, field: &Field) -> Result<Vec<ByteBuffer>> {
+    /// Compresses one column of one chunk, of about so many distinct values; the buffers are to be
+    /// written one after the other.
+    pub fn encode(&self, array: ArrayRef, field: &Field, distinct: u64) -> Result<Vec<ByteBuffer>> {
         let (rows, data_type) = (array.len(), field.data_type());
+        let compressor = COMPRESSORS.of(rows as u64, distinct);
         let encoded = guard(|| {
             let plain = SESSION.arrow().from_arrow_array(array, field)?;
-            let compressed = COMPRESSOR.compress(&plain, &mut SESSION.create_execution_ctx())?;
+            let compressed = compressor.compress(&plain, &mut SESSION.create_execution_ctx())?;
             forget_statistics(&compressed);
             compressed.serialize(
                 &self.context,

@@ -7,8 +7,6 @@
 //! takes a ninth of the room, and decimals of more than 18 digits are compressed at all. What keeps
 //! such files readable is the database of each format version that our tests read.
 
-use std::collections::HashSet;
-
 use vortex::array::aggregate_fn::fns::uncompressed_size_in_bytes::{
     UncompressedSizeOpts, uncompressed_size_in_bytes,
 };
@@ -20,22 +18,59 @@ use vortex::encodings::runend::compress::runend_encode;
 use vortex::encodings::zstd::{Zstd, ZstdArray};
 use vortex::error::VortexResult;
 use vortex::session::VortexSession;
-use vortex_btrblocks::schemes::integer::{IntDictScheme, IntRLEScheme, RunEndScheme, SparseScheme};
+use vortex_btrblocks::schemes::integer::{IntRLEScheme, RunEndScheme, SparseScheme};
 use vortex_compressor::CascadingCompressor;
+use vortex_compressor::builtins::{
+    BinaryDictScheme, FloatDictScheme, IntDictScheme, StringDictScheme,
+};
 use vortex_compressor::scheme::{
     AncestorExclusion, ChildSelection, CompressionEstimate, CompressorContext, DeferredEstimate,
     DescendantExclusion, EstimateScore, EstimateVerdict, SchemeExt,
 };
 use vortex_compressor::stats::ArrayAndStats;
 
-pub(super) fn compressor(session: &VortexSession) -> BtrBlocksCompressor {
-    BtrBlocksCompressorBuilder::from_session(session)
-        .disable_editions()
-        // Ours does what both of these do.
-        .exclude_schemes([RunEndScheme.id(), IntRLEScheme.id()])
-        .with_new_scheme(&Runs)
-        .with_new_scheme(&Text)
-        .build()
+/// One for each share of distinct values among all.
+pub(super) struct Compressors {
+    few: BtrBlocksCompressor,
+    some: BtrBlocksCompressor,
+    most: BtrBlocksCompressor,
+}
+
+impl Compressors {
+    pub fn new(session: &VortexSession) -> Self {
+        let all = BtrBlocksCompressorBuilder::from_session(session)
+            .disable_editions()
+            // Ours does what both of these do.
+            .exclude_schemes([RunEndScheme.id(), IntRLEScheme.id()])
+            .with_new_scheme(&Runs);
+        let with_text = all.clone().with_new_scheme(&Text);
+        // In a hash table Vortex counts how often each value comes, to decide on these: a good part
+        // of the work, and nothing in it for values that come once.
+        let counting = [
+            IntDictScheme.id(),
+            SparseScheme.id(),
+            FloatDictScheme.id(),
+            StringDictScheme.id(),
+            BinaryDictScheme.id(),
+        ];
+        Compressors {
+            few: all.build(),
+            some: with_text.clone().build(),
+            most: with_text.exclude_schemes(counting).build(),
+        }
+    }
+
+    /// For a chunk of a column with about so many distinct values.
+    pub fn of(&self, rows: u64, distinct: u64) -> &BtrBlocksCompressor {
+        match distinct {
+            // A case for a dictionary, whose codes queries can use as they are. Vortex's samples
+            // are too short to see that it is.
+            _ if distinct * 4 < rows => &self.few,
+            // Vortex makes no dictionary of more than half; with room for an estimate's error.
+            _ if distinct * 8 < rows * 5 => &self.some,
+            _ => &self.most,
+        }
+    }
 }
 
 /// Whole numbers as runs of equal values. Vortex's own begins at four values in a run; the rows
@@ -115,9 +150,6 @@ const TEXT_ADVANTAGE: f64 = 0.87;
 /// What is compressed to learn how small it gets. From one place, unlike Vortex's own samples:
 /// what makes Zstandard good is text that came shortly before.
 const TEXT_TRIAL_ROWS: usize = 8 * 1024;
-/// A trial with fewer than this share of different values is a case for a dictionary, whose codes
-/// queries can use as they are.
-const TEXT_DISTINCT_MIN: f64 = 0.25;
 const TEXT_BYTES_MIN: usize = 16 * 1024;
 
 impl Scheme for Text {
@@ -168,11 +200,6 @@ fn trial(
     let plain = part.clone().into_array();
     let before = uncompressed_size_in_bytes(&plain, UncompressedSizeOpts::exact(), execution)?;
     if before < TEXT_BYTES_MIN {
-        return Ok(EstimateVerdict::Skip);
-    }
-    let mut distinct = HashSet::new();
-    distinct.extend((0..rows).map(|row| part.bytes_at(row)));
-    if (distinct.len() as f64) < rows as f64 * TEXT_DISTINCT_MIN {
         return Ok(EstimateVerdict::Skip);
     }
     let after = zstd(part, execution)?.into_array().nbytes().max(1);

@@ -388,7 +388,7 @@ impl BucketWriter {
             Some(extent) => extent,
             None => self.open.insert(OpenExtent::create(&self.home, &self.layout.schema)?),
         };
-        let buffers = extent.encoder.encode(array, field)?;
+        let buffers = extent.encoder.encode(array, field, measured.sketch.estimate())?;
         let location = extent
             .append(&buffers)
             .map_err(|e| e.context(format!("column {}", quoted(field.name()))))?;
