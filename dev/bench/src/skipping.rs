@@ -31,7 +31,10 @@ const LOOKUPS: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipping {
+    /// As the rows were written: each writer's runs over all dates.
     pub queries: Vec<Read>,
+    /// After `OPTIMIZE TABLE` has merged the runs.
+    pub optimized: Vec<Read>,
     pub lookup: Lookup,
 }
 
@@ -90,20 +93,6 @@ pub fn run(options: &Options) -> Result<()> {
 
 impl Skipping {
     fn text(&self, look: Look) -> String {
-        let mut reads =
-            Table::new(&["Query", "Chunks", "Read", "%", "Pruned by", "Median ms", "±"]);
-        for read in &self.queries {
-            let reasons = read.pruned_by.iter().map(|(by, n)| format!("{by} {}", count(*n)));
-            reads.row(vec![
-                read.query.clone(),
-                count(read.chunks_total),
-                count(read.chunks_read),
-                percent(read.share_percent),
-                reasons.collect::<Vec<_>>().join(", "),
-                ms(read.timing.median_ms),
-                spread(read.timing.spread_percent),
-            ]);
-        }
         let look_up = &self.lookup;
         let mut lookups =
             Table::new(&["Chunks", "Extents", "First ms", "Median ms", "99th percentile ms"]);
@@ -115,11 +104,29 @@ impl Skipping {
             ms(look_up.p99_ms),
         ]);
         format!(
-            "{}\n{}",
-            titled("What is read of a table clustered by date", reads, look),
+            "{}\n{}\n{}",
+            titled("What is read of a table clustered by date", reads(&self.queries), look),
+            titled("The same after OPTIMIZE TABLE", reads(&self.optimized), look),
             titled("A point look-up, from its text to its row", lookups, look)
         )
     }
+}
+
+fn reads(queries: &[Read]) -> Table {
+    let mut table = Table::new(&["Query", "Chunks", "Read", "%", "Pruned by", "Median ms", "±"]);
+    for read in queries {
+        let reasons = read.pruned_by.iter().map(|(by, n)| format!("{by} {}", count(*n)));
+        table.row(vec![
+            read.query.clone(),
+            count(read.chunks_total),
+            count(read.chunks_read),
+            percent(read.share_percent),
+            reasons.collect::<Vec<_>>().join(", "),
+            ms(read.timing.median_ms),
+            spread(read.timing.spread_percent),
+        ]);
+    }
+    table
 }
 
 fn measure(engine: &Arc<Engine>, scale_factor: f64, runs: usize) -> Result<Skipping> {
@@ -129,14 +136,20 @@ fn measure(engine: &Arc<Engine>, scale_factor: f64, runs: usize) -> Result<Skipp
     for statement in tables(rows) {
         execute(engine, &session, &statement)?;
     }
-    let mut queries = vec![];
-    for (name, sql) in questions(rows) {
-        queries.push(read(engine, &session, name, &sql, runs)?);
-    }
+    let ask = || {
+        let questions = questions(rows).into_iter();
+        questions
+            .map(|(name, sql)| read(engine, &session, name, &sql, runs))
+            .collect::<Result<Vec<Read>>>()
+    };
+    let queries = ask()?;
+    say("merging its runs");
+    execute(engine, &session, "OPTIMIZE TABLE fact")?;
+    let optimized = ask()?;
     let chunks = ((CHUNKS as f64 * scale_factor) as u64).max(CHUNKS_PER_EXTENT);
     say(&format!("making a table of {chunks} chunks"));
     make_chunks(engine, chunks)?;
-    Ok(Skipping { queries, lookup: lookup(engine, &session, chunks)? })
+    Ok(Skipping { queries, optimized, lookup: lookup(engine, &session, chunks)? })
 }
 
 fn tables(rows: u64) -> Vec<String> {
