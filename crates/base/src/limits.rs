@@ -156,6 +156,9 @@ pub const SQL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// thread of ours several times over.
 pub const OPERATOR_CHAIN_MAX: usize = 2000;
 
+/// Bytes of a statement's text that lists of queries show.
+pub const QUERY_TEXT_SHOWN_MAX: usize = 4 * 1024;
+
 /// Relations whose join order is searched exhaustively; above it the search is greedy.
 pub const JOIN_ORDER_DP_RELATIONS_MAX: usize = 10;
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_base::limits::{BACKGROUND_ESTIMATE_NS, BACKGROUND_PERIOD_MS};
+use thalweg_base::text::quoted;
 use thalweg_base::{SnapshotId, TableId};
 use thalweg_storage::{CompactionScope, Database, Table};
 
 use crate::maintain::compact;
-use crate::runtime::{Run, Runtime};
+use crate::runtime::{Origin, Run, Runtime};
 
 /// Goes on until `runtime` ends.
 pub fn start(runtime: &Runtime, database: &Database) {
@@ -39,7 +40,8 @@ pub fn start(runtime: &Runtime, database: &Database) {
                     continue;
                 }
                 seen.insert(table.id, Arc::clone(&table));
-                let run = Run::begin(&driver);
+                let text = format!("OPTIMIZE TABLE {} (background)", quoted(&table.name));
+                let run = Run::begin(&driver, Origin::new(None, &text));
                 driver.query_estimated(run.id(), BACKGROUND_ESTIMATE_NS);
                 let database = database.clone();
                 let work = async move {

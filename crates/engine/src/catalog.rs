@@ -22,7 +22,7 @@ use thalweg_storage::{AsOf, Database, Schema, Snapshot, Table};
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::Source;
 use crate::information::Information;
-use crate::runtime::blocking;
+use crate::runtime::{Driver, blocking};
 use crate::system::{SYSTEM, SystemSchema};
 use crate::table::{ROWS, StoredTable};
 use crate::transaction::Transactions;
@@ -42,6 +42,7 @@ const VIEW_DEPTH_MAX: usize = 32;
 /// relation (`t␀12`), or a table of the statement's own.
 pub struct Catalog {
     database: Database,
+    driver: Arc<Driver>,
     transactions: Arc<Transactions>,
     snapshot: RwLock<Arc<Snapshot>>,
     /// Older snapshots that the statement names.
@@ -72,10 +73,15 @@ impl Drop for Offer<'_> {
 }
 
 impl Catalog {
-    pub fn new(database: Database, transactions: Arc<Transactions>) -> Arc<Self> {
+    pub fn new(
+        database: Database,
+        driver: Arc<Driver>,
+        transactions: Arc<Transactions>,
+    ) -> Arc<Self> {
         Arc::new(Catalog {
             snapshot: RwLock::new(database.snapshot()),
             database,
+            driver,
             transactions,
             versions: Mutex::default(),
             offers: Mutex::default(),
@@ -156,6 +162,7 @@ impl CatalogProvider for Handle {
         match name {
             SYSTEM => Some(Arc::new(SystemSchema {
                 database: self.0.database.clone(),
+                driver: Arc::clone(&self.0.driver),
                 last: self.0.transactions.base().unwrap_or(snapshot.id).min(snapshot.id),
                 snapshot,
             })),

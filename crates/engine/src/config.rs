@@ -30,7 +30,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            policy: PolicyKind::SmallFirst,
+            policy: PolicyKind::default(),
             cache_bytes_max: None,
             memory_bytes_max: None,
             create: true,
@@ -60,7 +60,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            policy: PolicyKind::SmallFirst,
+            policy: PolicyKind::default(),
             statement_timeout_ms: 0,
             as_of: String::new(),
             retention_ms: RETENTION_MS,
@@ -143,8 +143,8 @@ impl ExtensionOptions for Settings {
             entry(
                 "policy",
                 self.policy.to_string(),
-                "Order in which the tasks of concurrent queries run: fifo, round_robin or \
-                 small_first. Holds for the whole engine, at once.",
+                "Order in which the tasks of concurrent queries run: fair, small_first, round_robin \
+                 or fifo. Holds for the whole engine, at once.",
             ),
             entry(
                 "statement_timeout_ms",

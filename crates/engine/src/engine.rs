@@ -1,17 +1,18 @@
 //! One open database: its storage, its threads, its memory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::execution::memory_pool::{GreedyMemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, QueryId, Result};
 use thalweg_scheduler::{PolicyKind, QueryState};
 use thalweg_storage::{Database, Options};
 
 use crate::background;
 use crate::config::Config;
 use crate::error::from_datafusion;
-use crate::runtime::Runtime;
+use crate::runtime::{Cancel, Runtime};
 use crate::session::Session;
 
 /// Consumers named when memory runs out.
@@ -22,6 +23,8 @@ pub struct Engine {
     runtime: Runtime,
     environment: Arc<RuntimeEnv>,
     config: Config,
+    /// That there were.
+    sessions: AtomicU64,
 }
 
 impl Engine {
@@ -54,7 +57,7 @@ impl Engine {
         if config.compacts {
             background::start(&runtime, &database);
         }
-        Ok(Arc::new(Engine { database, runtime, environment, config }))
+        Ok(Arc::new(Engine { database, runtime, environment, config, sessions: AtomicU64::new(0) }))
     }
 
     /// A new session, with its own settings and prepared statements.
@@ -82,6 +85,20 @@ impl Engine {
     /// The accounts of the queries that are alive.
     pub fn queries(&self) -> Vec<QueryState> {
         self.runtime.driver().queries()
+    }
+
+    /// Stops a query, whichever session it is of; its client gets an error of kind `Cancelled`.
+    pub fn kill(&self, query: QueryId) -> Result<()> {
+        let run = self.runtime.driver().run(query).ok_or_else(|| {
+            Error::user(format!("there is no query {query}"))
+                .hint("SHOW QUERIES lists those that run; it may have ended")
+        })?;
+        run.cancel(Cancel::Killed);
+        Ok(())
+    }
+
+    pub(crate) fn next_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Drives `f` from a thread outside the engine; what it awaits runs on the engine's threads.

@@ -11,6 +11,7 @@ mod read;
 mod reject_file;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -82,6 +83,19 @@ pub struct Load {
     pub resume: bool,
     /// The catalog remembers which files the tables have.
     pub remember: bool,
+}
+
+/// As a list of queries shows it: `LOAD orders (3 files), items (1 file)`.
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LOAD ")?;
+        for (i, request) in self.requests.iter().enumerate() {
+            let (comma, files) = (if i == 0 { "" } else { ", " }, request.files.len());
+            let noun = if files == 1 { "file" } else { "files" };
+            write!(f, "{comma}{} ({files} {noun})", request.table)?;
+        }
+        Ok(())
+    }
 }
 
 /// How much is loaded in one transaction: whole files, at least one.

@@ -18,7 +18,7 @@ use crate::config::Settings;
 use crate::engine::Engine;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::rules;
-use crate::runtime::{Cancel, Run};
+use crate::runtime::{Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
 
@@ -29,6 +29,8 @@ pub struct Session {
 }
 
 pub(crate) struct Inner {
+    /// As `system.queries` shows it.
+    pub id: u64,
     pub engine: Arc<Engine>,
     pub context: SessionContext,
     pub catalog: Arc<Catalog>,
@@ -67,11 +69,13 @@ impl Drop for Job {
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         let transactions = Arc::new(Transactions::new(engine.database().clone()));
-        let catalog = Catalog::new(engine.database().clone(), Arc::clone(&transactions));
+        let driver = Arc::clone(engine.runtime().driver());
+        let catalog = Catalog::new(engine.database().clone(), driver, Arc::clone(&transactions));
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
         Session {
             inner: Arc::new(Inner {
+                id: engine.next_session(),
                 engine,
                 context,
                 catalog,
@@ -97,7 +101,7 @@ impl Session {
     /// that changes something, done; rows arrive as the answer is read.
     pub async fn query(&self, sql: &str) -> Result<Answer> {
         check_size(sql)?;
-        let run = Run::begin(self.inner.engine.runtime().driver());
+        let run = self.begin(sql);
         let (started, answer) = tokio::sync::oneshot::channel();
         let (rows, receiver) = tokio::sync::mpsc::channel(ANSWER_BATCHES_MAX);
         let inner = Arc::clone(&self.inner);
@@ -116,7 +120,7 @@ impl Session {
         progress: Arc<LoadProgress>,
     ) -> Result<Vec<LoadReport>> {
         let load = load.into();
-        self.work(move |inner| async move {
+        self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             let ended = Ended { session: &inner, succeeded: false };
             let result = crate::load::run(&inner, load, &progress).await;
@@ -133,20 +137,25 @@ impl Session {
         progress: Arc<LoadProgress>,
     ) -> Result<Vec<LoadPlan>> {
         let load = load.into();
-        self.work(move |inner| async move {
+        self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             crate::load::plan(&inner, load, &progress).await
         })
         .await
     }
 
-    /// Something that is no statement, under the scheduler as one.
-    async fn work<T, F>(&self, work: impl FnOnce(Arc<Inner>) -> F) -> Result<T>
+    fn begin(&self, text: &str) -> Arc<Run> {
+        let origin = Origin::new(Some(self.inner.id), text);
+        Run::begin(self.inner.engine.runtime().driver(), origin)
+    }
+
+    /// Something that is no statement, under the scheduler as one; `what` it is shown as.
+    async fn work<T, F>(&self, what: &str, work: impl FnOnce(Arc<Inner>) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let run = Run::begin(self.inner.engine.runtime().driver());
+        let run = self.begin(what);
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let work = work(Arc::clone(&self.inner));
         let job = self.start(run, async move {

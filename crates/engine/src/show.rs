@@ -46,6 +46,13 @@ pub fn query(statement: &Statement, snapshot: &Snapshot) -> Result<Option<String
                  {name} AS table_name, {definition} AS definition"
             )
         }
+        Statement::ShowVariable { variable }
+            if variable.iter().map(names::ident).eq(["queries"]) =>
+        {
+            "SELECT query_id, session_id, state, elapsed_ms, cpu_ms, progress_percent, \
+             left_ms, waits_for, query FROM system.queries ORDER BY query_id"
+                .into()
+        }
         // Clients ask for it. What PostgreSQL calls repeatable read is snapshot isolation.
         Statement::ShowVariable { variable }
             if variable.iter().map(names::ident).eq(["transaction", "isolation", "level"]) =>

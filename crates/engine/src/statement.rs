@@ -11,7 +11,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use thalweg_base::limits::CONFLICT_RETRIES_MAX;
-use thalweg_base::{Error, Kind, Result};
+use thalweg_base::{Error, Kind, QueryId, Result};
 use thalweg_scheduler::PolicyKind;
 use thalweg_storage::{RETENTION_PROPERTY, Snapshot, Summary, Transaction};
 use tokio::sync::{mpsc, oneshot};
@@ -231,6 +231,14 @@ impl Job<'_> {
                 ast::Statement::Vacuum(_) | ast::Statement::OptimizeTable { .. } => {
                     let job = dml::Job { session, run, state: &state, snapshot };
                     return maintain::run(&job, inner).await;
+                }
+                ast::Statement::Kill { modifier: None | Some(ast::KillType::Query), id } => {
+                    session.engine.kill(QueryId(*id))?;
+                    return Ok(Started::Done(Tag::Done("KILL".into())));
+                }
+                ast::Statement::Kill { .. } => {
+                    return Err(Error::unsupported("only queries can be killed")
+                        .hint("KILL QUERY 7 stops query 7 of SHOW QUERIES"));
                 }
                 ast::Statement::Execute { name: Some(name), .. } => {
                     prepare_anew(session, &names::folded(name)).await?;

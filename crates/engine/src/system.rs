@@ -1,14 +1,16 @@
 //! The schema `system`: what the database is made of, as tables to be queried.
 //!
 //! They show the snapshot of the statement, with the changes of the transaction that is open, and
-//! are made as they are read: a list of a million chunks is never all in memory.
+//! are made as they are read: a list of a million chunks is never all in memory. `queries`, `slots`
+//! and `quanta` show the scheduler as it is when they are read.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, StringArray, TimestampMillisecondArray,
-    UInt32Array, UInt64Array,
+    Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray,
+    TimestampMillisecondArray, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -23,10 +25,12 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{ExtentId, Result, SnapshotId};
+use thalweg_scheduler::policy::remaining_ns;
+use thalweg_scheduler::{Phase, QueryState, SlotView};
 use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 
 use crate::error::{from_arrow, into_datafusion};
-use crate::runtime::blocking;
+use crate::runtime::{Driver, Listed, blocking};
 use crate::sql_type::sql_type;
 
 /// The schema's name.
@@ -40,20 +44,27 @@ enum Listing {
     Chunks,
     Snapshots,
     Loads,
+    Queries,
+    Slots,
+    Quanta,
 }
 
-const LISTINGS: [(&str, Listing); 6] = [
+const LISTINGS: [(&str, Listing); 9] = [
     ("tables", Listing::Tables),
     ("columns", Listing::Columns),
     ("extents", Listing::Extents),
     ("chunks", Listing::Chunks),
     ("snapshots", Listing::Snapshots),
     ("loads", Listing::Loads),
+    ("queries", Listing::Queries),
+    ("slots", Listing::Slots),
+    ("quanta", Listing::Quanta),
 ];
 
 /// The schema as one statement sees it.
 pub struct SystemSchema {
     pub database: Database,
+    pub driver: Arc<Driver>,
     pub snapshot: Arc<Snapshot>,
     /// The last commit that the statement sees.
     pub last: SnapshotId,
@@ -79,6 +90,7 @@ impl SchemaProvider for SystemSchema {
             listing: *listing,
             schema: schema(*listing),
             database: self.database.clone(),
+            driver: Arc::clone(&self.driver),
             snapshot: Arc::clone(&self.snapshot),
             last: self.last,
         };
@@ -100,6 +112,7 @@ struct Part {
     listing: Listing,
     schema: SchemaRef,
     database: Database,
+    driver: Arc<Driver>,
     snapshot: Arc<Snapshot>,
     last: SnapshotId,
 }
@@ -124,6 +137,9 @@ impl PartitionStream for Part {
             Listing::Snapshots | Listing::Loads => {
                 stream::once(async move { part.commits() }).boxed()
             }
+            Listing::Queries => stream::once(async move { part.queries() }).boxed(),
+            Listing::Slots => stream::once(async move { part.slots() }).boxed(),
+            Listing::Quanta => stream::once(async move { part.quanta() }).boxed(),
             // These look into the extents, table by table.
             Listing::Columns => self
                 .each_table()
@@ -334,8 +350,108 @@ impl Part {
     }
 }
 
+/// What the scheduler does now.
+impl Part {
+    fn queries(&self) -> DfResult<RecordBatch> {
+        let (all, now) = (self.driver.listed(), self.driver.now_ns());
+        let policy = self.driver.policy();
+        let number = |f: &dyn Fn(&Listed) -> u64| numbers(all.iter().map(f));
+        let known = |f: &dyn Fn(&Listed) -> Option<u64>| {
+            Arc::new(all.iter().map(f).collect::<UInt64Array>()) as ArrayRef
+        };
+        let started = all.iter().map(|q| {
+            let time = q.run.origin().time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            time.as_millis() as i64
+        });
+        let waits = |phase: Phase| number(&|q: &Listed| to_ms(q.state.phases.spent_ns(phase, now)));
+        self.batch(vec![
+            number(&|q| q.state.query.0),
+            known(&|q| q.run.origin().session),
+            texts(all.iter().map(|q| Some(q.run.origin().text.clone()))),
+            texts(all.iter().map(|q| Some(state(q).to_owned()))),
+            texts(all.iter().map(|q| q.waits_for.as_ref().map(ToString::to_string))),
+            number(&|q| to_ms(now.saturating_sub(q.state.phases.since_ns()))),
+            Arc::new(TimestampMillisecondArray::from_iter_values(started)),
+            number(&|q| to_ms(now.saturating_sub(q.state.arrival_ns))),
+            texts(all.iter().map(|_| Some(policy.to_string()))),
+            number(&|q| q.state.share),
+            number(&|q| to_ms(q.state.cpu_ns)),
+            number(&|q| to_ms(q.state.estimate_ns)),
+            Arc::new(
+                all.iter().map(|q| Some(progress_percent(&q.state))).collect::<Float64Array>(),
+            ),
+            known(&|q| left_ms(&q.state, now)),
+            waits(Phase::Slot),
+            waits(Phase::Input),
+            number(&|q| u64::from(q.state.tasks)),
+            number(&|q| u64::from(q.state.queued)),
+            number(&|q| u64::from(q.state.running)),
+            number(&|q| q.state.quanta),
+            number(&|q| q.state.longest_quantum_ns / 1_000),
+        ])
+        .map_err(into_datafusion)
+    }
+
+    fn slots(&self) -> DfResult<RecordBatch> {
+        let (held, now) = (self.driver.slots_held(), self.driver.now_ns());
+        let places = self.driver.slots() + self.driver.reserve();
+        let all: Vec<Option<&SlotView>> =
+            (0..places).map(|slot| held.iter().find(|view| view.slot == slot)).collect();
+        let known = |f: &dyn Fn(&SlotView) -> u64| {
+            Arc::new(all.iter().map(|view| view.map(f)).collect::<UInt64Array>()) as ArrayRef
+        };
+        self.batch(vec![
+            numbers(0..places as u64),
+            known(&|view| view.query.0),
+            known(&|view| view.task.0),
+            known(&|view| now.saturating_sub(view.since_ns) / 1_000),
+            Arc::new(all.iter().map(|view| view.map(|v| v.long)).collect::<BooleanArray>()),
+        ])
+        .map_err(into_datafusion)
+    }
+
+    fn quanta(&self) -> DfResult<RecordBatch> {
+        let lengths = self.driver.quantum_lengths();
+        let buckets: Vec<(u64, u32)> = lengths.buckets().collect();
+        self.batch(vec![
+            Arc::new(buckets.iter().map(|(ns, _)| *ns as f64 / 1e3).collect::<Float64Array>()),
+            numbers(buckets.iter().map(|(_, count)| u64::from(*count))),
+        ])
+        .map_err(into_datafusion)
+    }
+}
+
+fn to_ms(ns: u64) -> u64 {
+    ns / 1_000_000
+}
+
+/// As `SHOW QUERIES` says it.
+fn state(query: &Listed) -> &'static str {
+    match query.state.phases.current() {
+        _ if query.state.cancelled => "stopping",
+        Phase::Running => "running",
+        Phase::Slot => "waiting for a slot",
+        Phase::Input => "waiting for input",
+        Phase::Memory => "waiting for memory",
+        Phase::Admission => "waiting for admission",
+    }
+}
+
+/// By CPU time, of the estimate as it is now.
+fn progress_percent(query: &QueryState) -> f64 {
+    let left = remaining_ns(query.estimate_ns, query.cpu_ns);
+    100.0 * query.cpu_ns as f64 / ((query.cpu_ns + left) as f64).max(1.0)
+}
+
+/// At the speed it has had; `None` while there was none.
+fn left_ms(query: &QueryState, now_ns: u64) -> Option<u64> {
+    let left = remaining_ns(query.estimate_ns, query.cpu_ns) as f64;
+    let elapsed = now_ns.saturating_sub(query.arrival_ns) as f64;
+    (query.cpu_ns > 0).then(|| (elapsed / query.cpu_ns as f64 * left / 1e6) as u64)
+}
+
 fn schema(listing: Listing) -> SchemaRef {
-    use DataType::{Boolean, UInt32, UInt64, Utf8};
+    use DataType::{Boolean, Float64, UInt32, UInt64, Utf8};
     let table = [("table_schema", Utf8), ("table_name", Utf8)];
     let commit = [("snapshot", UInt64), ("time", DataType::Timestamp(TimeUnit::Millisecond, None))];
     let columns: Vec<(&str, DataType)> = match listing {
@@ -429,6 +545,37 @@ fn schema(listing: Listing) -> SchemaRef {
             ],
         ]
         .concat(),
+        Listing::Queries => vec![
+            ("query_id", UInt64),
+            ("session_id", UInt64),
+            ("query", Utf8),
+            ("state", Utf8),
+            ("waits_for", Utf8),
+            ("state_ms", UInt64),
+            ("started", DataType::Timestamp(TimeUnit::Millisecond, None)),
+            ("elapsed_ms", UInt64),
+            ("policy", Utf8),
+            ("share", UInt64),
+            ("cpu_ms", UInt64),
+            ("estimated_cpu_ms", UInt64),
+            ("progress_percent", Float64),
+            ("left_ms", UInt64),
+            ("waited_for_slot_ms", UInt64),
+            ("waited_for_input_ms", UInt64),
+            ("tasks", UInt64),
+            ("tasks_queued", UInt64),
+            ("tasks_running", UInt64),
+            ("quanta", UInt64),
+            ("longest_quantum_us", UInt64),
+        ],
+        Listing::Slots => vec![
+            ("slot", UInt64),
+            ("query_id", UInt64),
+            ("task_id", UInt64),
+            ("held_us", UInt64),
+            ("is_long", Boolean),
+        ],
+        Listing::Quanta => vec![("up_to_us", Float64), ("count", UInt64)],
     };
     let fields = columns.into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

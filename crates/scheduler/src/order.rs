@@ -56,8 +56,12 @@ impl Order {
         self.place.fill(NONE);
     }
 
-    pub fn queries(&self) -> impl Iterator<Item = u32> {
-        self.heap.iter().map(|(_, query)| *query)
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = (Rank, u32)> {
+        self.heap.iter().copied()
     }
 
     fn settle(&mut self, at: usize) {

@@ -1,6 +1,68 @@
-//! What is kept about a query, and what its owner may ask.
+//! What a query brings when it arrives, and what is kept about it.
 
+use crate::class::ClassId;
+use crate::histogram::Histogram;
+use crate::wait::{Phase, Phases, Stop};
 use thalweg_base::QueryId;
+
+/// A query is *short* until it has used this much CPU time: below it a person takes an answer
+/// for instant, and above it one quantum more or less is not noticed. Only short queries may
+/// use the [reserve](crate::Scheduler::set_reserve).
+pub const SHORT_CPU_NS: u64 = 100_000_000;
+
+/// The weight of a query, or of a class, that nobody gave one.
+pub const WEIGHT_NORMAL: u32 = 100;
+
+/// Weights are from 1 to this.
+pub const WEIGHT_MAX: u32 = 10_000;
+
+/// How much more a user cares for one query than for others of the same class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// A quarter of the weight; admitted after all others of its class.
+    Low,
+    #[default]
+    Normal,
+    /// Four times the weight; admitted before all others of its class.
+    High,
+}
+
+/// What is known of a query when it arrives. `Arrival::default()` is a query nobody said
+/// anything about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// CPU time that the whole query is believed to need; 0 if nobody knows.
+    pub estimate_ns: u64,
+    /// `None`: the server's default class.
+    pub class: Option<ClassId>,
+    /// Its share of the CPU beside others, 1 to [`WEIGHT_MAX`]; multiplied with its class's.
+    pub weight: u32,
+    pub priority: Priority,
+    /// When the answer is wanted, on the clock of the events.
+    pub deadline_ns: Option<u64>,
+    /// Memory that must be free for it before it starts, and that it is then never refused.
+    pub memory_bytes: u64,
+    /// From its arrival; the shorter of this and its class's holds.
+    pub timeout_ns: Option<u64>,
+    /// Never waits to be admitted and counts against no cap: what must work on a full server,
+    /// such as finding and stopping the queries that fill it.
+    pub exempt: bool,
+}
+
+impl Default for Arrival {
+    fn default() -> Self {
+        Arrival {
+            estimate_ns: 0,
+            class: None,
+            weight: WEIGHT_NORMAL,
+            priority: Priority::Normal,
+            deadline_ns: None,
+            memory_bytes: 0,
+            timeout_ns: None,
+            exempt: false,
+        }
+    }
+}
 
 /// The accounting of one query, as `system.queries` shows it. Times are `now_ns` of the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,6 +70,12 @@ pub struct QueryState {
     pub query: QueryId,
     /// Counts arrivals: 0 for the first query this scheduler ever saw. Breaks all ties.
     pub arrival_order: u64,
+    /// What it came with; changes by the scheduler's setters are made here.
+    pub arrival: Arrival,
+    /// Its class now.
+    pub class: ClassId,
+    /// Its weight × its class's × what its priority is worth; [`WEIGHT_NORMAL`] if all are normal.
+    pub share: u64,
     /// CPU time the whole query is believed to need; 0 if nobody knows.
     pub estimate_ns: u64,
     /// CPU time of all its ended quanta.
@@ -16,9 +84,13 @@ pub struct QueryState {
     pub quanta: u64,
     /// CPU time of the longest single quantum.
     pub longest_quantum_ns: u64,
+    /// CPU times of its quanta.
+    pub quantum_lengths: Histogram,
     /// Time its tasks spent queued, summed over the tasks: four tasks that wait one second
     /// each make four. A wait is added when it ends.
     pub waited_ns: u64,
+    /// What it did with its time; unlike `waited_ns`, each moment counts once.
+    pub phases: Phases,
     /// Tasks alive, in any state.
     pub tasks: u32,
     /// Tasks that could run and have no slot.
@@ -26,18 +98,69 @@ pub struct QueryState {
     /// Tasks that hold a slot.
     pub running: u32,
     pub arrival_ns: u64,
+    /// `None` while it waits to be admitted.
+    pub admitted_ns: Option<u64>,
     pub first_grant_ns: Option<u64>,
     /// Set by [`query_ended`](crate::Scheduler::query_ended).
     pub end_ns: Option<u64>,
     /// No task of it will be granted a slot again.
     pub cancelled: bool,
+    /// Why the scheduler itself cancelled it.
+    pub stopped: Option<Stop>,
+    /// Where it stands in the policy's order.
+    pub(crate) place: Place,
 }
 
-/// Why a query that holds no slot does not advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitReason {
-    /// It could run, but all slots are taken; `behind` holds the most of them.
-    Slot { behind: QueryId },
-    /// All its tasks wait for input: for storage, the network, or the client to fetch rows.
-    Input,
+/// What a policy remembers about a query. Which fields mean what is the policy's business.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub pass: u64,
+    pub priority: u64,
+}
+
+impl QueryState {
+    pub(crate) fn new(query: QueryId, arrival: &Arrival, class: ClassId, now_ns: u64) -> Self {
+        QueryState {
+            query,
+            arrival_order: 0,
+            arrival: arrival.clone(),
+            class,
+            share: u64::from(WEIGHT_NORMAL),
+            estimate_ns: arrival.estimate_ns,
+            cpu_ns: 0,
+            quanta: 0,
+            longest_quantum_ns: 0,
+            quantum_lengths: Histogram::default(),
+            waited_ns: 0,
+            phases: Phases::new(Phase::Admission, now_ns),
+            tasks: 0,
+            queued: 0,
+            running: 0,
+            arrival_ns: now_ns,
+            admitted_ns: None,
+            first_grant_ns: None,
+            end_ns: None,
+            cancelled: false,
+            stopped: None,
+            place: Place::default(),
+        }
+    }
+
+    /// Whether it may use the reserve; see [`SHORT_CPU_NS`].
+    pub fn is_short(&self) -> bool {
+        self.cpu_ns < SHORT_CPU_NS
+    }
+
+    /// `share` of its own attributes in a class of this weight.
+    pub(crate) fn share_in(&self, class_weight: u32) -> u64 {
+        let weights = u64::from(self.arrival.weight.clamp(1, WEIGHT_MAX))
+            * u64::from(class_weight.clamp(1, WEIGHT_MAX))
+            / u64::from(WEIGHT_NORMAL);
+        let share = match self.arrival.priority {
+            Priority::Low => weights / 4,
+            Priority::Normal => weights,
+            Priority::High => weights * 4,
+        };
+        share.max(1)
+    }
 }

@@ -42,6 +42,10 @@ pub(crate) struct Task {
     pub prev: u32,
     pub next: u32,
     pub queued_since_ns: u64,
+    /// Where it is held, from the grant to the end of the quantum.
+    pub slot: u32,
+    /// The grant was made for a deadline's sake, before the policy's turn.
+    pub out_of_turn: bool,
 }
 
 #[derive(Default)]
@@ -74,6 +78,8 @@ impl Tasks {
                     prev: NONE,
                     next: NONE,
                     queued_since_ns: 0,
+                    slot: NONE,
+                    out_of_turn: false,
                 });
                 index
             }
@@ -87,6 +93,8 @@ impl Tasks {
             prev: NONE,
             next: NONE,
             queued_since_ns: 0,
+            slot: NONE,
+            out_of_turn: false,
         };
         index
     }

@@ -36,7 +36,7 @@ pub const MODES: [Mode; 3] = [
     Mode {
         name: "memory",
         threads: 2,
-        policy: PolicyKind::SmallFirst,
+        policy: PolicyKind::Fair,
         cache_bytes_max: None,
         place: Place::Memory,
     },

@@ -210,7 +210,7 @@ fn memory_runs_out_with_an_error_that_says_so() {
 /// session alone. One of them also writes, and one changes the policy meanwhile.
 #[test]
 fn eight_sessions_at_once_get_right_answers() {
-    for policy in [PolicyKind::Fifo, PolicyKind::RoundRobin, PolicyKind::SmallFirst] {
+    for policy in PolicyKind::ALL {
         let engine = engine(3, policy);
         let session = engine.session();
         let table = "CREATE TABLE n AS SELECT value AS v, value % 100 AS g, 'k' || (value % 1000) AS s FROM range(0, 200000)";
@@ -239,7 +239,7 @@ fn eight_sessions_at_once_get_right_answers() {
                             run(engine, &session, &insert).expect("appends do not conflict");
                         }
                         if who == 7 {
-                            let other = ["fifo", "round_robin", "small_first"][round % 3];
+                            let other = PolicyKind::ALL[round % 4].name();
                             run(engine, &session, &format!("SET thalweg.policy = '{other}'"))
                                 .expect("a policy");
                         }
@@ -391,6 +391,37 @@ fn a_cancelled_read_fails_its_transaction_at_once() {
     }
     run(&engine, &session, "COMMIT").expect("it commits");
     assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_001);
+}
+
+#[test]
+fn a_query_is_listed_and_killed_from_another_session() {
+    let (engine, session) = with_numbers(2, 20_000);
+    let other = engine.session();
+    let victim = session.clone();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(&engine, &victim, FRUITLESS).expect_err("killed"));
+        let find = "SELECT query_id::BIGINT FROM system.queries WHERE query LIKE '%= -1' \
+                    AND query NOT LIKE '%system%' AND state = 'running'";
+        let mut id = None;
+        soon("the listing", || {
+            let found = run(&engine, &other, find).expect("a list");
+            let ids = found.iter().flat_map(|b| b.column(0).as_primitive::<Int64Type>().iter());
+            id = ids.flatten().next();
+            id.is_some()
+        });
+        // It and the one that asks hold a slot.
+        let slots = "SELECT count(query_id) FROM system.slots";
+        assert!(number(&engine, &other, slots) >= 2);
+        let asked = Instant::now();
+        run(&engine, &other, &format!("KILL QUERY {}", id.expect("found"))).expect("is killed");
+        let e = running.join().expect("no panic");
+        assert!(asked.elapsed() < Duration::from_secs(5), "took {:?}", asked.elapsed());
+        assert_eq!((e.kind(), e.message()), (Kind::Cancelled, "the query was stopped by KILL"));
+    });
+    soon("the end of the query", || engine.queries().is_empty());
+    let e = run(&engine, &other, "KILL 1000000").expect_err("not there");
+    assert_eq!(e.kind(), Kind::User, "{e:#}");
+    assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_000);
 }
 
 #[test]

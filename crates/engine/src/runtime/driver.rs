@@ -1,19 +1,44 @@
 //! The scheduler's state machine behind a lock, with the wakers it grants to.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use thalweg_base::{Clock, QueryId, SystemClock, TaskId};
-use thalweg_scheduler::{Action, PolicyKind, PollEnd, QueryState, Scheduler, Turn, task_index};
+use thalweg_scheduler::{
+    Action, Arrival, Histogram, PolicyKind, PollEnd, QueryState, Scheduler, SlotView, Turn,
+    WaitReason, task_index,
+};
+use tokio::sync::Notify;
+
+use super::priority::LongPolls;
+use super::run::Run;
 
 /// Wakers are taken under the lock and called outside it: tokio may run arbitrary code in them.
 pub struct Driver {
     clock: SystemClock,
     inner: Mutex<Inner>,
     queries: AtomicU64,
+    /// Of the queries that are alive.
+    runs: Mutex<HashMap<QueryId, Weak<Run>>>,
+    /// Rung when a query arrives.
+    arrived: Notify,
+    long_polls: LongPolls,
+}
+
+/// How often the scheduler looks at the time while queries are alive. Only then can it see that a
+/// quantum does not end.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A query that is alive.
+pub struct Listed {
+    pub run: Arc<Run>,
+    pub state: QueryState,
+    pub waits_for: Option<WaitReason>,
 }
 
 struct Inner {
@@ -25,29 +50,46 @@ struct Inner {
 }
 
 impl Driver {
-    pub fn new(slots: usize, policy: PolicyKind) -> Self {
+    /// `reserve` more tasks of short queries run while all `slots` are held by long ones.
+    pub fn new(slots: usize, reserve: usize, policy: PolicyKind) -> Self {
+        let mut scheduler = Scheduler::new(slots, policy);
+        scheduler.set_reserve(reserve, 0, &mut Vec::new());
         Driver {
             clock: SystemClock::default(),
-            inner: Mutex::new(Inner {
-                scheduler: Scheduler::new(slots, policy),
-                wakers: Vec::new(),
-                actions: Vec::new(),
-            }),
+            inner: Mutex::new(Inner { scheduler, wakers: Vec::new(), actions: Vec::new() }),
             queries: AtomicU64::new(1),
+            runs: Mutex::default(),
+            arrived: Notify::new(),
+            long_polls: LongPolls::default(),
+        }
+    }
+
+    /// Tells the scheduler the time, for as long as it is polled.
+    pub async fn tick(self: Arc<Self>) {
+        loop {
+            if self.runs.lock().is_empty() {
+                self.arrived.notified().await;
+            }
+            self.event(|s, now, actions| s.tick(now, actions));
+            tokio::time::sleep(TICK).await;
         }
     }
 
     /// Feeds one event to the state machine and wakes whom it grants.
     fn event<T>(&self, f: impl FnOnce(&mut Scheduler, u64, &mut Vec<Action>) -> T) -> T {
+        self.change(|inner, now, actions| f(&mut inner.scheduler, now, actions))
+    }
+
+    fn change<T>(&self, f: impl FnOnce(&mut Inner, u64, &mut Vec<Action>) -> T) -> T {
         let mut inner = self.inner.lock();
         let now = self.clock.now_ns();
         let mut actions = std::mem::take(&mut inner.actions);
-        let result = f(&mut inner.scheduler, now, &mut actions);
+        let result = f(&mut inner, now, &mut actions);
         // At most one grant per freed slot: nearly always none or one, hence no allocation.
         let mut first: Option<Waker> = None;
         let mut more: Vec<Waker> = Vec::new();
         for action in actions.drain(..) {
-            let waker = inner.wakers.get(task_index(action.task()));
+            let waker = action.task().and_then(|task| inner.wakers.get(task_index(task)));
             if let Some(waker) = waker.and_then(Option::as_ref).and_then(|w| w.take()) {
                 match first {
                     None => first = Some(waker),
@@ -56,26 +98,43 @@ impl Driver {
             }
         }
         inner.actions = actions;
+        let reserve_in_use = inner.scheduler.slots_in_use() > inner.scheduler.slots();
         drop(inner);
+        if reserve_in_use {
+            self.long_polls.step_back();
+        }
         first.into_iter().chain(more).for_each(Waker::wake);
         result
     }
 
     pub fn query_arrived(&self, estimate_ns: u64) -> QueryId {
         let query = QueryId(self.queries.fetch_add(1, Ordering::Relaxed));
-        self.event(|s, now, _| s.query_arrived(query, estimate_ns, now));
+        let arrival = Arrival { estimate_ns, ..Arrival::default() };
+        self.event(|s, now, actions| s.query_arrived(query, &arrival, now, actions))
+            .expect("a scheduler without limits refuses nobody");
         query
     }
 
     pub fn query_estimated(&self, query: QueryId, estimate_ns: u64) {
-        self.event(|s, _, _| s.query_estimated(query, estimate_ns));
+        self.event(|s, now, actions| s.query_estimated(query, estimate_ns, now, actions));
     }
 
     pub fn query_cancelled(&self, query: QueryId) {
         self.event(|s, now, actions| s.query_cancelled(query, now, actions));
     }
 
+    pub fn long_polls(&self) -> &LongPolls {
+        &self.long_polls
+    }
+
+    /// From now on it is listed.
+    pub fn query_runs(&self, run: &Arc<Run>) {
+        self.runs.lock().insert(run.id(), Arc::downgrade(run));
+        self.arrived.notify_one();
+    }
+
     pub fn query_ended(&self, query: QueryId) -> Option<QueryState> {
+        self.runs.lock().remove(&query);
         self.event(|s, now, actions| s.query_ended(query, now, actions))
     }
 
@@ -87,23 +146,51 @@ impl Driver {
         self.inner.lock().scheduler.queries().cloned().collect()
     }
 
+    /// The queries that are alive, in the order in which they came.
+    pub fn listed(&self) -> Vec<Listed> {
+        let mut runs: Vec<Arc<Run>> = self.runs.lock().values().filter_map(Weak::upgrade).collect();
+        runs.sort_by_key(|run| run.id());
+        let inner = self.inner.lock();
+        let listed = runs.iter().filter_map(|run| {
+            let state = inner.scheduler.query_state(run.id())?.clone();
+            let waits_for = inner.scheduler.wait_reason(run.id());
+            Some(Listed { run: Arc::clone(run), state, waits_for })
+        });
+        let listed = listed.collect();
+        drop(inner);
+        listed
+    }
+
+    pub fn run(&self, query: QueryId) -> Option<Arc<Run>> {
+        self.runs.lock().get(&query).and_then(Weak::upgrade)
+    }
+
+    /// The slots in use.
+    pub fn slots_held(&self) -> Vec<SlotView> {
+        self.inner.lock().scheduler.slots_held().collect()
+    }
+
+    /// CPU times of all quanta there ever were.
+    pub fn quantum_lengths(&self) -> Histogram {
+        self.inner.lock().scheduler.quantum_lengths().clone()
+    }
+
+    /// On the clock of the events.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
     /// Registers a future of `query`; `None` if the query is over.
     pub fn task_spawned(&self, query: QueryId, waker: Arc<AtomicWaker>) -> Option<TaskId> {
-        let mut inner = self.inner.lock();
-        let now = self.clock.now_ns();
-        let mut actions = std::mem::take(&mut inner.actions);
-        let task = inner.scheduler.task_spawned(query, now, &mut actions);
-        if let Some(task) = task {
+        self.change(|inner, now, actions| {
+            let task = inner.scheduler.task_spawned(query, now, actions)?;
             let index = task_index(task);
             if inner.wakers.len() <= index {
                 inner.wakers.resize(index + 1, None);
             }
             inner.wakers[index] = Some(waker);
-        }
-        // A spawn grants at most the new task itself, which its runtime is about to poll.
-        actions.clear();
-        inner.actions = actions;
-        task
+            Some(task)
+        })
     }
 
     pub fn task_woken(&self, task: TaskId) {
@@ -127,11 +214,15 @@ impl Driver {
     }
 
     pub fn set_policy(&self, policy: PolicyKind) {
-        self.inner.lock().scheduler.set_policy(policy);
+        self.event(|s, now, actions| s.set_policy(policy, now, actions));
     }
 
     pub fn slots(&self) -> usize {
         self.inner.lock().scheduler.slots()
+    }
+
+    pub fn reserve(&self) -> usize {
+        self.inner.lock().scheduler.reserve()
     }
 
     pub fn slots_in_use(&self) -> usize {

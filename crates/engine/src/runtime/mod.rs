@@ -4,17 +4,19 @@
 //! * [`Run`]: one query from arrival to end, and its tasks.
 //! * [`Scheduled`](scheduled): the future that asks for a slot before each poll; installed into
 //!   DataFusion's spawns by [`tracer`].
+//! * [`priority`]: long queries' polls step back before the operating system, too.
 //! * [`checkpoint`]: where our own operators give way once their quantum is over.
 
 mod driver;
+mod priority;
 mod quantum;
 mod run;
 mod scheduled;
 mod tracer;
 
-pub use driver::Driver;
+pub use driver::{Driver, Listed};
 pub use quantum::checkpoint;
-pub use run::{Cancel, Run};
+pub use run::{Cancel, Origin, Run};
 
 use std::future::Future;
 use std::sync::Arc;
@@ -37,12 +39,14 @@ pub struct Runtime {
 const STACK_BYTES: usize = 16 << 20;
 
 impl Runtime {
-    /// `slots` tasks run at a time, on as many threads.
+    /// `slots` tasks run at a time, each on a thread of its own, and as many of short queries beside
+    /// long ones that do not give way.
     pub fn new(slots: usize, policy: PolicyKind) -> Result<Self> {
         tracer::install();
+        let reserve = slots;
         let started = |e| Error::io("cannot start the engine's threads", e);
         let tokio = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(slots)
+            .worker_threads(slots + reserve)
             .thread_name("thalweg")
             .thread_stack_size(STACK_BYTES)
             // tokio keeps futures that yield on a list it looks at every 61 ticks; a tick of ours
@@ -57,11 +61,9 @@ impl Runtime {
             .enable_time()
             .build()
             .map_err(started)?;
-        Ok(Runtime {
-            tokio: Some(tokio),
-            control: Some(control),
-            driver: Arc::new(Driver::new(slots, policy)),
-        })
+        let driver = Arc::new(Driver::new(slots, reserve, policy));
+        control.spawn(Arc::clone(&driver).tick());
+        Ok(Runtime { tokio: Some(tokio), control: Some(control), driver })
     }
 
     pub fn driver(&self) -> &Arc<Driver> {

@@ -4,8 +4,10 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use thalweg_base::limits::QUERY_TEXT_SHOWN_MAX;
 use thalweg_base::{Error, QueryId, TaskId};
 use thalweg_scheduler::QueryState;
 use tokio::sync::Notify;
@@ -18,13 +20,18 @@ use super::scheduled::Scheduled;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cancel {
     Asked,
-    Timeout { seconds: f64 },
+    /// By `KILL`.
+    Killed,
+    Timeout {
+        seconds: f64,
+    },
 }
 
 impl Cancel {
     pub fn error(self) -> Error {
         match self {
             Cancel::Asked => Error::cancelled("the query was cancelled"),
+            Cancel::Killed => Error::cancelled("the query was stopped by KILL"),
             Cancel::Timeout { seconds } => {
                 Error::cancelled(format!("the query was stopped after {seconds} s, its time limit"))
                     .hint("raise it with --timeout, or SET thalweg.statement_timeout_ms")
@@ -33,9 +40,30 @@ impl Cancel {
     }
 }
 
+/// Where a query comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// `None`: the engine itself.
+    pub session: Option<u64>,
+    /// The statement, or what else it does, for people to recognise it by.
+    pub text: String,
+    pub time: SystemTime,
+}
+
+impl Origin {
+    pub fn new(session: Option<u64>, text: &str) -> Self {
+        let mut end = text.len().min(QUERY_TEXT_SHOWN_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        Origin { session, text: text[..end].to_owned(), time: SystemTime::now() }
+    }
+}
+
 /// Alive as long as any task of the query is; its end is the query's end for the scheduler.
 pub struct Run {
     id: QueryId,
+    origin: Origin,
     driver: Arc<Driver>,
     cancel: Mutex<Option<Cancel>>,
     /// Rung when `cancel` is set.
@@ -49,15 +77,18 @@ thread_local! {
 
 impl Run {
     /// A query arrives. Until it is planned nobody knows its size; planning itself is short.
-    pub fn begin(driver: &Arc<Driver>) -> Arc<Run> {
+    pub fn begin(driver: &Arc<Driver>, origin: Origin) -> Arc<Run> {
         const PLANNING_NS: u64 = 5_000_000;
         let id = driver.query_arrived(PLANNING_NS);
-        Arc::new(Run {
+        let run = Arc::new(Run {
             id,
+            origin,
             driver: Arc::clone(driver),
             cancel: Mutex::new(None),
             bell: Notify::new(),
-        })
+        });
+        driver.query_runs(&run);
+        run
     }
 
     pub fn current() -> Option<Arc<Run>> {
@@ -79,6 +110,10 @@ impl Run {
 
     pub fn id(&self) -> QueryId {
         self.id
+    }
+
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     pub fn driver(&self) -> &Arc<Driver> {

@@ -67,15 +67,16 @@ impl<T> Future for Scheduled<T> {
         };
         // Before the question, so that a grant right after it finds whom to wake.
         ticket.waker.register(cx.waker());
-        match ticket.driver.poll_began(ticket.task) {
-            Turn::Run => {}
+        let long = match ticket.driver.poll_began(ticket.task) {
+            Turn::Run { long } => long,
             Turn::Wait => return Poll::Pending,
             Turn::Cancelled => {
                 // Whoever awaits this is being cancelled as well; there is nothing to tell them.
                 this.drop_inner();
                 return Poll::Pending;
             }
-        }
+        };
+        let low = if long { ticket.driver.long_polls().begin() } else { None };
         // If the poll panics the slot comes back when this future is dropped.
         quantum::begin();
         let inner = this.inner.as_mut().expect("checked above");
@@ -93,6 +94,8 @@ impl<T> Future for Scheduled<T> {
             this.ticket = None;
         }
         let cpu_ns = quantum::end();
+        // Whoever is granted the slot may be woken by this thread.
+        drop(low);
         ticket.driver.poll_ended(ticket.task, end, cpu_ns);
         result
     }

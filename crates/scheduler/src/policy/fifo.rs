@@ -11,6 +11,7 @@ use crate::QueryState;
 /// *May starve*: yes, for as long as an older query keeps all slots busy. A two-minute report
 /// makes a ten-millisecond lookup wait two minutes. It is the baseline that the others are
 /// measured against, and the right choice for a batch of statements that must end in order.
+/// Weights and priorities mean nothing to it.
 pub struct Fifo;
 
 impl Policy for Fifo {
@@ -18,7 +19,7 @@ impl Policy for Fifo {
         PolicyKind::Fifo
     }
 
-    fn joined(&mut self, query: &QueryState) -> Rank {
+    fn rank(&self, query: &QueryState) -> Rank {
         (query.arrival_order, query.arrival_order)
     }
 }

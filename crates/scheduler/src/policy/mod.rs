@@ -1,16 +1,23 @@
 //! Who is next: a policy ranks the queries that have queued tasks; the smallest rank is served
 //! first. Tasks of one query are always first in, first out.
 //!
-//! The scheduler keeps the ranks in a heap and asks for a new one only at the three moments
-//! when an order can change, so a policy is a few lines of arithmetic and never sees a task.
+//! The scheduler keeps the ranks in a heap and asks for a query's rank only when something
+//! happened to that query, so a policy is a few lines of arithmetic and never sees a task.
+//! Deadlines come before any of them: see `deadline.rs`.
 
+pub(crate) mod fair;
 mod fifo;
 mod round_robin;
 mod small_first;
+pub(crate) mod tune;
 
+pub use fair::Fair;
 pub use fifo::Fifo;
 pub use round_robin::RoundRobin;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) use small_first::weighted;
 pub use small_first::{SmallFirst, remaining_ns};
+pub use tune::{Decay, Tuner};
 
 use crate::QueryState;
 use std::fmt;
@@ -21,48 +28,67 @@ use thalweg_base::Error;
 /// [`QueryState::arrival_order`], or equal seeds would not give equal schedules.
 pub type Rank = (u64, u64);
 
+/// Who is next. A query is *active* while it has a task that is queued or holds a slot.
 pub trait Policy: Send {
     fn kind(&self) -> PolicyKind;
 
+    /// Where a query with queued tasks stands now. Asked for after each event that the policy
+    /// is told of, so it may depend on nothing but the query and what those events changed of
+    /// the policy; of other queries' ranks, never.
+    fn rank(&self, query: &QueryState) -> Rank;
+
     /// The query had no queued task and now has one.
-    fn joined(&mut self, query: &QueryState) -> Rank;
+    fn joined(&mut self, _query: &mut QueryState) {}
 
     /// A task of the query was just granted a slot, and others of its tasks are still queued.
-    fn served(&mut self, _query: &QueryState, rank: Rank) -> Rank {
-        rank
-    }
+    fn served(&mut self, _query: &mut QueryState) {}
 
-    /// The query's CPU time or estimate changed while it has queued tasks.
-    fn charged(&mut self, _query: &QueryState, rank: Rank) -> Rank {
-        rank
+    /// A quantum of the query ended (it no longer counts as running), or with 0 ns, its weight
+    /// or estimate changed.
+    fn charged(&mut self, _query: &mut QueryState, _cpu_ns: u64) {}
+
+    /// The query is no longer active.
+    fn rested(&mut self, _query: &mut QueryState) {}
+
+    /// The query is over; this is its account.
+    fn ended(&mut self, _query: &QueryState, _slots: usize) {}
+
+    /// Which query of a class and a [priority](crate::Priority) is admitted first: the one with
+    /// the smallest; of those the one that came first.
+    fn admission_rank(&self, _query: &QueryState) -> u64 {
+        0
     }
 }
 
-/// The policies by name, as in `SET thalweg.policy = 'small_first'`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The policies by name, as in `SET thalweg.policy = 'fair'`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
-    Fifo,
-    RoundRobin,
+    #[default]
+    Fair,
     SmallFirst,
+    RoundRobin,
+    Fifo,
 }
 
 impl PolicyKind {
-    pub const ALL: [PolicyKind; 3] =
-        [PolicyKind::Fifo, PolicyKind::RoundRobin, PolicyKind::SmallFirst];
+    pub const ALL: [PolicyKind; 4] =
+        [PolicyKind::Fair, PolicyKind::SmallFirst, PolicyKind::RoundRobin, PolicyKind::Fifo];
 
     pub fn name(self) -> &'static str {
         match self {
-            PolicyKind::Fifo => "fifo",
-            PolicyKind::RoundRobin => "round_robin",
+            PolicyKind::Fair => "fair",
             PolicyKind::SmallFirst => "small_first",
+            PolicyKind::RoundRobin => "round_robin",
+            PolicyKind::Fifo => "fifo",
         }
     }
 
     pub(crate) fn build(self) -> Box<dyn Policy> {
         match self {
-            PolicyKind::Fifo => Box::new(Fifo),
-            PolicyKind::RoundRobin => Box::new(RoundRobin::default()),
+            PolicyKind::Fair => Box::new(Fair::default()),
             PolicyKind::SmallFirst => Box::new(SmallFirst),
+            PolicyKind::RoundRobin => Box::new(RoundRobin::default()),
+            PolicyKind::Fifo => Box::new(Fifo),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::QueryState;
 ///
 /// *May starve*: no. It is fair in quanta, not in CPU time: a query whose quanta are ten times
 /// longer gets ten times the CPU. And with n queries running, a short one takes n times as long.
+/// Weights and priorities mean nothing to it.
 #[derive(Default)]
 pub struct RoundRobin {
     /// The number on the next ticket; 64 bits never run out at one per nanosecond-long quantum.
@@ -18,9 +19,9 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    fn back_of_the_line(&mut self, query: &QueryState) -> Rank {
+    fn send_back(&mut self, query: &mut QueryState) {
         self.next_turn += 1;
-        (self.next_turn, query.arrival_order)
+        query.place.pass = self.next_turn;
     }
 }
 
@@ -29,11 +30,15 @@ impl Policy for RoundRobin {
         PolicyKind::RoundRobin
     }
 
-    fn joined(&mut self, query: &QueryState) -> Rank {
-        self.back_of_the_line(query)
+    fn rank(&self, query: &QueryState) -> Rank {
+        (query.place.pass, query.arrival_order)
     }
 
-    fn served(&mut self, query: &QueryState, _rank: Rank) -> Rank {
-        self.back_of_the_line(query)
+    fn joined(&mut self, query: &mut QueryState) {
+        self.send_back(query);
+    }
+
+    fn served(&mut self, query: &mut QueryState) {
+        self.send_back(query);
     }
 }

@@ -1,11 +1,12 @@
 //! Small queries first: by estimated remaining work.
 
 use super::{Policy, PolicyKind, Rank};
-use crate::QueryState;
+use crate::query::{QueryState, WEIGHT_NORMAL};
 
 /// The query that needs the least CPU time to its end is served first (shortest remaining
 /// processing time, which minimises the mean response time on one server when the estimates
-/// are right: Schrage 1968). What is left is [`remaining_ns`]; ties go to the older query.
+/// are right: Schrage 1968). What is left is [`remaining_ns`], taken as less the more the query
+/// [weighs](QueryState::share); ties go to the older query.
 ///
 /// *Guarantees* that a query is never delayed, beyond the quanta already running, by one that
 /// is estimated to need more, and that a wrong estimate is paid for by the query it is wrong
@@ -41,17 +42,24 @@ pub fn remaining_ns(estimate_ns: u64, used_ns: u64) -> u64 {
     }
 }
 
+/// Work over weight: what to sort by so that the sum of weight × time to the end is least
+/// (Smith 1956).
+pub fn weighted(left_ns: u64, share: u64) -> u64 {
+    left_ns.saturating_mul(u64::from(WEIGHT_NORMAL)) / share
+}
+
 impl Policy for SmallFirst {
     fn kind(&self) -> PolicyKind {
         PolicyKind::SmallFirst
     }
 
-    fn joined(&mut self, query: &QueryState) -> Rank {
-        (remaining_ns(query.estimate_ns, query.cpu_ns), query.arrival_order)
+    fn rank(&self, query: &QueryState) -> Rank {
+        let left_ns = remaining_ns(query.estimate_ns, query.cpu_ns);
+        (weighted(left_ns, query.share), query.arrival_order)
     }
 
-    fn charged(&mut self, query: &QueryState, _rank: Rank) -> Rank {
-        self.joined(query)
+    fn admission_rank(&self, query: &QueryState) -> u64 {
+        self.rank(query).0
     }
 }
 

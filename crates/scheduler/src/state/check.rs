@@ -16,7 +16,10 @@ impl Scheduler {
     /// Every invariant that must hold between two events; says which does not. O(everything).
     pub fn check(&self) -> Result<(), String> {
         self.order.check()?;
+        self.deadlines.check()?;
         self.tasks.check()?;
+        self.memory.check()?;
+        self.check_admission()?;
         let mut counts = vec![Counts::default(); self.queries.len()];
         for task in (0..self.tasks.len()).map(|t| &self.tasks[t]) {
             if task.state == State::Free {
@@ -29,7 +32,7 @@ impl Scheduler {
             count.unstarted +=
                 u32::from(matches!(task.state, State::Idle | State::Queued | State::Granted));
         }
-        let (mut in_use, mut queued) = (0, 0);
+        let (mut in_use, mut queued, mut shorts) = (0, 0, 0);
         for (q, (query, count)) in self.queries.iter().zip(&counts).enumerate() {
             let q = q as u32;
             let Some(query) = query else {
@@ -45,7 +48,8 @@ impl Scheduler {
             {
                 return Err(format!("query {name} has {count:?}; its account says {state:?}"));
             }
-            if self.order.contains(q) != (count.queued > 0) {
+            let admitted = state.admitted_ns.is_some();
+            if self.order.contains(q) != (count.queued > 0 && admitted) {
                 return Err(format!("query {name} has {count:?} and is misplaced in the order"));
             }
             if state.cancelled && count.unstarted > 0 {
@@ -54,6 +58,16 @@ impl Scheduler {
             if state.end_ns.is_some() && count.tasks == 0 {
                 return Err(format!("query {name} has ended and its entry was not returned"));
             }
+            if self.deadlines.contains(q) && !self.order.contains(q) {
+                return Err(format!("query {name} has a deadline and no place in the order"));
+            }
+            if query.short != (self.order.contains(q) && state.is_short()) {
+                return Err(format!("query {name} is wrongly counted as short: {state:?}"));
+            }
+            if !admitted && count.running > 0 {
+                return Err(format!("query {name} runs and was not admitted"));
+            }
+            shorts += usize::from(query.short);
             let mut length = 0;
             let (mut at, mut before) = (query.head, NONE);
             while at != NONE {
@@ -73,14 +87,23 @@ impl Scheduler {
             in_use += count.running as usize;
             queued += count.queued as usize;
         }
-        if in_use != self.in_use || queued != self.queued {
+        if (in_use, queued, shorts) != (self.held.in_use(), self.queued, self.shorts) {
             return Err(format!(
-                "{in_use} slots are held and {queued} tasks queued; counted were {} and {}",
-                self.in_use, self.queued
+                "{in_use} slots are held, {queued} tasks queued and {shorts} short queries wait; \
+                 counted were {}, {} and {}",
+                self.held.in_use(),
+                self.queued,
+                self.shorts
             ));
         }
-        if in_use < self.slots && queued > 0 {
-            return Err(format!("{queued} tasks are queued beside a free slot"));
+        for (slot, held) in self.held.held() {
+            let task = &self.tasks[held.task];
+            if !task.state.holds_slot() || task.slot as usize != slot {
+                return Err(format!("slot {slot} is held by {task:?}"));
+            }
+        }
+        if in_use < self.slots && self.order.len() > 0 {
+            return Err(format!("{} queries wait beside a free slot", self.order.len()));
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// In which order the tasks of concurrent queries run [default: small_first]
+    /// In which order the tasks of concurrent queries run [default: fair]
     #[arg(long, value_name = "POLICY", value_parser = database::policies())]
     policy: Option<PolicyKind>,
 

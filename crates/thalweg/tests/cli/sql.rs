@@ -175,7 +175,7 @@ fn timing_is_on_stderr() {
 #[test]
 fn policies_and_threads_can_be_chosen() {
     let place = Place::new();
-    for policy in ["fifo", "round_robin", "small_first"] {
+    for policy in ["fair", "small_first", "round_robin", "fifo"] {
         place
             .run(&[
                 "sql",

@@ -20,7 +20,7 @@ pub const COMMANDS: [(&str, &str, &str); 12] = [
     ("\\format", "[FORMAT]", "how results are written: table, csv, json, parquet, arrow"),
     ("\\i", "FILE", "run the statements in a file"),
     ("\\o", "[FILE]", "write results to a file; without FILE, to the screen again"),
-    ("\\policy", "[POLICY]", "order of concurrent queries: fifo, round_robin, small_first"),
+    ("\\policy", "[POLICY]", "order of concurrent queries: fair, small_first, round_robin, fifo"),
     ("\\timing", "[on|off]", "show how long each statement took"),
     ("\\x", "[on|off]", "one line per value instead of one per row"),
     ("\\q", "", "leave (also Ctrl-D)"),

@@ -1,0 +1,105 @@
+//! What the operating system is told about polls: those of long queries may wait for short ones.
+//!
+//! A quantum of a long query can be much longer than it should be. Then short queries run in the
+//! scheduler's reserve, and there are more threads than cores. For as long as the reserve is in
+//! use, the threads that poll long queries are *niced*, so that those of short ones get a core at
+//! once. At other times they are not: they would lose against every other process of the machine.
+
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+
+/// A thread with this nice value gets about a thirtieth of a core beside one with 0.
+const LONG_NICE: libc::c_int = 15;
+
+/// Whether this process may take back what it gave: otherwise every thread would end up low. An
+/// ordinary user's may not, unless RLIMIT_NICE allows it.
+static ALLOWED: LazyLock<bool> = LazyLock::new(|| {
+    // On a thread of its own, which is lost if not.
+    let tried = std::thread::spawn(|| set(thread(), LONG_NICE) && set(thread(), 0));
+    tried.join().unwrap_or(false)
+});
+
+/// The threads that poll long queries now.
+#[derive(Default)]
+pub struct LongPolls {
+    polls: Mutex<Vec<Poll>>,
+}
+
+struct Poll {
+    thread: libc::id_t,
+    low: bool,
+}
+
+/// The calling thread polls a long query until this is dropped.
+pub struct LongPoll<'a> {
+    polls: &'a LongPolls,
+    thread: libc::id_t,
+}
+
+impl LongPolls {
+    pub fn begin(&self) -> Option<LongPoll<'_>> {
+        if !*ALLOWED {
+            return None;
+        }
+        let thread = thread();
+        self.polls.lock().push(Poll { thread, low: false });
+        Some(LongPoll { polls: self, thread })
+    }
+
+    /// The reserve is in use: those that are not low yet become so.
+    pub fn step_back(&self) {
+        for poll in self.polls.lock().iter_mut().filter(|poll| !poll.low) {
+            poll.low = set(poll.thread, LONG_NICE);
+        }
+    }
+}
+
+impl Drop for LongPoll<'_> {
+    fn drop(&mut self) {
+        let mut polls = self.polls.polls.lock();
+        let Some(at) = polls.iter().position(|poll| poll.thread == self.thread) else { return };
+        // Under the lock, so that nobody lowers it again.
+        if polls.swap_remove(at).low {
+            set(self.thread, 0);
+        }
+    }
+}
+
+/// The calling one, as the kernel knows it.
+fn thread() -> libc::id_t {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::gettid() as libc::id_t }
+}
+
+fn set(thread: libc::id_t, nice: libc::c_int) -> bool {
+    // SAFETY: it takes numbers only, and means a thread where Linux is told the id of one.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread, nice) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nice() -> libc::c_int {
+        // SAFETY: numbers only; 0 is the calling thread.
+        unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+    }
+
+    #[test]
+    fn a_long_poll_is_low_while_the_reserve_is_in_use_and_no_longer() {
+        if !*ALLOWED {
+            return;
+        }
+        let polls = LongPolls::default();
+        let before = nice();
+        let first = polls.begin();
+        assert_eq!(nice(), before);
+        polls.step_back();
+        assert_eq!(nice(), LONG_NICE);
+        drop(first);
+        assert_eq!(nice(), 0);
+        polls.step_back();
+        assert_eq!(nice(), 0);
+    }
+}
