@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers flights s3 crash fuzz lint bench-tpch bench-policies bench-load bench-scan clean
+.PHONY: help demo build test unit answers flights s3 crash fuzz lint bench-tpch bench-policies bench-latency bench-load bench-scan clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -38,7 +38,7 @@ demo: build ## Generate SSB, load it, run it alone and in streams under each pol
 	@echo "Explore the loaded data:  $(THALWEG) shell $(DEMO)/ssb-sf$(SF).db"
 
 build: $(CLANG_STAMP) ## The optimised binary
-	@echo "== Building the optimised binary (20 to 30 minutes the first time, on two cores)"
+	@echo "== Building the optimised binary (20 to 40 minutes the first time, on two cores)"
 	cargo build --release --locked -p thalweg
 
 test: unit answers flights s3 ## Every test
@@ -92,6 +92,9 @@ bench-tpch: build $(PYTHON).ready ## TPC-H at SF 1 beside DuckDB and DataFusion,
 
 bench-policies: build ## Two heavy queries and six short ones under each policy
 	$(THALWEG) bench policies --sf 1 --json policies.json --report policies.html
+
+bench-latency: build $(PYTHON).ready ## A short query every 50 ms beside 0, 2, 8 and 16 heavy streams, and DuckDB (20 to 30 minutes)
+	$(THALWEG) bench latency --sf 1 --peers duckdb --data $(CACHE)/bench --json latency.json --report latency.html
 
 bench-load: build $(PYTHON).ready ## CSV files of SSB, TPC-H and the flights beside DuckDB: rate, size, memory (SF=1)
 	$(THALWEG) bench load --sf $(SF) --data $(CACHE)/bench --json load.json --report load.html

@@ -5,6 +5,8 @@
     {"cmd": "query", "sql": "..."}                  -> {"ms": 1.5, "rows": 4}
     {"cmd": "result", "sql": "...", "path": "/f"}   -> {"rows": 4}, the rows in /f as an Arrow stream
     {"cmd": "streams", "streams": [["...", "..."]]} -> {"streams": [[[start_ms, end_ms, rows], ...]]}
+    {"cmd": "mix", "short": ["..."], "due_ms": [50, 100], "heavy": [["...", 4]], "streams": 2}
+                     -> {"short_ms": [1.5, 1.2], "heavy_ms": [[start, end], ...]}
     {"cmd": "bulk_load", "engine": "duckdb", "threads": 2, "database": "/x.db", "null": "NA",
      "schema_sql": "CREATE TABLE ...", "tables": [["t", ["/a.csv"]]]}
                      -> {"seconds": 1.5, "stored_bytes": 9, "memory_peak_bytes": 9,
@@ -18,12 +20,14 @@ is shipped, except for the number of threads; a time ends when the whole result 
 Arrow, which is what both of them are quickest at.
 """
 
+import itertools
 import json
 import os
 import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 # Replies have this descriptor to themselves: whatever a library prints goes to stderr.
 replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -216,6 +220,55 @@ def run_streams(engine, streams):
     return results
 
 
+def run_mix(engine, request):
+    """Short queries, each when it is due and counted from then, beside streams of heavy ones."""
+    short, heavy, streams = request["short"], request["heavy"], request["streams"]
+    due_ms = request["due_ms"]
+    run_alone = engine.session()
+    answers = [run_alone(sql) for sql in short]
+    client = threading.local()
+    stop = threading.Event()
+    begun = time.perf_counter()
+
+    def elapsed_ms():
+        return (time.perf_counter() - begun) * 1e3
+
+    def stream(first):
+        run, spans = engine.session(), []
+        for turn in itertools.count(first):
+            if stop.is_set():
+                return spans
+            sql, rows_expected = heavy[turn % len(heavy)]
+            start = elapsed_ms()
+            rows = run(sql).num_rows
+            spans.append([start, elapsed_ms()])
+            if rows != rows_expected:
+                raise ValueError(f"a heavy query gave {rows} rows instead of {rows_expected}")
+
+    def query(k):
+        if not hasattr(client, "run"):
+            client.run = engine.session()
+        table = client.run(short[k % len(short)])
+        latency = elapsed_ms() - due_ms[k]
+        if not table.equals(answers[k % len(short)]):
+            raise ValueError("a short query has another answer beside heavy ones than alone")
+        return latency
+
+    # A pool starts a thread only when none is idle; a query never waits for one.
+    with ThreadPoolExecutor(max(streams, 1)) as heavy_pool, ThreadPoolExecutor(len(due_ms)) as pool:
+        spans = [heavy_pool.submit(stream, i) for i in range(streams)]
+        try:
+            queries = []
+            for k, due in enumerate(due_ms):
+                time.sleep(max(0.0, due - elapsed_ms()) / 1e3)
+                queries.append(pool.submit(query, k))
+            short_ms = [query.result() for query in queries]
+        finally:
+            # Only now, so that the last short queries have the company that the first had.
+            stop.set()
+        return {"short_ms": short_ms, "heavy_ms": [span for s in spans for span in s.result()]}
+
+
 class Peer:
     def __init__(self):
         self.engine = None
@@ -235,7 +288,7 @@ class Peer:
             start = time.perf_counter()
             engine = engine_class(request)(request)
             return engine.bulk_load(request, start) if command == "bulk_load" else engine.parquet(request)
-        if command not in ("query", "result", "streams"):
+        if command not in ("query", "result", "streams", "mix"):
             raise ValueError(f"unknown command {command!r}")
         if self.engine is None:
             raise ValueError(f"{command} needs a load before it")
@@ -248,6 +301,8 @@ class Peer:
             with pa.OSFile(request["path"], "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
                 writer.write_table(table)
             return {"rows": table.num_rows}
+        if command == "mix":
+            return run_mix(self.engine, request)
         return {"streams": run_streams(self.engine, request["streams"])}
 
 

@@ -56,7 +56,8 @@ pub fn check(
     Ok(wrong)
 }
 
-async fn collect(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+/// All rows of a statement.
+pub async fn collect(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let answer = session.query(sql).await?;
     let schema = Arc::clone(&answer.schema);
     Ok((schema, answer.collect().await?))
@@ -89,6 +90,15 @@ fn start(
     Ok(peer)
 }
 
+/// The peers that were asked for, with the tables in them.
+pub fn start_all(
+    workload: &Workload,
+    options: &Options,
+    files: &[GeneratedTable],
+) -> Result<Vec<Peer>> {
+    options.peers.iter().map(|kind| start(*kind, workload, options, files)).collect()
+}
+
 /// Runs every query on every engine, repetition by repetition, so that a disturbance of the
 /// machine hits all alike.
 pub fn peers(
@@ -97,10 +107,7 @@ pub fn peers(
     options: &Options,
     files: &[GeneratedTable],
 ) -> Result<Peers> {
-    let mut others = vec![];
-    for kind in &options.peers {
-        others.push(start(*kind, workload, options, files)?);
-    }
+    let mut others = start_all(workload, options, files)?;
     let session = engine.session();
     let mut queries = vec![];
     for query in &workload.queries {

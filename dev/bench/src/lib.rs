@@ -3,7 +3,7 @@
 //! * [`generate`]: the tables of SSB, TPC-H and TPC-DS as CSV or Parquet files.
 //! * `workload.rs`: the queries, and the statements that make the tables.
 //! * [`run`] (`run.rs`): what the command does, in order. `load.rs`, `power.rs`, `streams.rs`,
-//!   `mixed.rs`, `compare.rs`: its steps.
+//!   `mixed.rs`, `latency.rs`, `compare.rs`: its steps.
 //! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.
@@ -18,6 +18,7 @@ mod compare;
 pub mod data_set;
 mod disk;
 pub mod generate;
+mod latency;
 mod load;
 mod load_rate;
 mod mixed;

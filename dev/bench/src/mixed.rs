@@ -20,14 +20,10 @@ const ARRIVAL_GAP: Duration = Duration::from_millis(2);
 /// Of `runs` runs under each policy, interleaved, the one with the median short completion.
 pub fn run(engine: &Arc<Engine>, policies: &[PolicyKind], runs: usize) -> Result<Mixed> {
     let workload = Workload::new(Benchmark::Tpch)?;
-    let find = |name: &str| {
-        let found = workload.queries.iter().find(|q| q.name == name).cloned();
-        found.ok_or_else(|| Error::internal(format!("TPC-H has no query {name}")))
-    };
     let mut queries = vec![];
     for (weight, names) in [(Weight::Heavy, &HEAVY[..]), (Weight::Short, &SHORT[..])] {
         for name in names {
-            queries.push((weight, find(name)?));
+            queries.push((weight, workload.find(name)?.clone()));
         }
     }
     let session = engine.session();

@@ -199,6 +199,26 @@ impl Bulk<'_> {
     }
 }
 
+/// Short queries at fixed times beside heavy streams (see `latency.rs`).
+#[derive(Clone, Debug)]
+pub struct PeerMix<'a> {
+    /// They take turns.
+    pub short: Vec<&'a str>,
+    /// When each short query is due, since the heavy streams began.
+    pub due_ms: Vec<f64>,
+    /// Each with the rows it must give; every stream runs them in turns, without a pause.
+    pub heavy: Vec<(String, u64)>,
+    pub streams: usize,
+}
+
+/// Of each short query its time from when it was due; of each heavy one, start and end since the
+/// heavy streams began.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct PeerMixed {
+    pub short_ms: Vec<f64>,
+    pub heavy_ms: Vec<(f64, f64)>,
+}
+
 /// A statement of a stream: start and end since the streams began, and its rows.
 pub type PeerSpan = (f64, f64, u64);
 
@@ -361,12 +381,30 @@ impl Peer {
         Ok(self.ask::<Streams>(json!({"cmd": "streams", "streams": streams}))?.streams)
     }
 
+    /// Runs short queries beside heavy streams. Their answers must be what they are alone.
+    pub fn mix(&mut self, mix: &PeerMix) -> Result<PeerMixed> {
+        let PeerMix { short, due_ms, heavy, streams } = mix;
+        let request = json!({
+            "cmd": "mix", "short": short, "due_ms": due_ms, "heavy": heavy, "streams": streams,
+        });
+        let last_ms = due_ms.iter().copied().fold(0.0, f64::max);
+        self.ask_within(request, Duration::from_secs_f64(last_ms / 1e3) + self.timeout)
+    }
+
     fn ask<T: for<'a> Deserialize<'a>>(&mut self, request: Value) -> Result<T> {
+        self.ask_within(request, self.timeout)
+    }
+
+    fn ask_within<T: for<'a> Deserialize<'a>>(
+        &mut self,
+        request: Value,
+        timeout: Duration,
+    ) -> Result<T> {
         let name = self.kind.name();
         if writeln!(self.stdin, "{request}").and_then(|()| self.stdin.flush()).is_err() {
             return Err(self.died());
         }
-        let line = match self.replies.recv_timeout(self.timeout) {
+        let line = match self.replies.recv_timeout(timeout) {
             Ok(line) => line,
             Err(RecvTimeoutError::Disconnected) => return Err(self.died()),
             Err(RecvTimeoutError::Timeout) => {
@@ -374,7 +412,7 @@ impl Peer {
                 let _ = self.child.kill();
                 return Err(Error::cancelled(format!(
                     "{name} did not answer within {}",
-                    thalweg_base::text::seconds(self.timeout.as_secs_f64())
+                    thalweg_base::text::seconds(timeout.as_secs_f64())
                 )));
             }
         };
@@ -472,6 +510,20 @@ mod tests {
         let spans = duckdb.streams(&vec![vec!["SELECT 1".to_string(); 3]; 2]).unwrap();
         assert_eq!((spans.len(), spans[0].len()), (2, 3));
         assert!(spans[1][2].1 >= spans[1][2].0 && spans[1][2].2 == 1);
+        let mix = PeerMix {
+            short: vec!["SELECT 1", "SELECT a FROM t"],
+            due_ms: vec![20.0, 25.0, 25.0, 30.0],
+            heavy: vec![("SELECT a FROM t".into(), 2), ("SELECT 1".into(), 1)],
+            streams: 2,
+        };
+        let mixed = duckdb.mix(&mix).unwrap();
+        assert_eq!(mixed.short_ms.len(), 4);
+        assert!(mixed.heavy_ms.len() >= 2 && mixed.heavy_ms.iter().all(|(s, e)| s <= e));
+        let alone = duckdb.mix(&PeerMix { streams: 0, ..mix.clone() }).unwrap();
+        assert_eq!((alone.short_ms.len(), alone.heavy_ms.len()), (4, 0));
+        let wrong = PeerMix { heavy: vec![("SELECT 1".into(), 2)], ..mix };
+        let wrong = duckdb.mix(&wrong).unwrap_err();
+        assert!(wrong.message().contains("1 rows instead of 2"), "{wrong}");
         let database = folder.join("t.duckdb");
         let tables = [("t".to_string(), vec![folder.join("u.csv")])];
         std::fs::write(&tables[0].1[0], "a,b\n1,x\n2,NA\n").unwrap();

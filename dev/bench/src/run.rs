@@ -12,10 +12,11 @@ use crate::compare;
 use crate::data_set::DataSetKind;
 use crate::generate::{self, Benchmark, FileFormat, GeneratedTable};
 use crate::peers::PeerKind;
+use crate::report::latency::text as latency_text;
 use crate::report::model::{self, Report};
 use crate::report::{html, text};
 use crate::workload::Workload;
-use crate::{cold_scan, load, load_rate, mixed, power, streams};
+use crate::{cold_scan, latency, load, load_rate, mixed, power, streams};
 
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub enum Suite {
     Queries(Benchmark),
     /// Two heavy queries, then six short ones, at once, under each policy; on TPC-H's tables.
     Policies,
+    /// A short query every 50 ms beside streams of heavy ones, under each policy; on TPC-H's tables.
+    Latency,
     /// CSV files into a database, beside DuckDB.
     Load,
     /// A whole table read, beside a reader of its files.
@@ -34,7 +37,8 @@ pub enum Suite {
 pub struct Options {
     pub suite: Suite,
     pub scale_factor: f64,
-    /// Stream counts to run, in turn; empty: only the power run.
+    /// Stream counts to run, in turn; empty: only the power run, or what `Suite::Latency` has by
+    /// default. It alone runs without a stream, too.
     pub streams: Vec<usize>,
     /// Policies for streams and mixes; empty: all.
     pub policies: Vec<PolicyKind>,
@@ -48,6 +52,8 @@ pub struct Options {
     pub threads: usize,
     /// Measured runs of each query, after one that warms up.
     pub runs: usize,
+    /// How long each measurement of `Suite::Latency` takes.
+    pub seconds: u64,
     /// Where the database is kept; `None`: a temporary folder.
     pub database: Option<PathBuf>,
     /// Where the files are kept; `None`: `.cache/bench` below the working folder.
@@ -80,9 +86,13 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
     if options.runs == 0 {
         return Err(Error::user("--runs must be at least 1"));
     }
+    if options.suite != Suite::Latency && options.streams.contains(&0) {
+        return Err(Error::user("--streams must be at least 1")
+            .hint("only `thalweg bench latency` measures without a stream"));
+    }
     match options.suite {
         Suite::Queries(benchmark) => queries(options, benchmark, watch),
-        Suite::Policies => queries(options, Benchmark::Tpch, watch),
+        Suite::Policies | Suite::Latency => queries(options, Benchmark::Tpch, watch),
         Suite::Load => load_rate::run(options, watch),
         Suite::Scan => cold_scan::run(options, watch),
     }
@@ -106,8 +116,11 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
     let config = Config { threads: options.threads, ..Config::default() };
     let engine = Engine::open(&location, config)?;
 
-    let policies_alone = options.suite == Suite::Policies;
-    let title = if policies_alone { "Policies".to_string() } else { benchmark.to_string() };
+    let title = match options.suite {
+        Suite::Policies => "Policies".to_string(),
+        Suite::Latency => "Latency".to_string(),
+        _ => benchmark.to_string(),
+    };
     let mut report = Report::new(&title, options.scale_factor, us(options));
     let look = text::Options::stdout();
     println!("{}", text::head(&report, look));
@@ -120,10 +133,19 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
     }
 
     let mut wrong = vec![];
-    if policies_alone {
+    if options.suite == Suite::Policies {
         let found = mixed::run(&engine, &policies(options), options.runs)?;
         println!("{}", text::mixed(&found, look));
         report.mixed = Some(found);
+    } else if options.suite == Suite::Latency {
+        let mut peers = vec![];
+        if !options.peers.is_empty() {
+            let files = parquet(options, benchmark, &files, watch)?;
+            peers = compare::start_all(&workload, options, &files)?;
+        }
+        let found = latency::run(&engine, &policies(options), peers, options)?;
+        println!("{}", latency_text(&found, look));
+        report.latency = Some(found);
     } else {
         let power = power::run(&engine, &workload, options.runs)?;
         println!("{}", text::power(&power, look));

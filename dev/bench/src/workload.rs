@@ -68,6 +68,12 @@ impl Workload {
         }
         Ok(self)
     }
+
+    /// The query of this name, as in `Q9`.
+    pub fn find(&self, name: &str) -> Result<&Query> {
+        let found = self.queries.iter().find(|q| q.name == name);
+        found.ok_or_else(|| Error::internal(format!("{} has no query {name}", self.benchmark)))
+    }
 }
 
 fn numbered(texts: &[(&'static str, &'static str)]) -> Result<Vec<Query>> {

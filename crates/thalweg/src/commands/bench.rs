@@ -25,6 +25,10 @@ use thalweg_engine::PolicyKind;
 /// `policies` gives two heavy queries and, right behind them, six short ones to the engine at once,
 /// and shows when each is done under each policy.
 ///
+/// `latency` asks a short query every 50 ms beside streams of heavy ones, under each policy, and
+/// shows how long the short ones take from when they were due, and how much of the heavy work is
+/// still done.
+///
 /// `load` loads the same CSV files of SSB, TPC-H and the 2013 New York flights in turn with DuckDB,
 /// each time in a new process, and shows rates, sizes and memory. `scan` reads a whole table, in
 /// turn with fio or else a reader of our own.
@@ -39,8 +43,9 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub sf: f64,
 
-    /// Clients that run at the same time; several counts, as in 2,4,16, are measured in turn
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = threads)]
+    /// Clients that run at the same time; several counts, as in 2,4,16, are measured in turn. Of
+    /// `latency`: streams of heavy queries, besides none [default: 0,2,8,16]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = streams)]
     pub streams: Vec<usize>,
 
     /// In which order the tasks of concurrent queries run; several are measured in turn [default:
@@ -68,10 +73,14 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
 
-    /// Measured runs of each query, after one that warms up; or of each load and scan [default: 5;
-    /// of load and scan 3]
+    /// Measured runs of each query, after one that warms up; or of each load, scan and mix of
+    /// `latency` [default: 5; of these 3]
     #[arg(long, value_name = "N")]
     pub runs: Option<usize>,
+
+    /// How long each run of `latency` takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub seconds: u64,
 
     /// Keep the loaded database in DIR and use it again the next time; `load` keeps one for each
     /// data set and uses none again
@@ -110,6 +119,8 @@ pub enum Suite {
     Tpcds,
     /// short and long queries together, under every scheduling policy
     Policies,
+    /// a short query every 50 ms beside streams of heavy ones, under every scheduling policy
+    Latency,
     /// what queries read of a large clustered table, and a point look-up among a million chunks
     Skipping,
     /// CSV files into a database, beside DuckDB and the limit of the disk
@@ -133,6 +144,7 @@ Examples:
   thalweg bench tpch --sf 10 --streams 2,4,16 --report tpch.html
   thalweg bench tpch --peers duckdb,datafusion --json tpch.json
   thalweg bench policies --report policies.html
+  thalweg bench latency --streams 0,8 --policy fair,fifo --peers duckdb
   thalweg bench skipping --sf 0.1
   thalweg bench load --sf 10 --data-sets ssb,tpch --report load.html
   thalweg bench scan --sf 10 --cold
@@ -149,6 +161,7 @@ fn start(args: Args) -> Result<()> {
         Suite::Tpch => Run::Queries(Benchmark::Tpch),
         Suite::Tpcds => Run::Queries(Benchmark::Tpcds),
         Suite::Policies => Run::Policies,
+        Suite::Latency => Run::Latency,
         Suite::Load => Run::Load,
         Suite::Scan => Run::Scan,
         Suite::Skipping => return skipping(args),
@@ -166,6 +179,7 @@ fn start(args: Args) -> Result<()> {
         json: args.json,
         threads: cores(args.threads),
         runs: runs(args.runs, args.suite),
+        seconds: args.seconds,
         database: args.db,
         data: args.data,
         data_sets: args.data_sets.iter().map(|n| DataSetKind::parse(n)).collect::<Result<_>>()?,
@@ -178,13 +192,21 @@ fn start(args: Args) -> Result<()> {
     thalweg_bench::run(&options, &watch)
 }
 
+/// As many clients as there may be threads, or none.
+fn streams(value: &str) -> std::result::Result<usize, String> {
+    match value.parse() {
+        Ok(n @ 0..=4096) => Ok(n),
+        _ => Err("expected a number from 0 to 4096".to_string()),
+    }
+}
+
 fn cores(threads: Option<usize>) -> usize {
     threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 fn runs(runs: Option<usize>, suite: Suite) -> usize {
     runs.unwrap_or(match suite {
-        Suite::Load | Suite::Scan => 3,
+        Suite::Load | Suite::Scan | Suite::Latency => 3,
         _ => 5,
     })
 }

@@ -2,6 +2,7 @@
 //! no script, and every text from outside is escaped. Each chart has its figures in a table below
 //! it, for those who cannot see it and those who want the digits.
 
+mod latency;
 mod rates;
 
 use std::fmt::Write;
@@ -16,7 +17,7 @@ const STYLE: &str = include_str!("report.css");
 /// A longer table is folded up at first, on paper it never is.
 const OPEN_ROWS_MAX: usize = 30;
 /// The colours that the style sheet has for series; more series begin again.
-const COLOURS: usize = 4;
+const COLOURS: usize = 5;
 
 pub fn render(report: &Report) -> String {
     let mut page = Page::default();
@@ -32,6 +33,9 @@ pub fn render(report: &Report) -> String {
     }
     if let Some(mixed) = &report.mixed {
         page.mixed(mixed);
+    }
+    if let Some(latency) = &report.latency {
+        page.latency(latency);
     }
     if let Some(load) = &report.load {
         page.load(load);
@@ -745,6 +749,9 @@ mod tests {
         report.load.as_mut().unwrap().tables[0].table = evil.into();
         report.load_rates.as_mut().unwrap().data_sets[0].data = evil.into();
         report.cold_scan.as_mut().unwrap().sql = evil.into();
+        let load = &mut report.latency.as_mut().unwrap().loads[1];
+        load.engine = evil.into();
+        load.short[0].query = evil.into();
         let page = render(&report);
         assert!(!page.contains("<script"));
         assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;"));
@@ -754,7 +761,7 @@ mod tests {
     fn a_report_of_nothing_is_a_page() {
         let mut report = sample::report();
         (report.load, report.power, report.mixed, report.peers) = (None, None, None, None);
-        (report.load_rates, report.cold_scan) = (None, None);
+        (report.load_rates, report.cold_scan, report.latency) = (None, None, None);
         report.concurrency.clear();
         report.notes.clear();
         let page = render(&report);

@@ -5,6 +5,7 @@ mod chart;
 pub mod cold_scan;
 pub(crate) mod figures;
 pub mod html;
+pub mod latency;
 pub mod load_rate;
 pub mod model;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::cold_scan::ColdScan;
+use super::latency::Latency;
 use super::load_rate::LoadRates;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
@@ -35,6 +36,8 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mixed: Option<Mixed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Peers>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_rates: Option<LoadRates>,
@@ -59,6 +62,7 @@ impl Report {
             power: None,
             concurrency: Vec::new(),
             mixed: None,
+            latency: None,
             peers: None,
             load_rates: None,
             cold_scan: None,
@@ -509,6 +513,12 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The least of `sorted` values that `percent` of them do not exceed (nearest rank); None of
+/// nothing. It is a value that occurred: interpolation would invent one in a thin tail.
+pub fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+    sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied()
+}
+
 /// None of nothing, and of a value that has no logarithm.
 pub fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut n) = (0.0, 0u32);
@@ -612,6 +622,16 @@ mod tests {
         let empty = Concurrency::new("fair", 1.0, vec![]);
         assert_eq!((empty.average_seconds, empty.average_percent_better), (0.0, 0.0));
         assert_eq!(geometric_mean([0.0].into_iter()), None);
+        assert_eq!(percentile(&[], 99), None);
+    }
+
+    #[test]
+    fn a_percentile_is_a_value_that_occurred() {
+        let values: Vec<f64> = (1..=200).map(f64::from).collect();
+        let of = |n: usize| [50, 95, 99, 100].map(|p| percentile(&values[..n], p).unwrap());
+        assert_eq!(of(200), [100.0, 190.0, 198.0, 200.0]);
+        assert_eq!(of(10), [5.0, 10.0, 10.0, 10.0]);
+        assert_eq!(of(1), [1.0; 4]);
     }
 
     #[test]

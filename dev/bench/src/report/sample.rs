@@ -3,6 +3,7 @@
 use thalweg_base::Prng;
 
 use super::cold_scan::{self, ColdScan};
+use super::latency::{self, Latency};
 use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use super::model::*;
 
@@ -126,6 +127,7 @@ pub fn report() -> Report {
         )),
         concurrency,
         mixed: Some(Mixed::new(mixed.to_vec())),
+        latency: Some(latency()),
         peers: Some(Peers::new(
             vec![
                 ("Thalweg".into(), "0.1.0".into()),
@@ -142,6 +144,36 @@ pub fn report() -> Report {
             "Engines took turns, query by query; the cache was warm.".into(),
         ],
     }
+}
+
+/// Two of a hundred queries take three times as long as most, and the last one 1.5 times that.
+pub fn latency() -> Latency {
+    let mut measured = vec![];
+    for streams in [0, 8] {
+        for (engine, peer, stretch, heavy_per_s) in [
+            ("fair", false, 2.0, 9.5),
+            ("fifo", false, 40.0, 10.0),
+            ("DuckDB 2.0.0", true, 20.0, 20.0),
+        ] {
+            let alone = if peer { 2.0 } else { 1.0 };
+            let base = if streams == 0 { alone } else { stretch };
+            let mut of_engine =
+                latency::Measured::new(engine.into(), peer, streams, &["look-up", "Q14"]);
+            for share in [0.95, 1.0, 1.05] {
+                let tail = |k: usize| match k {
+                    98 => 3.0,
+                    99 => 4.5,
+                    _ => 1.0,
+                };
+                let both = |k: usize| [1.0, 10.0].map(|ms| ms * base * tail(k));
+                let heavy_per_s = if streams == 0 { 0.0 } else { heavy_per_s * share };
+                of_engine.add((0..100).flat_map(both).collect(), heavy_per_s);
+            }
+            measured.push(of_engine);
+        }
+    }
+    let heavy = ["Q9", "Q18", "Q21"].map(String::from).to_vec();
+    Latency::new(10.0, 50.0, heavy, measured)
 }
 
 fn timing(seconds: f64, spread: f64) -> Timing {

@@ -9,7 +9,7 @@ use thalweg_base::text::{bytes, count};
 
 use super::figures::{ms, percent, policy, ratio, seconds, spread};
 use super::model::*;
-use super::{cold_scan, load_rate};
+use super::{cold_scan, latency, load_rate};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -35,6 +35,7 @@ pub fn render(report: &Report, options: Options) -> String {
         sections.push(policies(&report.concurrency, options));
     }
     sections.extend(report.mixed.as_ref().map(|s| mixed(s, options)));
+    sections.extend(report.latency.as_ref().map(|s| latency::text(s, options)));
     sections.extend(report.peers.as_ref().map(|s| peers(s, options)));
     if let Some(rates) = &report.load_rates {
         sections.extend(rates.data_sets.iter().map(|set| load_rate::text(set, rates, options)));

@@ -69,7 +69,7 @@ impl Page {
         self.end_section();
     }
 
-    fn remarks(&mut self, remarks: &[String]) {
+    pub(super) fn remarks(&mut self, remarks: &[String]) {
         let items: String =
             remarks.iter().map(|line| format!("<li>{}</li>", chart::escape(line))).collect();
         self.add(format_args!("<ul class=\"notes\">{items}</ul>\n"));
