@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers flights s3 crash fuzz lint bench-tpch bench-policies bench-latency bench-load bench-scan clean
+.PHONY: help demo build test unit answers flights s3 crash simulate fuzz lint bench-tpch bench-policies bench-latency bench-load bench-scan clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -72,6 +72,13 @@ crash: build ## kill -9 amid loads, changes and compaction; what was committed m
 	@echo "== $(KILLS) times kill -9, seed $(SEED)"
 	KILLS=$(KILLS) SEED=$(SEED) THALWEG=$(abspath $(THALWEG)) \
 		cargo test --workspace --locked --test cli crash:: -- --nocapture
+
+SCHEDULES ?= 1000000
+
+simulate: ## Random schedules of the scheduler against a model (SCHEDULES=1000000 SEED=1)
+	@echo "== $(SCHEDULES) simulated schedules, seed $(SEED)"
+	cargo run --release --locked -p thalweg-scheduler --features simulation --example simulate -- \
+		--schedules $(SCHEDULES) --seed $(SEED)
 
 FUZZ_SECONDS ?= 600
 CARGO_FUZZ := $(CACHE)/cargo-fuzz/bin/cargo-fuzz
