@@ -22,6 +22,10 @@
 //! * `# keep session` as the first line: the mode that reopens in between does not, because the
 //!   file is about settings or prepared statements.
 //!
+//! Under `formats/` lies a database of each version of the storage format, which is copied and must
+//! answer its `check.slt`. `THALWEG_SLT_MAKE_FORMAT=3` writes that of version 3 by its `make.slt`;
+//! once a version is released, never again.
+//!
 //! `mode.rs`: the modes. `home.rs`: the engine of one test. `connection.rs`: sqllogictest's view of
 //! a session. `value.rs`: how values are printed. `load.rs`: `LOAD`. `run.rs`: files into tests.
 
