@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::StreamExt;
 use thalweg_base::{Error, Result};
-use thalweg_storage::{Layout, Summary, Table, TableSpec, Transaction};
+use thalweg_storage::{Layout, Summary, Table, TableSpec, Transaction, check_schema};
 
 use crate::answer::Tag;
 use crate::dml::{Job, apply, target};
@@ -242,6 +242,8 @@ async fn rewrite(
         partition_by: table.partition_by,
         defaults,
     };
+    // Now, and not after all rows have been written.
+    check_schema(&table.name, &new, &spec)?;
     let projection = new
         .fields()
         .iter()

@@ -46,7 +46,9 @@ pub(crate) async fn run(
 ) {
     let (plan, state, reading) = match start(session, run, sql).await {
         Ok((Started::Rows(plan, state), reading)) => (plan, state, reading),
-        Ok((Started::Done(tag), _)) => {
+        Ok((Started::Done(tag), reading)) => {
+            // First: who cancels what is answered cancels nothing.
+            drop(reading);
             if started.send(Ok(Head { schema: no_columns(), tag })).is_ok() {
                 let _ = rows.send(None).await;
             }

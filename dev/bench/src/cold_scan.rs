@@ -10,7 +10,7 @@ use thalweg_engine::{Config, Engine};
 use crate::disk;
 use crate::generate::Benchmark;
 use crate::load;
-use crate::report::cold_scan::{self, ColdScan, Measured};
+use crate::report::cold_scan::{self, ColdScan, Measured, ScanRate};
 use crate::report::model::{Report, Timing};
 use crate::report::text as printed;
 use crate::run::{self, Options, Watch, say};
@@ -108,8 +108,9 @@ impl Stored {
         let (Some(read), n) = (reads.last(), scans.len()) else {
             return Err(Error::user("--runs must be at least 1"));
         };
-        let timing = |seconds: Vec<f64>| {
+        let rate = |bytes: u64, seconds: Vec<f64>| {
             Timing::new(seconds.into_iter().map(|s| s * 1e3).collect())
+                .map(|timing| ScanRate::new(bytes, timing))
                 .ok_or_else(|| Error::internal("a scan without a run"))
         };
         let wall: f64 = scans.iter().map(|s| s.seconds).sum();
@@ -122,10 +123,10 @@ impl Stored {
             column_bytes: self.column_bytes,
             file_bytes: self.file_bytes,
             extents: self.files.len() as u64,
-            scan: timing(scans.iter().map(|s| s.seconds).collect())?,
+            scan: rate(self.column_bytes, scans.iter().map(|s| s.seconds).collect())?,
             cpu_percent: cpu * 100.0 / (wall * options.threads as f64),
             read_bytes: scans.iter().map(|s| s.read_bytes).sum::<u64>() / n as u64,
-            reader: timing(reads.iter().map(|r| r.seconds).collect())?,
+            reader: rate(read.bytes, reads.iter().map(|r| r.seconds).collect())?,
             reader_bytes: read.bytes,
             method: read.method.clone(),
         }))

@@ -9,15 +9,19 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
-/// A thread with this nice value gets about a thirtieth of a core beside one with 0.
+/// So much is added to the nice value of a long poll's thread: it gets about a thirtieth of a core
+/// beside one without. The kernel cuts it at 19.
 const LONG_NICE: libc::c_int = 15;
 
-/// Whether this process may take back what it gave: otherwise every thread would end up low. An
-/// ordinary user's may not, unless RLIMIT_NICE allows it.
-static ALLOWED: LazyLock<bool> = LazyLock::new(|| {
+/// The nice value that the process was started with, if it may be taken back: otherwise every
+/// thread would end up low. An ordinary user's process may not, unless RLIMIT_NICE allows it.
+static ORDINARY: LazyLock<Option<libc::c_int>> = LazyLock::new(|| {
     // On a thread of its own, which is lost if not.
-    let tried = std::thread::spawn(|| set(thread(), LONG_NICE) && set(thread(), 0));
-    tried.join().unwrap_or(false)
+    let tried = std::thread::spawn(|| {
+        let ordinary = nice();
+        (set(thread(), ordinary + LONG_NICE) && set(thread(), ordinary)).then_some(ordinary)
+    });
+    tried.join().ok().flatten()
 });
 
 /// The threads that poll long queries now.
@@ -28,6 +32,8 @@ pub struct LongPolls {
 
 struct Poll {
     thread: libc::id_t,
+    /// To go back to.
+    ordinary: libc::c_int,
     low: bool,
 }
 
@@ -39,18 +45,16 @@ pub struct LongPoll<'a> {
 
 impl LongPolls {
     pub fn begin(&self) -> Option<LongPoll<'_>> {
-        if !*ALLOWED {
-            return None;
-        }
+        let ordinary = (*ORDINARY)?;
         let thread = thread();
-        self.polls.lock().push(Poll { thread, low: false });
+        self.polls.lock().push(Poll { thread, ordinary, low: false });
         Some(LongPoll { polls: self, thread })
     }
 
     /// The reserve is in use: those that are not low yet become so.
     pub fn step_back(&self) {
         for poll in self.polls.lock().iter_mut().filter(|poll| !poll.low) {
-            poll.low = set(poll.thread, LONG_NICE);
+            poll.low = set(poll.thread, poll.ordinary + LONG_NICE);
         }
     }
 }
@@ -60,8 +64,9 @@ impl Drop for LongPoll<'_> {
         let mut polls = self.polls.polls.lock();
         let Some(at) = polls.iter().position(|poll| poll.thread == self.thread) else { return };
         // Under the lock, so that nobody lowers it again.
-        if polls.swap_remove(at).low {
-            set(self.thread, 0);
+        let poll = polls.swap_remove(at);
+        if poll.low {
+            set(poll.thread, poll.ordinary);
         }
     }
 }
@@ -70,6 +75,12 @@ impl Drop for LongPoll<'_> {
 fn thread() -> libc::id_t {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::gettid() as libc::id_t }
+}
+
+/// Of the calling thread.
+fn nice() -> libc::c_int {
+    // SAFETY: numbers only; 0 is the calling thread.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 fn set(thread: libc::id_t, nice: libc::c_int) -> bool {
@@ -81,25 +92,17 @@ fn set(thread: libc::id_t, nice: libc::c_int) -> bool {
 mod tests {
     use super::*;
 
-    fn nice() -> libc::c_int {
-        // SAFETY: numbers only; 0 is the calling thread.
-        unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
-    }
-
     #[test]
     fn a_long_poll_is_low_while_the_reserve_is_in_use_and_no_longer() {
-        if !*ALLOWED {
-            return;
-        }
+        let Some(ordinary) = *ORDINARY else { return };
         let polls = LongPolls::default();
-        let before = nice();
         let first = polls.begin();
-        assert_eq!(nice(), before);
+        assert_eq!(nice(), ordinary);
         polls.step_back();
-        assert_eq!(nice(), LONG_NICE);
+        assert_eq!(nice(), (ordinary + LONG_NICE).min(19));
         drop(first);
-        assert_eq!(nice(), 0);
+        assert_eq!(nice(), ordinary);
         polls.step_back();
-        assert_eq!(nice(), 0);
+        assert_eq!(nice(), ordinary);
     }
 }

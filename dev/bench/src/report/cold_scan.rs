@@ -10,6 +10,16 @@ use super::text::{Options, Table, titled};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ColdScan {
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// The scan's rate divided by the reader's.
+    pub ratio: f64,
+    pub ratio_low: f64,
+    pub ratio_high: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
     pub table: String,
     pub rows: u64,
     pub sql: String,
@@ -29,10 +39,6 @@ pub struct ColdScan {
     pub reader_bytes: u64,
     /// How the files were read without the engine.
     pub method: String,
-    /// The scan's rate divided by the reader's.
-    pub ratio: f64,
-    pub ratio_low: f64,
-    pub ratio_high: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,55 +59,26 @@ impl ScanRate {
     }
 }
 
-/// What was measured.
-pub struct Measured {
-    pub table: String,
-    pub rows: u64,
-    pub sql: String,
-    pub cold: bool,
-    pub column_bytes: u64,
-    pub file_bytes: u64,
-    pub extents: u64,
-    pub scan: Timing,
-    pub cpu_percent: f64,
-    pub read_bytes: u64,
-    pub reader: Timing,
-    pub reader_bytes: u64,
-    pub method: String,
-}
-
 impl ColdScan {
-    pub fn new(m: Measured) -> ColdScan {
-        let scan = ScanRate::new(m.column_bytes, m.scan);
-        let reader = ScanRate::new(m.reader_bytes, m.reader);
+    pub fn new(measured: Measured) -> ColdScan {
+        let (scan, reader) = (&measured.scan, &measured.reader);
         ColdScan {
-            ratio: scan.between(&reader, |t| t.median_ms, |t| t.median_ms),
-            ratio_low: scan.between(&reader, |t| t.worst_ms, |t| t.best_ms),
-            ratio_high: scan.between(&reader, |t| t.best_ms, |t| t.worst_ms),
-            table: m.table,
-            rows: m.rows,
-            sql: m.sql,
-            cold: m.cold,
-            column_bytes: m.column_bytes,
-            file_bytes: m.file_bytes,
-            extents: m.extents,
-            cpu_percent: m.cpu_percent,
-            read_bytes: m.read_bytes,
-            reader_bytes: m.reader_bytes,
-            method: m.method,
-            scan,
-            reader,
+            ratio: scan.between(reader, |t| t.median_ms, |t| t.median_ms),
+            ratio_low: scan.between(reader, |t| t.worst_ms, |t| t.best_ms),
+            ratio_high: scan.between(reader, |t| t.best_ms, |t| t.worst_ms),
+            measured,
         }
     }
 
     pub fn title(&self) -> String {
-        let how = if self.cold { "Cold" } else { "Warm" };
+        let m = &self.measured;
+        let how = if m.cold { "Cold" } else { "Warm" };
         format!(
             "{how} scan of all columns of {}: {} rows, {}, extents: {}",
-            self.table,
-            count(self.rows),
-            bytes(self.file_bytes),
-            count(self.extents)
+            m.table,
+            count(m.rows),
+            bytes(m.file_bytes),
+            count(m.extents)
         )
     }
 
@@ -115,13 +92,12 @@ impl ColdScan {
                 megabytes(rate.mb_per_s),
             ]
         };
-        [
-            row("Thalweg", self.column_bytes, &self.scan),
-            row("The files alone", self.reader_bytes, &self.reader),
-        ]
+        let m = &self.measured;
+        [row("Thalweg", m.column_bytes, &m.scan), row("The files alone", m.reader_bytes, &m.reader)]
     }
 
     pub fn remarks(&self) -> Vec<String> {
+        let m = &self.measured;
         let mut remarks = vec![
             format!(
                 "Thalweg's rate ÷ that of the files alone: {} ({} to {})",
@@ -129,15 +105,15 @@ impl ColdScan {
                 ratio(self.ratio_low),
                 ratio(self.ratio_high)
             ),
-            format!("the files alone: {}", self.method),
-            format!("processor time of the scan: {:.0} % of its threads'", self.cpu_percent),
+            format!("the files alone: {}", m.method),
+            format!("processor time of the scan: {:.0} % of its threads'", m.cpu_percent),
         ];
-        if self.cold {
+        if m.cold {
             remarks.push(format!(
                 "page cache emptied of the table with posix_fadvise; the kernel counts {} read from the disk per scan",
-                bytes(self.read_bytes)
+                bytes(m.read_bytes)
             ));
-            if self.read_bytes < self.column_bytes / 10 * 9 {
+            if m.read_bytes < m.column_bytes / 10 * 9 {
                 remarks.push(
                     "that is less than the scan needs: part of it came from a cache after all"
                         .into(),

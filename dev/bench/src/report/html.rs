@@ -748,7 +748,7 @@ mod tests {
         report.power.as_mut().unwrap().queries[0].query = evil.into();
         report.load.as_mut().unwrap().tables[0].table = evil.into();
         report.load_rates.as_mut().unwrap().data_sets[0].data = evil.into();
-        report.cold_scan.as_mut().unwrap().sql = evil.into();
+        report.cold_scan.as_mut().unwrap().measured.sql = evil.into();
         let load = &mut report.latency.as_mut().unwrap().loads[1];
         load.engine = evil.into();
         load.short[0].query = evil.into();

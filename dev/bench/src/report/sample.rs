@@ -2,7 +2,7 @@
 
 use thalweg_base::Prng;
 
-use super::cold_scan::{self, ColdScan};
+use super::cold_scan::{self, ColdScan, ScanRate};
 use super::latency::{self, Latency};
 use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use super::model::*;
@@ -217,10 +217,10 @@ pub fn cold_scan() -> ColdScan {
         column_bytes: 90_000_000,
         file_bytes: 100_000_000,
         extents: 1,
-        scan: timing(1.0, 0.1),
+        scan: ScanRate::new(90_000_000, timing(1.0, 0.1)),
         cpu_percent: 80.0,
         read_bytes: 50_000_000,
-        reader: timing(0.5, 0.1),
+        reader: ScanRate::new(100_000_000, timing(0.5, 0.1)),
         reader_bytes: 100_000_000,
         method: "built-in reader".into(),
     })

@@ -61,7 +61,7 @@ impl Page {
     }
 
     pub(super) fn cold_scan(&mut self, scan: &ColdScan) {
-        self.section(&scan.title(), &scan.sql);
+        self.section(&scan.title(), &scan.measured.sql);
         let mut table = Table::new(&cold_scan::HEADER);
         scan.rows().into_iter().for_each(|row| table.row(row));
         self.table("Scan, all figures", &table, false);
