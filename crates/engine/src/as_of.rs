@@ -20,6 +20,7 @@ use thalweg_storage::AsOf;
 use crate::catalog::Catalog;
 use crate::ddl;
 use crate::names::folded;
+use crate::walk::{walk, walk_mut};
 
 /// Gives every table with a version its name in the catalog.
 pub async fn resolve(
@@ -43,7 +44,7 @@ pub async fn resolve_in<T: Visit + VisitMut>(
     node: &mut T,
 ) -> Result<()> {
     let mut found = Found::default();
-    let _ = Visit::visit(node, &mut found);
+    let _ = walk(node, &mut found);
     if found.0.is_empty() {
         return Ok(());
     }
@@ -52,7 +53,7 @@ pub async fn resolve_in<T: Visit + VisitMut>(
         ids.push(catalog.version(as_of(state, version)?).await?);
     }
     let mut named = Named(ids.into_iter());
-    let _ = VisitMut::visit(node, &mut named);
+    let _ = walk_mut(node, &mut named);
     Ok(())
 }
 
@@ -123,7 +124,7 @@ fn time(state: &SessionState, sql: &str) -> Result<AsOf> {
 pub fn pin(statement: &mut Statement, id: SnapshotId) {
     let Statement::Statement(statement) = statement else { return };
     let mut pinned = Pinned { id, ctes: HashSet::new() };
-    let _ = VisitMut::visit(statement.as_mut(), &mut pinned);
+    let _ = walk_mut(statement.as_mut(), &mut pinned);
 }
 
 #[derive(Default)]

@@ -64,6 +64,7 @@ mod statement;
 mod system;
 mod table;
 mod transaction;
+mod walk;
 mod write;
 
 pub use answer::{Answer, Tag};

@@ -6,8 +6,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
+    Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, VisitorMut,
 };
+
+use crate::walk::walk_mut;
 
 /// A name that is not quoted is folded to lower case.
 pub fn ident(ident: &Ident) -> String {
@@ -31,7 +33,7 @@ pub fn unique(mut statement: Statement) -> Statement {
         inner = &mut explain.statement;
     }
     if let Statement::Statement(statement) = inner {
-        let _ = statement.visit(&mut Names);
+        let _ = walk_mut(statement, &mut Names);
     }
     statement
 }

@@ -16,6 +16,7 @@ use crate::ddl::Clauses;
 use crate::depth;
 use crate::dialect::Thalweg;
 use crate::error::{from_datafusion, into_datafusion};
+use crate::walk::walk;
 
 /// A statement, and what DataFusion's parser would not take of it.
 pub(crate) enum Parsed {
@@ -136,12 +137,10 @@ pub(crate) fn refuse_bags(statement: &Statement) -> DfResult<()> {
         inner = &explain.statement;
     }
     match inner {
-        Statement::Statement(s) if ast::Visit::visit(s, &mut Bags).is_break() => {
-            Err(into_datafusion(
-                Error::unsupported("INTERSECT ALL and EXCEPT ALL are not supported")
-                    .hint("leave ALL out, or compare GROUP BY … count(*) of both sides"),
-            ))
-        }
+        Statement::Statement(s) if walk(s, &mut Bags).is_break() => Err(into_datafusion(
+            Error::unsupported("INTERSECT ALL and EXCEPT ALL are not supported")
+                .hint("leave ALL out, or compare GROUP BY … count(*) of both sides"),
+        )),
         _ => Ok(()),
     }
 }

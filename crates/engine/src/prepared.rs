@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Ident, Statement, Value, VisitMut, VisitorMut,
+    CastKind, DataType, Expr, Ident, Statement, Value, VisitorMut,
 };
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
@@ -16,6 +16,7 @@ use crate::dml::Change;
 use crate::error::from_datafusion;
 use crate::session::Inner;
 use crate::statement::{self, Started};
+use crate::walk::walk_mut;
 use crate::{names, parse};
 
 /// Remembers the text.
@@ -72,7 +73,7 @@ pub fn bind(
     }
     let mut statement = *statement;
     let mut bind = Bind { values: parameters, types: &data_types, most: 0, missing: None };
-    let _ = VisitMut::visit(&mut statement, &mut bind);
+    let _ = walk_mut(&mut statement, &mut bind);
     let wanted = bind.most.max(data_types.len());
     if bind.missing.is_some() || wanted != parameters.len() {
         return Err(Error::user(format!(

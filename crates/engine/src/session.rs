@@ -11,8 +11,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, SQL_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Head, Item};
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
 use crate::engine::Engine;
@@ -66,6 +67,26 @@ impl Drop for Job {
     }
 }
 
+/// Work on its way to its result.
+struct Work<T> {
+    job: Arc<Job>,
+    receiver: oneshot::Receiver<Result<T>>,
+}
+
+impl<T> Work<T> {
+    async fn result(self) -> Result<T> {
+        let run = &self.job.run;
+        tokio::select! {
+            biased;
+            result = self.receiver => match result {
+                Ok(result) => result,
+                Err(_) => Err(run.cancelled().map_or_else(lost, Cancel::error)),
+            },
+            why = Arc::clone(run).until_cancelled() => Err(why.error()),
+        }
+    }
+}
+
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         let transactions = Arc::new(Transactions::new(engine.database().clone()));
@@ -101,15 +122,8 @@ impl Session {
     /// that changes something, done; rows arrive as the answer is read.
     pub async fn query(&self, sql: &str) -> Result<Answer> {
         check_size(sql)?;
-        let run = self.begin(sql);
-        let (started, answer) = tokio::sync::oneshot::channel();
-        let (rows, receiver) = tokio::sync::mpsc::channel(ANSWER_BATCHES_MAX);
-        let inner = Arc::clone(&self.inner);
-        let (text, owner) = (sql.to_string(), Arc::clone(&run));
-        let job = self.start(run, async move {
-            statement::run(&inner, &owner, &text, started, rows).await;
-        });
-        Answer::receive(job, answer, receiver).await
+        let (job, head, rows) = self.begin_query(sql);
+        Answer::receive(job, head, rows).await
     }
 
     /// Loads files into tables. In one transaction, unless asked otherwise: after an error nothing
@@ -119,15 +133,7 @@ impl Session {
         load: impl Into<Load>,
         progress: Arc<LoadProgress>,
     ) -> Result<Vec<LoadReport>> {
-        let load = load.into();
-        self.work(&load.to_string(), move |inner| async move {
-            let _turn = inner.turn.lock().await;
-            let ended = Ended { session: &inner, succeeded: false };
-            let result = crate::load::run(&inner, load, &progress).await;
-            ended.with(result.is_ok());
-            result
-        })
-        .await
+        self.begin_load(load.into(), progress).result().await
     }
 
     /// What [`Session::load`] would do: the columns found out, nothing changed.
@@ -136,12 +142,42 @@ impl Session {
         load: impl Into<Load>,
         progress: Arc<LoadProgress>,
     ) -> Result<Vec<LoadPlan>> {
-        let load = load.into();
+        self.begin_plan_load(load.into(), progress).result().await
+    }
+
+    // What follows is not async: the code of an async function is compiled where it is awaited, so
+    // that every crate with a session would compile the whole engine once more.
+
+    fn begin_query(
+        &self,
+        sql: &str,
+    ) -> (Arc<Job>, oneshot::Receiver<Result<Head>>, mpsc::Receiver<Item>) {
+        let run = self.begin(sql);
+        let (started, head) = oneshot::channel();
+        let (rows, receiver) = mpsc::channel(ANSWER_BATCHES_MAX);
+        let inner = Arc::clone(&self.inner);
+        let (text, owner) = (sql.to_string(), Arc::clone(&run));
+        let job = self.start(run, async move {
+            statement::run(&inner, &owner, &text, started, rows).await;
+        });
+        (job, head, receiver)
+    }
+
+    fn begin_load(&self, load: Load, progress: Arc<LoadProgress>) -> Work<Vec<LoadReport>> {
+        self.work(&load.to_string(), move |inner| async move {
+            let _turn = inner.turn.lock().await;
+            let ended = Ended { session: &inner, succeeded: false };
+            let result = crate::load::run(&inner, load, &progress).await;
+            ended.with(result.is_ok());
+            result
+        })
+    }
+
+    fn begin_plan_load(&self, load: Load, progress: Arc<LoadProgress>) -> Work<Vec<LoadPlan>> {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             crate::load::plan(&inner, load, &progress).await
         })
-        .await
     }
 
     fn begin(&self, text: &str) -> Arc<Run> {
@@ -150,26 +186,19 @@ impl Session {
     }
 
     /// Something that is no statement, under the scheduler as one; `what` it is shown as.
-    async fn work<T, F>(&self, what: &str, work: impl FnOnce(Arc<Inner>) -> F) -> Result<T>
+    fn work<T, F>(&self, what: &str, work: impl FnOnce(Arc<Inner>) -> F) -> Work<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let run = self.begin(what);
-        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let work = work(Arc::clone(&self.inner));
         let job = self.start(run, async move {
             // Nobody listens any more: then nobody wants to know.
             let _ = sender.send(work.await);
         });
-        tokio::select! {
-            biased;
-            result = receiver => match result {
-                Ok(result) => result,
-                Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),
-            },
-            why = Arc::clone(&job.run).until_cancelled() => Err(why.error()),
-        }
+        Work { job, receiver }
     }
 
     /// Whether a transaction is open. A session that is dropped rolls it back.

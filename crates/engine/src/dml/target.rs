@@ -20,6 +20,7 @@ use crate::ddl;
 use crate::dialect::Thalweg;
 use crate::names;
 use crate::table::{ROW_ID, ROWS};
+use crate::walk::walk_mut;
 
 /// The table that a statement changes.
 pub struct Target {
@@ -94,7 +95,7 @@ impl Target {
     pub fn unqualify(&self, node: &mut impl VisitMut) {
         let mut visitor =
             Unqualify { schema: &self.schema, table: &self.table.name, alias: &self.alias };
-        let _ = node.visit(&mut visitor);
+        let _ = walk_mut(node, &mut visitor);
     }
 }
 
