@@ -96,6 +96,9 @@ pub const CACHE_MEMORY_PERCENT: u64 = 40;
 /// Share of the machine's memory that joins, groups and sorts of all queries may hold, in percent.
 pub const QUERY_MEMORY_PERCENT: u64 = 45;
 
+/// The least that the memory of all queries can be limited to: below it not even one could sort.
+pub const MEMORY_LIMIT_BYTES_MIN: u64 = 16 * 1024 * 1024;
+
 /// Columns of a table.
 pub const TABLE_COLUMNS_MAX: usize = 4096;
 
@@ -155,6 +158,13 @@ pub const SQL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Operators in a row in one statement: `a OR b OR …`. Plans of that depth fit the stack of a
 /// thread of ours several times over.
 pub const OPERATOR_CHAIN_MAX: usize = 2000;
+
+/// Queries that ended which are kept in `system.query_log`.
+pub const QUERY_LOG_MAX: usize = 4 * 1024;
+
+/// Bytes that every sort sets aside to merge what it spilled. A small query on a full server has
+/// little more.
+pub const SORT_MERGE_BYTES: usize = 1024 * 1024;
 
 /// Bytes of a statement's text that lists of queries show.
 pub const QUERY_TEXT_SHOWN_MAX: usize = 4 * 1024;

@@ -1,4 +1,6 @@
-//! Numbers as people read them, the same in every report, progress bar and error.
+//! Numbers as people read and write them, the same in every report, progress bar, option and error.
+
+use std::time::Duration;
 
 /// `1536` → `"1.5 KiB"`.
 pub fn bytes(n: u64) -> String {
@@ -38,6 +40,46 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
+/// A number and the unit after it, in lower case: `1.5 GiB` → `(1.5, "gib")`.
+fn measured(text: &str) -> Option<(f64, String)> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..split].parse().ok()?;
+    Some((number, text[split..].trim().to_lowercase()))
+}
+
+/// `"1.5 GiB"`, `"512MB"`, `"1048576"` → bytes.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let (number, unit) = measured(text)?;
+    let factor = match unit.as_str() {
+        "" | "b" => 1.0,
+        "k" | "kib" => 1024.0,
+        "kb" => 1e3,
+        "m" | "mib" => 1024f64.powi(2),
+        "mb" => 1e6,
+        "g" | "gib" => 1024f64.powi(3),
+        "gb" => 1e9,
+        "t" | "tib" => 1024f64.powi(4),
+        "tb" => 1e12,
+        _ => return None,
+    };
+    let bytes = number * factor;
+    (1.0..9e18).contains(&bytes).then_some(bytes as u64)
+}
+
+/// `"2s"`, `"500 ms"`, `"5min"`, `"1h"`, `"2"` (seconds).
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let (number, unit) = measured(text)?;
+    let seconds = match unit.as_str() {
+        "ms" => number / 1e3,
+        "" | "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 /// Double-quotes a name for a message or for SQL: `or"der` → `"or""der"`.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -61,5 +103,18 @@ mod tests {
         assert_eq!(seconds(75.0), "75.00 s");
         assert_eq!(seconds(185.0), "3m 05s");
         assert_eq!(quoted("or\"der"), "\"or\"\"der\"");
+    }
+
+    #[test]
+    fn sizes_and_times_are_understood() {
+        assert_eq!(parse_bytes("1048576"), Some(1 << 20));
+        assert_eq!(parse_bytes("1.5 GiB"), Some(3 << 29));
+        assert_eq!(parse_bytes("512mb"), Some(512_000_000));
+        assert_eq!(parse_duration("2"), Some(Duration::from_secs(2)));
+        assert_eq!(parse_duration("1.5 min"), Some(Duration::from_secs(90)));
+        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
+        for wrong in ["", "x", "-1", "1 parsec", "1..2 s", "ms"] {
+            assert_eq!((parse_bytes(wrong), parse_duration(wrong)), (None, None), "{wrong}");
+        }
     }
 }

@@ -11,10 +11,11 @@ use std::time::Duration;
 use thalweg_base::limits::{BACKGROUND_ESTIMATE_NS, BACKGROUND_PERIOD_MS};
 use thalweg_base::text::quoted;
 use thalweg_base::{SnapshotId, TableId};
+use thalweg_scheduler::Priority;
 use thalweg_storage::{CompactionScope, Database, Table};
 
 use crate::maintain::compact;
-use crate::runtime::{Origin, Run, Runtime};
+use crate::runtime::{Origin, Run, Runtime, Terms};
 
 /// Goes on until `runtime` ends.
 pub fn start(runtime: &Runtime, database: &Database) {
@@ -41,7 +42,10 @@ pub fn start(runtime: &Runtime, database: &Database) {
                 }
                 seen.insert(table.id, Arc::clone(&table));
                 let text = format!("OPTIMIZE TABLE {} (background)", quoted(&table.name));
-                let run = Run::begin(&driver, Origin::new(None, &text));
+                let terms = Terms { exempt: true, priority: Priority::Low, ..Terms::default() };
+                let Ok(run) = Run::begin(&driver, Origin::new(None, &text), &terms) else {
+                    continue;
+                };
                 driver.query_estimated(run.id(), BACKGROUND_ESTIMATE_NS);
                 let database = database.clone();
                 let work = async move {

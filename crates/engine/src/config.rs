@@ -1,14 +1,17 @@
 //! What an engine is started with, and what SQL can change while it runs.
 
 use std::any::Any;
+use std::time::Duration;
 
 use datafusion::common::Result as DfResult;
 use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
-use thalweg_base::Error;
-use thalweg_base::limits::{QUERY_MEMORY_PERCENT, RETENTION_MS};
-use thalweg_scheduler::PolicyKind;
+use thalweg_base::limits::{MEMORY_LIMIT_BYTES_MIN, QUERY_MEMORY_PERCENT, RETENTION_MS};
+use thalweg_base::{Error, text};
+use thalweg_scheduler::{PolicyKind, Priority, ServerLimits};
 
 use crate::error::into_datafusion;
+use crate::runtime::Terms;
+use crate::workload::DEFAULT_WORKLOAD;
 
 /// How an engine is opened. The default uses the whole machine.
 #[derive(Clone, Debug)]
@@ -49,22 +52,75 @@ impl Config {
 /// `SET thalweg.…`
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub policy: PolicyKind,
     pub statement_timeout_ms: u64,
     /// A snapshot or a time, which statements read; empty: the present.
     pub as_of: String,
-    /// The database's, as of the statement that runs.
+    /// Where statements run.
+    pub workload: String,
+    pub priority: Priority,
+    /// Of each statement, from its arrival; 0: none.
+    pub deadline_ms: u64,
+    pub shared: Shared,
+}
+
+/// Settings that hold for all sessions, as of the statement that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    pub policy: PolicyKind,
+    /// The database's.
     pub retention_ms: u64,
+    /// 0: no limit.
+    pub max_running: u32,
+    pub memory_limit: u64,
+}
+
+impl Shared {
+    pub fn limits(&self) -> ServerLimits {
+        ServerLimits {
+            max_running: Some(self.max_running).filter(|n| *n > 0),
+            memory_bytes: Some(self.memory_limit),
+        }
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            policy: PolicyKind::default(),
             statement_timeout_ms: 0,
             as_of: String::new(),
-            retention_ms: RETENTION_MS,
+            workload: DEFAULT_WORKLOAD.into(),
+            priority: Priority::default(),
+            deadline_ms: 0,
+            shared: Shared {
+                policy: PolicyKind::default(),
+                retention_ms: RETENTION_MS,
+                max_running: 0,
+                memory_limit: Config::default().memory_bytes(),
+            },
         }
+    }
+}
+
+impl Settings {
+    /// On what terms a statement runs.
+    pub fn terms(&self) -> Terms {
+        let ms = |n: u64| (n > 0).then(|| Duration::from_millis(n));
+        Terms {
+            workload: Some(self.workload.clone()).filter(|w| w != DEFAULT_WORKLOAD),
+            priority: self.priority,
+            deadline: ms(self.deadline_ms),
+            timeout: ms(self.statement_timeout_ms),
+            exempt: false,
+        }
+    }
+}
+
+/// A size as `parse_bytes` takes it back.
+fn size(bytes: u64) -> String {
+    match (bytes.is_multiple_of(1 << 30), bytes.is_multiple_of(1 << 20)) {
+        (true, _) => format!("{} GiB", bytes >> 30),
+        (_, true) => format!("{} MiB", bytes >> 20),
+        _ => format!("{bytes} B"),
     }
 }
 
@@ -88,27 +144,40 @@ impl ExtensionOptions for Settings {
     }
 
     fn set(&mut self, key: &str, value: &str) -> DfResult<()> {
+        let wrong = |what: &str, hint: &str| {
+            into_datafusion(
+                Error::user(format!("thalweg.{key} is {what}, not {value:?}")).hint(hint),
+            )
+        };
+        let ms =
+            |hint: &str| value.parse::<u64>().map_err(|_| wrong("a number of milliseconds", hint));
         match key {
-            "policy" => self.policy = value.parse::<PolicyKind>().map_err(into_datafusion)?,
+            "policy" => self.shared.policy = value.parse().map_err(into_datafusion)?,
             "as_of" => self.as_of = value.trim().to_string(),
             "retention_ms" => {
-                self.retention_ms = value.parse().map_err(|_| {
-                    into_datafusion(
-                        Error::user(format!(
-                            "thalweg.retention_ms is a number of milliseconds, not {value:?}"
-                        ))
-                        .hint("3600000 is an hour; 0 keeps nothing but the present"),
-                    )
-                })?;
+                self.shared.retention_ms =
+                    ms("3600000 is an hour; 0 keeps nothing but the present")?;
             }
-            "statement_timeout_ms" => {
-                self.statement_timeout_ms = value.parse().map_err(|_| {
-                    into_datafusion(
-                        Error::user(format!(
-                            "thalweg.statement_timeout_ms is a number of milliseconds, not {value:?}"
-                        ))
-                        .hint("0 is no limit"),
-                    )
+            "statement_timeout_ms" => self.statement_timeout_ms = ms("0 is no limit")?,
+            "deadline_ms" => self.deadline_ms = ms("0 is no deadline")?,
+            "workload" => self.workload = value.trim().to_string(),
+            "priority" => {
+                self.priority = match value.trim().to_lowercase().as_str() {
+                    "low" => Priority::Low,
+                    "normal" => Priority::Normal,
+                    "high" => Priority::High,
+                    _ => return Err(wrong("low, normal or high", "normal is the default")),
+                };
+            }
+            "max_running" => {
+                self.shared.max_running =
+                    value.parse().map_err(|_| wrong("a number of queries", "0 is no limit"))?;
+            }
+            "memory_limit" => {
+                let bytes = text::parse_bytes(value).filter(|b| *b >= MEMORY_LIMIT_BYTES_MIN);
+                self.shared.memory_limit = bytes.ok_or_else(|| {
+                    let least = text::bytes(MEMORY_LIMIT_BYTES_MIN);
+                    wrong(&format!("a size of {least} or more"), "write for example '4GiB'")
                 })?;
             }
             _ => {
@@ -136,15 +205,45 @@ impl ExtensionOptions for Settings {
             ),
             entry(
                 "retention_ms",
-                self.retention_ms.to_string(),
+                self.shared.retention_ms.to_string(),
                 "How long snapshots that are no longer current can be asked for. Holds for the \
                  database.",
             ),
             entry(
                 "policy",
-                self.policy.to_string(),
+                self.shared.policy.to_string(),
                 "Order in which the tasks of concurrent queries run: fair, small_first, round_robin \
                  or fifo. Holds for the whole engine, at once.",
+            ),
+            entry(
+                "memory_limit",
+                size(self.shared.memory_limit),
+                "Memory that joins, groups and sorts of all queries may hold; then they wait or \
+                 spill to disk. Holds for the whole engine, at once.",
+            ),
+            entry(
+                "max_running",
+                self.shared.max_running.to_string(),
+                "Queries that run at a time, the others wait; 0 is no limit. Holds for the whole \
+                 engine, at once.",
+            ),
+            entry(
+                "workload",
+                self.workload.clone(),
+                "The workload that statements run in: see CREATE WORKLOAD. Holds for this session.",
+            ),
+            entry(
+                "priority",
+                self.priority.name().to_string(),
+                "low, normal or high: a quarter, one or four times the share of CPU time of the \
+                 workload's other queries, and the order in which they are admitted. Holds for \
+                 this session.",
+            ),
+            entry(
+                "deadline_ms",
+                self.deadline_ms.to_string(),
+                "When a statement's answer is wanted, from its arrival; those with the earliest \
+                 deadline go first. 0 is no deadline. Holds for this session.",
             ),
             entry(
                 "statement_timeout_ms",

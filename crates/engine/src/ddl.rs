@@ -14,7 +14,6 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
@@ -352,7 +351,7 @@ impl Job<'_> {
     ) -> Result<(Vec<NewExtent>, u64)> {
         let run = Run::current().ok_or_else(|| Error::internal("a statement outside any query"))?;
         let physical = statement::physical(&run, self.state, plan).await?;
-        let mut rows = execute_stream(physical, self.state.task_ctx()).map_err(from_datafusion)?;
+        let mut rows = statement::execute(&run, self.state, physical).await?;
         let engine = &self.session.engine;
         let schema = Arc::clone(&layout.schema);
         let target = Target { database: engine.database().clone(), layout };

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::execution::memory_pool::{GreedyMemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use thalweg_base::limits::RETENTION_MS;
 use thalweg_base::{Error, QueryId, Result};
-use thalweg_scheduler::{PolicyKind, QueryState};
+use thalweg_scheduler::{PolicyKind, QueryState, Scheduler, ServerLimits};
 use thalweg_storage::{Database, Options};
 
 use crate::background;
-use crate::config::Config;
+use crate::config::{Config, Shared};
 use crate::error::from_datafusion;
-use crate::runtime::{Cancel, Runtime};
+use crate::runtime::{Cancel, Runtime, no_workload};
 use crate::session::Session;
-
-/// Consumers named when memory runs out.
-const TOP_CONSUMERS: usize = 3;
+use crate::workload;
 
 pub struct Engine {
     database: Database,
@@ -47,13 +45,10 @@ impl Engine {
         } else {
             Database::open_at(location, options)?
         };
-        let pool = GreedyMemoryPool::new(config.memory_bytes() as usize);
-        let consumers = std::num::NonZeroUsize::new(TOP_CONSUMERS).expect("not zero");
-        let environment = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers)))
-            .build_arc()
-            .map_err(from_datafusion)?;
-        let runtime = Runtime::new(config.threads, config.policy)?;
+        // Every query has a pool of its own in its place; see `Run::context`.
+        let environment = RuntimeEnvBuilder::new().build_arc().map_err(from_datafusion)?;
+        let runtime = Runtime::new(config.threads, config.policy, config.memory_bytes())?;
+        workload::restore(&database, runtime.driver())?;
         if config.compacts {
             background::start(&runtime, &database);
         }
@@ -82,6 +77,38 @@ impl Engine {
         self.runtime.driver().set_policy(policy);
     }
 
+    /// Limits of all queries together, from now on, those that run included.
+    pub fn set_limits(&self, limits: ServerLimits) {
+        self.runtime.driver().set_limits(limits);
+    }
+
+    pub(crate) fn shared_settings(&self) -> Shared {
+        let (policy, limits) = self.runtime.driver().look(|s| (s.policy(), s.limits()));
+        Shared {
+            policy,
+            retention_ms: self.database.retention_ms(),
+            max_running: limits.max_running.unwrap_or(0),
+            memory_limit: limits.memory_bytes.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// What RESET goes back to.
+    pub(crate) fn initial_settings(&self) -> Shared {
+        Shared {
+            policy: self.config.policy,
+            retention_ms: RETENTION_MS,
+            max_running: 0,
+            memory_limit: self.config.memory_bytes(),
+        }
+    }
+
+    pub(crate) fn check_workload(&self, name: &str) -> Result<()> {
+        match self.runtime.driver().look(|s| s.class_named(name)) {
+            Some(_) => Ok(()),
+            None => Err(no_workload(name)),
+        }
+    }
+
     /// The accounts of the queries that are alive.
     pub fn queries(&self) -> Vec<QueryState> {
         self.runtime.driver().queries()
@@ -95,6 +122,11 @@ impl Engine {
         })?;
         run.cancel(Cancel::Killed);
         Ok(())
+    }
+
+    /// Bytes that all queries have reserved.
+    pub fn memory_held(&self) -> u64 {
+        self.runtime.driver().look(Scheduler::memory_held)
     }
 
     pub(crate) fn next_session(&self) -> u64 {

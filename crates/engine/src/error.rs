@@ -5,6 +5,8 @@ use datafusion::error::DataFusionError;
 use datafusion::parquet::errors::ParquetError;
 use thalweg_base::{Error, Kind};
 
+use crate::runtime::Run;
+
 /// Our error inside DataFusion's, so that it comes back whole from [`from_datafusion`].
 pub fn into_datafusion(e: Error) -> DataFusionError {
     DataFusionError::External(Box::new(e))
@@ -51,10 +53,18 @@ fn convert(e: &DataFusionError) -> Error {
         D::NotImplemented(message) => {
             known(message).unwrap_or_else(|| Error::unsupported(clean(message)))
         }
-        D::ResourcesExhausted(message) => Error::resources(clean(message)).hint(
-            "raise --memory, run fewer queries at once, or make the query's joins and groups smaller",
-        ),
-        D::ExecutionJoin(inner) if inner.is_cancelled() => Error::cancelled("the query was cancelled"),
+        // An operator was refused memory and could not spill, or a disk to spill to is full.
+        D::ResourcesExhausted(message) => {
+            match Run::current().and_then(|run| run.memory_refusal()) {
+                Some(refusal) if !message.contains("disk") => Error::from(&refusal),
+                _ => Error::resources(clean(message)).hint(
+                    "run fewer queries at once, or make the query's joins and groups smaller",
+                ),
+            }
+        }
+        D::ExecutionJoin(inner) if inner.is_cancelled() => {
+            Error::cancelled("the query was cancelled")
+        }
         D::Internal(_) | D::ExecutionJoin(_) | D::Substrait(_) | D::Ffi(_) => {
             Error::internal(clean(&e.to_string()))
         }

@@ -65,6 +65,7 @@ mod system;
 mod table;
 mod transaction;
 mod walk;
+mod workload;
 mod write;
 
 pub use answer::{Answer, Tag};
@@ -74,7 +75,7 @@ pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
     stamp, table_name,
 };
-pub use session::Session;
+pub use session::{QueryProgress, Session};
 pub use sql_type::sql_type;
 pub use thalweg_scheduler::{PolicyKind, QueryState};
 pub use thalweg_storage as storage;

@@ -17,11 +17,13 @@ use crate::depth;
 use crate::dialect::Thalweg;
 use crate::error::{from_datafusion, into_datafusion};
 use crate::walk::walk;
+use crate::workload;
 
 /// A statement, and what DataFusion's parser would not take of it.
 pub(crate) enum Parsed {
     Sql(Statement, Clauses),
     Copy(Copy),
+    Workload(workload::Command),
 }
 
 /// Exactly one statement of any kind.
@@ -31,6 +33,11 @@ pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Parsed> {
         .tokenize_with_location()
         .map_err(|e| syntax(ParserError::from(e)))?;
     let limit = state.config_options().sql_parser.recursion_limit.get();
+    if workload::is_command(&tokens) {
+        let mut parser =
+            Parser::new(&Thalweg).with_recursion_limit(limit).with_tokens_with_locations(tokens);
+        return workload::parse(&mut parser).map_err(syntax)?.map(Parsed::Workload);
+    }
     let first = words(&tokens).next().map(|(_, keyword)| keyword);
     if first == Some(Keyword::COPY) {
         let mut parser =
@@ -61,6 +68,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
     match parse(state, sql)? {
         Parsed::Sql(statement, _) => Ok(statement),
         Parsed::Copy(_) => Err(Error::user("COPY cannot stand here")),
+        Parsed::Workload(_) => Err(Error::user("a statement about a workload cannot stand here")),
     }
 }
 

@@ -9,8 +9,9 @@ use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use parking_lot::Mutex;
-use thalweg_base::limits::{BATCH_ROWS, SQL_BYTES_MAX};
+use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
+use thalweg_scheduler::WaitReason;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::{Answer, Head, Item};
@@ -47,7 +48,6 @@ pub(crate) struct Inner {
 pub(crate) struct Job {
     pub run: Arc<Run>,
     pub task: tokio::task::AbortHandle,
-    pub timer: Option<tokio::task::AbortHandle>,
 }
 
 impl Job {
@@ -61,10 +61,21 @@ impl Drop for Job {
     /// An answer nobody reads to its end is an answer nobody wants.
     fn drop(&mut self) {
         self.task.abort();
-        if let Some(timer) = &self.timer {
-            timer.abort();
-        }
     }
+}
+
+/// How far a statement is.
+#[derive(Clone, Debug)]
+pub struct QueryProgress {
+    pub elapsed: Duration,
+    /// Part of it that is done, as far as it can be estimated.
+    pub share: f64,
+    /// As long as it goes on at the speed it has had.
+    pub left: Option<Duration>,
+    /// What or whom it waits for.
+    pub waits_for: Option<String>,
+    /// As every query does for moments: for a slot, or for what it reads.
+    pub is_usual_wait: bool,
 }
 
 /// Work on its way to its result.
@@ -122,7 +133,7 @@ impl Session {
     /// that changes something, done; rows arrive as the answer is read.
     pub async fn query(&self, sql: &str) -> Result<Answer> {
         check_size(sql)?;
-        let (job, head, rows) = self.begin_query(sql);
+        let (job, head, rows) = self.begin_query(sql)?;
         Answer::receive(job, head, rows).await
     }
 
@@ -133,7 +144,7 @@ impl Session {
         load: impl Into<Load>,
         progress: Arc<LoadProgress>,
     ) -> Result<Vec<LoadReport>> {
-        self.begin_load(load.into(), progress).result().await
+        self.begin_load(load.into(), progress)?.result().await
     }
 
     /// What [`Session::load`] would do: the columns found out, nothing changed.
@@ -142,7 +153,7 @@ impl Session {
         load: impl Into<Load>,
         progress: Arc<LoadProgress>,
     ) -> Result<Vec<LoadPlan>> {
-        self.begin_plan_load(load.into(), progress).result().await
+        self.begin_plan_load(load.into(), progress)?.result().await
     }
 
     // What follows is not async: the code of an async function is compiled where it is awaited, so
@@ -151,8 +162,8 @@ impl Session {
     fn begin_query(
         &self,
         sql: &str,
-    ) -> (Arc<Job>, oneshot::Receiver<Result<Head>>, mpsc::Receiver<Item>) {
-        let run = self.begin(sql);
+    ) -> Result<(Arc<Job>, oneshot::Receiver<Result<Head>>, mpsc::Receiver<Item>)> {
+        let run = self.begin(sql)?;
         let (started, head) = oneshot::channel();
         let (rows, receiver) = mpsc::channel(ANSWER_BATCHES_MAX);
         let inner = Arc::clone(&self.inner);
@@ -160,10 +171,10 @@ impl Session {
         let job = self.start(run, async move {
             statement::run(&inner, &owner, &text, started, rows).await;
         });
-        (job, head, receiver)
+        Ok((job, head, receiver))
     }
 
-    fn begin_load(&self, load: Load, progress: Arc<LoadProgress>) -> Work<Vec<LoadReport>> {
+    fn begin_load(&self, load: Load, progress: Arc<LoadProgress>) -> Result<Work<Vec<LoadReport>>> {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             let ended = Ended { session: &inner, succeeded: false };
@@ -173,32 +184,40 @@ impl Session {
         })
     }
 
-    fn begin_plan_load(&self, load: Load, progress: Arc<LoadProgress>) -> Work<Vec<LoadPlan>> {
+    fn begin_plan_load(
+        &self,
+        load: Load,
+        progress: Arc<LoadProgress>,
+    ) -> Result<Work<Vec<LoadPlan>>> {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             crate::load::plan(&inner, load, &progress).await
         })
     }
 
-    fn begin(&self, text: &str) -> Arc<Run> {
+    fn begin(&self, text: &str) -> Result<Arc<Run>> {
         let origin = Origin::new(Some(self.inner.id), text);
-        Run::begin(self.inner.engine.runtime().driver(), origin)
+        let state = self.inner.context.state_ref();
+        let settings = state.read().config_options().extensions.get::<Settings>().cloned();
+        let mut terms = settings.unwrap_or_default().terms();
+        terms.exempt = is_control(text);
+        Run::begin(self.inner.engine.runtime().driver(), origin, &terms)
     }
 
     /// Something that is no statement, under the scheduler as one; `what` it is shown as.
-    fn work<T, F>(&self, what: &str, work: impl FnOnce(Arc<Inner>) -> F) -> Work<T>
+    fn work<T, F>(&self, what: &str, work: impl FnOnce(Arc<Inner>) -> F) -> Result<Work<T>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let run = self.begin(what);
+        let run = self.begin(what)?;
         let (sender, receiver) = oneshot::channel();
         let work = work(Arc::clone(&self.inner));
         let job = self.start(run, async move {
             // Nobody listens any more: then nobody wants to know.
             let _ = sender.send(work.await);
         });
-        Work { job, receiver }
+        Ok(Work { job, receiver })
     }
 
     /// Whether a transaction is open. A session that is dropped rolls it back.
@@ -209,18 +228,7 @@ impl Session {
     fn start(&self, run: Arc<Run>, root: impl Future<Output = ()> + Send + 'static) -> Arc<Job> {
         let handle = self.inner.engine.runtime().handle();
         let task = run.spawn(handle, root).abort_handle();
-        let timer = self.timeout().map(|limit| {
-            let (run, task) = (Arc::downgrade(&run), task.clone());
-            let timer = self.inner.engine.runtime().control().spawn(async move {
-                tokio::time::sleep(limit).await;
-                if let Some(run) = run.upgrade() {
-                    run.cancel(Cancel::Timeout { seconds: limit.as_secs_f64() });
-                    task.abort();
-                }
-            });
-            timer.abort_handle()
-        });
-        let job = Arc::new(Job { run, task, timer });
+        let job = Arc::new(Job { run, task });
         let mut running = self.inner.running.lock();
         running.retain(|j| j.strong_count() > 0);
         running.push(Arc::downgrade(&job));
@@ -236,6 +244,24 @@ impl Session {
         }
     }
 
+    /// How far the statement is that this session runs; `None` if it runs none.
+    pub fn progress(&self) -> Option<QueryProgress> {
+        let job = self.inner.running.lock().iter().rev().find_map(Weak::upgrade)?;
+        let driver = self.inner.engine.runtime().driver();
+        let query = driver.list(&[Arc::clone(&job.run)]).pop()?;
+        let now_ns = driver.now_ns();
+        Some(QueryProgress {
+            elapsed: Duration::from_nanos(now_ns.saturating_sub(query.state.arrival_ns)),
+            share: query.share_done(),
+            left: query.left(now_ns),
+            is_usual_wait: matches!(
+                query.waits_for,
+                Some(WaitReason::Input | WaitReason::Slot { .. })
+            ),
+            waits_for: query.waits_for.map(|reason| reason.to_string()),
+        })
+    }
+
     /// Statements of this session that run longer are stopped; `None`: no limit.
     pub fn set_timeout(&self, limit: Option<Duration>) {
         let ms = limit.map_or(0, |l| (l.as_millis() as u64).max(1));
@@ -245,14 +271,6 @@ impl Session {
         if let Some(settings) = options.extensions.get_mut::<Settings>() {
             settings.statement_timeout_ms = ms;
         }
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        let state = self.inner.context.state_ref();
-        let state = state.read();
-        let settings = state.config_options().extensions.get::<Settings>()?;
-        (settings.statement_timeout_ms > 0)
-            .then(|| Duration::from_millis(settings.statement_timeout_ms))
     }
 
     /// Names that may follow what is typed: where the word under completion begins (in bytes of
@@ -281,6 +299,18 @@ impl Session {
     }
 }
 
+/// Statements that must work on a full server: those that look for what fills it and stop it, and
+/// those that end a transaction, which may hold up others.
+fn is_control(sql: &str) -> bool {
+    let mut words = sql.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
+    let mut word = || words.next().map(str::to_ascii_uppercase).unwrap_or_default();
+    match word().as_str() {
+        "SHOW" | "KILL" | "SET" | "RESET" | "COMMIT" | "ROLLBACK" => true,
+        "CREATE" | "ALTER" | "DROP" => word() == "WORKLOAD",
+        _ => false,
+    }
+}
+
 /// Batches of an answer that wait for the client; then the query waits for the client.
 const ANSWER_BATCHES_MAX: usize = 8;
 
@@ -302,7 +332,7 @@ fn check_size(sql: &str) -> Result<()> {
 }
 
 fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
-    let settings = Settings { policy: engine.policy(), ..Settings::default() };
+    let settings = Settings { shared: engine.shared_settings(), ..Settings::default() };
     let mut config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, PUBLIC)
         .with_create_default_catalog_and_schema(false)
@@ -312,6 +342,7 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.explain.physical_plan_only = true;
+    options.execution.sort_spill_reservation_bytes = SORT_MERGE_BYTES;
     // A join lists its few keys for the scan of the other side only if their array is small; one
     // batch of our scans must be, also of keys of 16 bytes.
     options.optimizer.hash_join_inlist_pushdown_max_size = 2 * BATCH_ROWS * size_of::<u128>();

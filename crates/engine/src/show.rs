@@ -49,9 +49,14 @@ pub fn query(statement: &Statement, snapshot: &Snapshot) -> Result<Option<String
         Statement::ShowVariable { variable }
             if variable.iter().map(names::ident).eq(["queries"]) =>
         {
-            "SELECT query_id, session_id, state, elapsed_ms, cpu_ms, progress_percent, \
-             left_ms, waits_for, query FROM system.queries ORDER BY query_id"
+            "SELECT query_id, session_id, workload, state, elapsed_ms, cpu_ms, memory_bytes, \
+             progress_percent, left_ms, waits_for, query FROM system.queries ORDER BY query_id"
                 .into()
+        }
+        Statement::ShowVariable { variable }
+            if variable.iter().map(names::ident).eq(["workloads"]) =>
+        {
+            "SELECT * FROM system.workloads ORDER BY workload".into()
         }
         // Clients ask for it. What PostgreSQL calls repeatable read is snapshot isolation.
         Statement::ShowVariable { variable }

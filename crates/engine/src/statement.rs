@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::config::ExtensionOptions;
-use datafusion::execution::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement;
@@ -25,7 +25,7 @@ use crate::parse::{self, Parsed};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::transaction::{self, Reading, TransactionStatus};
-use crate::{alter, as_of, ddl, dml, estimate, maintain, names, prepared, show};
+use crate::{alter, as_of, ddl, dml, estimate, maintain, names, prepared, show, workload};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -55,15 +55,17 @@ pub(crate) async fn run(
             return;
         }
         Err(e) => {
+            run.note_failed();
             let _ = started.send(Err(e));
             return;
         }
     };
-    let mut stream = match execute_stream(Arc::clone(&plan), state.task_ctx()) {
+    let mut stream = match execute(run, &state, plan).await {
         Ok(stream) => stream,
         Err(e) => {
             reading.failed();
-            let _ = started.send(Err(from_datafusion(e)));
+            run.note_failed();
+            let _ = started.send(Err(e));
             return;
         }
     };
@@ -75,6 +77,7 @@ pub(crate) async fn run(
         if batch.is_err() {
             // First, so that the client's next statement finds the transaction failed.
             reading.failed();
+            run.note_failed();
             let _ = rows.send(Some(batch.map_err(from_datafusion))).await;
             return;
         }
@@ -131,7 +134,7 @@ impl Drop for Ended<'_> {
 }
 
 async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
-    show_retention(session);
+    show_shared(session);
     let state = session.context.state();
     let parsed = parse::parse(&state, sql)?;
     if let Parsed::Sql(Statement::Statement(statement), _) = &parsed
@@ -147,6 +150,7 @@ async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
             }
             copy.run(&dml::Job { session, run, state: &state, snapshot }).await
         }
+        Parsed::Workload(command) => workload::run(session, command).await.map(Started::Done),
         Parsed::Sql(statement, clauses) => {
             let job = Job { session, run, state, snapshot, sql };
             job.run(statement, clauses).await
@@ -171,21 +175,21 @@ pub(crate) async fn begin(session: &Inner, state: &SessionState) -> Result<Arc<S
     Ok(snapshot)
 }
 
-/// The one setting that is the database's and not the session's.
-fn show_retention(session: &Inner) {
-    let retention_ms = session.engine.database().retention_ms();
+/// The settings that are the database's or the engine's, and not the session's.
+fn show_shared(session: &Inner) {
+    let now = session.engine.shared_settings();
     let state = session.context.state_ref();
     let extensions = |state: &SessionState| {
         let settings = state.config_options().extensions.get::<Settings>();
-        settings.map(|s| s.retention_ms)
+        settings.map(|s| s.shared.clone())
     };
-    if extensions(&state.read()) == Some(retention_ms) {
+    if extensions(&state.read()) == Some(now.clone()) {
         return;
     }
     let mut state = state.write();
     let options = state.config_mut().options_mut();
     if let Some(settings) = options.extensions.get_mut::<Settings>() {
-        settings.retention_ms = retention_ms;
+        settings.shared = now;
     }
 }
 
@@ -371,6 +375,16 @@ pub(crate) async fn physical(
     give_way(physical).map_err(from_datafusion)
 }
 
+/// Runs a plan once the query is promised the memory that it is going to want.
+pub(crate) async fn execute(
+    run: &Run,
+    state: &SessionState,
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<SendableRecordBatchStream> {
+    run.memory_promised(estimate::memory_bytes(plan.as_ref())).await;
+    execute_stream(plan, run.context(state)).map_err(from_datafusion)
+}
+
 /// A statement that only changes the session.
 async fn execute_command(session: &Inner, plan: LogicalPlan) -> Result<()> {
     session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
@@ -384,7 +398,7 @@ pub(crate) async fn execute_count(
     plan: &LogicalPlan,
 ) -> Result<u64> {
     let physical = physical(run, state, plan).await?;
-    let mut stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+    let mut stream = execute(run, state, physical).await?;
     let mut count = 0;
     while let Some(batch) = stream.next().await {
         let batch = batch.map_err(from_datafusion)?;
@@ -403,6 +417,15 @@ pub(crate) async fn execute_count(
 async fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()> {
     match variable {
         "thalweg.policy" => session.engine.set_policy(value.parse::<PolicyKind>()?),
+        "thalweg.memory_limit" | "thalweg.max_running" => {
+            let mut settings =
+                Settings { shared: session.engine.shared_settings(), ..Settings::default() };
+            settings
+                .set(variable.trim_start_matches("thalweg."), value)
+                .map_err(from_datafusion)?;
+            session.engine.set_limits(settings.shared.limits());
+        }
+        "thalweg.workload" => session.engine.check_workload(value)?,
         "thalweg.as_of" if !value.trim().is_empty() => {
             // So that a mistake shows now.
             session.catalog.version(as_of::parse(&session.context.state(), value)?).await?;
@@ -410,7 +433,7 @@ async fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()
         "thalweg.retention_ms" => {
             let mut settings = Settings::default();
             settings.set("retention_ms", value).map_err(from_datafusion)?;
-            let value = settings.retention_ms.to_string();
+            let value = settings.shared.retention_ms.to_string();
             let change = move |transaction: &mut Transaction| {
                 transaction.describe(Summary { operation: "SET".into(), ..Summary::default() });
                 transaction.set_property(RETENTION_PROPERTY, Some(value))
@@ -424,7 +447,8 @@ async fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()
 
 /// DataFusion resets only its own variables.
 async fn reset_variable(session: &Inner, variable: &str) -> Result<()> {
-    let defaults = Settings::default().entries();
+    let shared = session.engine.initial_settings();
+    let defaults = Settings { shared, ..Settings::default() }.entries();
     let default = defaults.into_iter().find(|e| e.key == variable).and_then(|e| e.value);
     let Some(value) = default else {
         return Err(Error::user(format!("there is no setting {variable}")));

@@ -1,12 +1,12 @@
 //! The schema `system`: what the database is made of, as tables to be queried.
 //!
 //! They show the snapshot of the statement, with the changes of the transaction that is open, and
-//! are made as they are read: a list of a million chunks is never all in memory. `queries`, `slots`
-//! and `quanta` show the scheduler as it is when they are read.
+//! are made as they are read: a list of a million chunks is never all in memory. `queries`, `slots`,
+//! `quanta`, `workloads` and `query_log` show the scheduler as it is when they are read.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray,
@@ -25,12 +25,11 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{ExtentId, Result, SnapshotId};
-use thalweg_scheduler::policy::remaining_ns;
-use thalweg_scheduler::{Phase, QueryState, SlotView};
+use thalweg_scheduler::{Class, Phase, SlotView};
 use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 
 use crate::error::{from_arrow, into_datafusion};
-use crate::runtime::{Driver, Listed, blocking};
+use crate::runtime::{Driver, Listed, Logged, blocking};
 use crate::sql_type::sql_type;
 
 /// The schema's name.
@@ -47,9 +46,11 @@ enum Listing {
     Queries,
     Slots,
     Quanta,
+    Workloads,
+    QueryLog,
 }
 
-const LISTINGS: [(&str, Listing); 9] = [
+const LISTINGS: [(&str, Listing); 11] = [
     ("tables", Listing::Tables),
     ("columns", Listing::Columns),
     ("extents", Listing::Extents),
@@ -59,6 +60,8 @@ const LISTINGS: [(&str, Listing); 9] = [
     ("queries", Listing::Queries),
     ("slots", Listing::Slots),
     ("quanta", Listing::Quanta),
+    ("workloads", Listing::Workloads),
+    ("query_log", Listing::QueryLog),
 ];
 
 /// The schema as one statement sees it.
@@ -140,6 +143,8 @@ impl PartitionStream for Part {
             Listing::Queries => stream::once(async move { part.queries() }).boxed(),
             Listing::Slots => stream::once(async move { part.slots() }).boxed(),
             Listing::Quanta => stream::once(async move { part.quanta() }).boxed(),
+            Listing::Workloads => stream::once(async move { part.workloads() }).boxed(),
+            Listing::QueryLog => stream::once(async move { part.query_log() }).boxed(),
             // These look into the extents, table by table.
             Listing::Columns => self
                 .each_table()
@@ -368,21 +373,28 @@ impl Part {
             number(&|q| q.state.query.0),
             known(&|q| q.run.origin().session),
             texts(all.iter().map(|q| Some(q.run.origin().text.clone()))),
-            texts(all.iter().map(|q| Some(state(q).to_owned()))),
+            texts(all.iter().map(|q| Some(q.doing().to_owned()))),
             texts(all.iter().map(|q| q.waits_for.as_ref().map(ToString::to_string))),
             number(&|q| to_ms(now.saturating_sub(q.state.phases.since_ns()))),
             Arc::new(TimestampMillisecondArray::from_iter_values(started)),
             number(&|q| to_ms(now.saturating_sub(q.state.arrival_ns))),
             texts(all.iter().map(|_| Some(policy.to_string()))),
+            texts(all.iter().map(|q| Some(q.workload.clone()))),
             number(&|q| q.state.share),
             number(&|q| to_ms(q.state.cpu_ns)),
             number(&|q| to_ms(q.state.estimate_ns)),
             Arc::new(
-                all.iter().map(|q| Some(progress_percent(&q.state))).collect::<Float64Array>(),
+                all.iter()
+                    .map(|q| Some((q.share_done() * 1e3).round() / 10.0))
+                    .collect::<Float64Array>(),
             ),
-            known(&|q| left_ms(&q.state, now)),
+            known(&|q| q.left(now).map(|left| left.as_millis() as u64)),
             waits(Phase::Slot),
             waits(Phase::Input),
+            waits(Phase::Memory),
+            waits(Phase::Admission),
+            number(&|q| q.memory_bytes),
+            number(&|q| q.run.read_bytes()),
             number(&|q| u64::from(q.state.tasks)),
             number(&|q| u64::from(q.state.queued)),
             number(&|q| u64::from(q.state.running)),
@@ -410,6 +422,78 @@ impl Part {
         .map_err(into_datafusion)
     }
 
+    fn workloads(&self) -> DfResult<RecordBatch> {
+        struct Row {
+            class: Class,
+            running: usize,
+            waiting: usize,
+            memory: u64,
+        }
+        let all: Vec<Row> = self.driver.look(|s| {
+            let classes = s.classes().map(|(id, class, running, waiting)| Row {
+                class: class.clone(),
+                running,
+                waiting,
+                memory: s.memory_of_class(id),
+            });
+            classes.collect()
+        });
+        let small = |f: &dyn Fn(&Class) -> Option<u32>| {
+            Arc::new(all.iter().map(|r| f(&r.class)).collect::<UInt32Array>()) as ArrayRef
+        };
+        let large = |f: &dyn Fn(&Class) -> Option<u64>| {
+            Arc::new(all.iter().map(|r| f(&r.class)).collect::<UInt64Array>()) as ArrayRef
+        };
+        self.batch(vec![
+            texts(all.iter().map(|r| Some(r.class.name.clone()))),
+            small(&|c| Some(c.weight)),
+            small(&|c| c.max_running),
+            small(&|c| Some(c.queue_max)),
+            large(&|c| c.queue_timeout_ns.map(to_ms)),
+            large(&|c| c.statement_timeout_ns.map(to_ms)),
+            large(&|c| c.memory_bytes),
+            large(&|c| c.query_memory_bytes),
+            numbers(all.iter().map(|r| r.running as u64)),
+            numbers(all.iter().map(|r| r.waiting as u64)),
+            numbers(all.iter().map(|r| r.memory)),
+        ])
+        .map_err(into_datafusion)
+    }
+
+    fn query_log(&self) -> DfResult<RecordBatch> {
+        let all = self.driver.log();
+        let number = |f: &dyn Fn(&Logged) -> u64| numbers(all.iter().map(|q| f(q)));
+        let us = |f: &dyn Fn(&Logged) -> u64| numbers(all.iter().map(|q| f(q) / 1_000));
+        let time = |f: &dyn Fn(&Logged) -> SystemTime| {
+            let ms = all.iter().map(|q| {
+                let time = f(q).duration_since(UNIX_EPOCH).unwrap_or_default();
+                time.as_millis() as i64
+            });
+            Arc::new(TimestampMillisecondArray::from_iter_values(ms)) as ArrayRef
+        };
+        self.batch(vec![
+            number(&|q| q.query),
+            Arc::new(all.iter().map(|q| q.origin.session).collect::<UInt64Array>()),
+            texts(all.iter().map(|q| Some(q.origin.text.clone()))),
+            texts(all.iter().map(|q| Some(q.workload.clone()))),
+            texts(all.iter().map(|q| Some(q.state.to_owned()))),
+            time(&|q| q.origin.time),
+            time(&|q| q.ended),
+            us(&|q| q.wall_ns),
+            us(&|q| q.cpu_ns),
+            us(&|q| q.estimate_ns),
+            us(&|q| q.admission_ns),
+            us(&|q| q.slot_ns),
+            us(&|q| q.memory_ns),
+            us(&|q| q.input_ns),
+            number(&|q| q.quanta),
+            us(&|q| q.longest_quantum_ns),
+            number(&|q| q.tasks_most),
+            number(&|q| q.read_bytes),
+        ])
+        .map_err(into_datafusion)
+    }
+
     fn quanta(&self) -> DfResult<RecordBatch> {
         let lengths = self.driver.quantum_lengths();
         let buckets: Vec<(u64, u32)> = lengths.buckets().collect();
@@ -423,31 +507,6 @@ impl Part {
 
 fn to_ms(ns: u64) -> u64 {
     ns / 1_000_000
-}
-
-/// As `SHOW QUERIES` says it.
-fn state(query: &Listed) -> &'static str {
-    match query.state.phases.current() {
-        _ if query.state.cancelled => "stopping",
-        Phase::Running => "running",
-        Phase::Slot => "waiting for a slot",
-        Phase::Input => "waiting for input",
-        Phase::Memory => "waiting for memory",
-        Phase::Admission => "waiting for admission",
-    }
-}
-
-/// By CPU time, of the estimate as it is now.
-fn progress_percent(query: &QueryState) -> f64 {
-    let left = remaining_ns(query.estimate_ns, query.cpu_ns);
-    100.0 * query.cpu_ns as f64 / ((query.cpu_ns + left) as f64).max(1.0)
-}
-
-/// At the speed it has had; `None` while there was none.
-fn left_ms(query: &QueryState, now_ns: u64) -> Option<u64> {
-    let left = remaining_ns(query.estimate_ns, query.cpu_ns) as f64;
-    let elapsed = now_ns.saturating_sub(query.arrival_ns) as f64;
-    (query.cpu_ns > 0).then(|| (elapsed / query.cpu_ns as f64 * left / 1e6) as u64)
 }
 
 fn schema(listing: Listing) -> SchemaRef {
@@ -555,6 +614,7 @@ fn schema(listing: Listing) -> SchemaRef {
             ("started", DataType::Timestamp(TimeUnit::Millisecond, None)),
             ("elapsed_ms", UInt64),
             ("policy", Utf8),
+            ("workload", Utf8),
             ("share", UInt64),
             ("cpu_ms", UInt64),
             ("estimated_cpu_ms", UInt64),
@@ -562,6 +622,10 @@ fn schema(listing: Listing) -> SchemaRef {
             ("left_ms", UInt64),
             ("waited_for_slot_ms", UInt64),
             ("waited_for_input_ms", UInt64),
+            ("waited_for_memory_ms", UInt64),
+            ("waited_for_admission_ms", UInt64),
+            ("memory_bytes", UInt64),
+            ("read_bytes", UInt64),
             ("tasks", UInt64),
             ("tasks_queued", UInt64),
             ("tasks_running", UInt64),
@@ -576,6 +640,39 @@ fn schema(listing: Listing) -> SchemaRef {
             ("is_long", Boolean),
         ],
         Listing::Quanta => vec![("up_to_us", Float64), ("count", UInt64)],
+        Listing::Workloads => vec![
+            ("workload", Utf8),
+            ("weight", UInt32),
+            ("max_running", UInt32),
+            ("queue", UInt32),
+            ("queue_timeout_ms", UInt64),
+            ("statement_timeout_ms", UInt64),
+            ("memory_limit", UInt64),
+            ("query_memory_limit", UInt64),
+            ("running", UInt64),
+            ("waiting", UInt64),
+            ("memory_bytes", UInt64),
+        ],
+        Listing::QueryLog => vec![
+            ("query_id", UInt64),
+            ("session_id", UInt64),
+            ("query", Utf8),
+            ("workload", Utf8),
+            ("state", Utf8),
+            ("started", DataType::Timestamp(TimeUnit::Millisecond, None)),
+            ("ended", DataType::Timestamp(TimeUnit::Millisecond, None)),
+            ("wall_us", UInt64),
+            ("cpu_us", UInt64),
+            ("estimated_cpu_us", UInt64),
+            ("waited_for_admission_us", UInt64),
+            ("waited_for_slot_us", UInt64),
+            ("waited_for_memory_us", UInt64),
+            ("waited_for_input_us", UInt64),
+            ("quanta", UInt64),
+            ("longest_quantum_us", UInt64),
+            ("tasks_most", UInt64),
+            ("read_bytes", UInt64),
+        ],
     };
     let fields = columns.into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

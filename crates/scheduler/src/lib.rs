@@ -49,6 +49,7 @@
 //! | the inner poll returned | [`poll_ended`](Scheduler::poll_ended) with the thread's CPU time | performs the actions |
 //! | the task's own waker is called | [`task_woken`](Scheduler::task_woken) | performs the actions |
 //! | the wrapper is dropped, for whatever reason | [`task_dropped`](Scheduler::task_dropped) | performs the actions |
+//! | a query is planned | [`memory_promise`](Scheduler::memory_promise) | `false`: begins when it was told to ask again, and the promise is made |
 //! | an operator wants memory, or has freed some | [`memory_grow`](Scheduler::memory_grow), [`memory_shrink`](Scheduler::memory_shrink) | performs the actions |
 //! | it is [`next_deadline`](Scheduler::next_deadline) | [`tick`](Scheduler::tick) | performs the actions |
 //! | an action names a task | – | calls the waker stored for it, if there is one yet |

@@ -22,6 +22,12 @@
 //!
 //! The last sixteenth of the server's memory is for queries that hold little, a 64th of it or
 //! less, or are within their share: a short query need not wait until a long one has spilled.
+//!
+//! *Promises.* A query is promised memory on its admission, or once it is planned and knows how
+//! much it will want ([`Ledger::promise`]): up to a quarter of what is shared, as more than a few
+//! queries that want a lot only make each other spill. While it cannot be promised the query
+//! waits, first come first served, and is told when there is room ([`Action::MemoryFreed`]). One
+//! that wants little needs no promise and never waits behind one that does.
 
 use crate::class::{Class, ClassId};
 use crate::state::Action;
@@ -38,6 +44,10 @@ const KEPT_PART: u64 = 16;
 /// A query is small up to one part in so many of the server's memory.
 const SMALL_PART: u64 = 64;
 
+/// A query that is already admitted is promised no more than one part in so many of what is
+/// shared.
+const PROMISE_PART: u64 = 4;
+
 /// Holders that a refusal names.
 const HOLDERS_NAMED: usize = 3;
 
@@ -53,10 +63,14 @@ pub enum MemoryLimit {
 impl MemoryLimit {
     pub(crate) fn hint(&self) -> String {
         match self {
-            MemoryLimit::Server => "raise the server's memory limit".into(),
-            MemoryLimit::Class(name) => format!("raise memory of workload {}", text::quoted(name)),
+            MemoryLimit::Server => {
+                "raise it with SET thalweg.memory_limit, or run fewer queries at once".into()
+            }
+            MemoryLimit::Class(name) => {
+                format!("ALTER WORKLOAD {} (memory = …) raises it", text::quoted(name))
+            }
             MemoryLimit::Query(name) => {
-                format!("raise query_memory of workload {}", text::quoted(name))
+                format!("ALTER WORKLOAD {} (query_memory = …) raises it", text::quoted(name))
             }
         }
     }
@@ -146,6 +160,10 @@ struct Account {
     awaited: u64,
     /// It was told that there is room for them.
     freed: bool,
+    /// Bytes that it waits to be promised; 0 if it does not.
+    wished: u64,
+    /// It was told to ask for them again.
+    invited: bool,
 }
 
 pub(crate) struct Ledger {
@@ -153,6 +171,7 @@ pub(crate) struct Ledger {
     held: u64,
     promised: u64,
     waiting: usize,
+    wishing: usize,
     classes: BTreeMap<ClassId, ClassAccount>,
     /// Ordered, so that equal seeds give equal answers.
     accounts: BTreeMap<QueryId, Account>,
@@ -175,6 +194,7 @@ impl Ledger {
             held: 0,
             promised: 0,
             waiting: 0,
+            wishing: 0,
             classes: BTreeMap::new(),
             accounts: BTreeMap::new(),
         }
@@ -238,8 +258,16 @@ impl Ledger {
 
     /// The query is admitted; from now on the others' shares are smaller.
     pub fn open(&mut self, query: QueryId, id: ClassId, promised: u64) {
-        let account =
-            Account { class: id, held: 0, promised, told: false, awaited: 0, freed: false };
+        let account = Account {
+            class: id,
+            held: 0,
+            promised,
+            told: false,
+            awaited: 0,
+            freed: false,
+            wished: 0,
+            invited: false,
+        };
         let before = self.accounts.insert(query, account);
         assert!(before.is_none(), "query {query} has two accounts");
         self.promised += promised;
@@ -248,11 +276,37 @@ impl Ledger {
         class.queries += 1;
     }
 
+    /// The query, which is planned by now, will want so many bytes: whether they are promised to
+    /// it from now on, or as many as one query may be promised. If not, it waits, and asks again
+    /// when it is told to.
+    pub fn promise(&mut self, query: QueryId, bytes: u64, actions: &mut Vec<Action>) -> bool {
+        if !self.accounts.contains_key(&query) {
+            // Not admitted, or over: nothing of it runs.
+            return true;
+        }
+        let wished = if bytes <= small_bytes(self.limit) { 0 } else { bytes };
+        self.set_wish(query, wished);
+        if self.next_promised() == Some(query) {
+            let more = self.wanted(&self.accounts[&query]);
+            self.set_wish(query, 0);
+            let account = self.accounts.get_mut(&query).expect("found above");
+            account.promised += more;
+            self.promised += more;
+            let class = self.classes.get_mut(&account.class).expect("a query has a living class");
+            class.promised += more;
+            self.after_change(actions);
+        } else {
+            self.invite(actions);
+        }
+        self.accounts[&query].wished == 0
+    }
+
     /// The query and all its tasks are gone. Returns what it had not given back, which the
     /// ledger takes as freed.
     pub fn close(&mut self, query: QueryId, actions: &mut Vec<Action>) -> u64 {
         let Some(account) = self.accounts.remove(&query) else { return 0 };
         self.waiting -= usize::from(account.awaited > 0);
+        self.wishing -= usize::from(account.wished > 0);
         self.held -= account.held;
         self.promised -= account.promised;
         let class = self.classes.get_mut(&account.class).expect("a query has a living class");
@@ -364,16 +418,20 @@ impl Ledger {
     }
 
     pub fn anyone_waits(&self) -> bool {
-        self.waiting > 0
+        self.waiting + self.wishing > 0
     }
 
     pub fn awaits(&self, query: QueryId) -> bool {
-        self.accounts.get(&query).is_some_and(|a| a.awaited > 0)
+        self.accounts.get(&query).is_some_and(|a| a.awaited > 0 || a.wished > 0)
     }
 
     /// What a query that waits for memory waits for.
     pub fn awaited_limit(&self, query: QueryId) -> Option<(MemoryLimit, u64)> {
-        let account = self.accounts.get(&query).filter(|a| a.awaited > 0)?;
+        let account = self.accounts.get(&query).filter(|a| a.awaited > 0 || a.wished > 0)?;
+        if account.wished > 0 {
+            let promised = self.can_promise(account.class, self.wanted(account));
+            return Some(promised.err().unwrap_or((MemoryLimit::Server, self.limit)));
+        }
         let class = &self.classes[&account.class];
         match class.held.saturating_add(account.awaited) > class.limit {
             true => Some((MemoryLimit::Class(class.name.clone()), class.limit)),
@@ -432,8 +490,53 @@ impl Ledger {
         (account.awaited, account.freed) = (bytes, false);
     }
 
+    fn set_wish(&mut self, query: QueryId, bytes: u64) {
+        let account = self.accounts.get_mut(&query).expect("the caller found it");
+        self.wishing -= usize::from(account.wished > 0);
+        self.wishing += usize::from(bytes > 0);
+        (account.wished, account.invited) = (bytes, false);
+    }
+
+    /// What it would be promised in addition.
+    fn wanted(&self, account: &Account) -> u64 {
+        let class = &self.classes[&account.class];
+        let most =
+            (shared_bytes(self.limit) / PROMISE_PART).min(class.limit).min(class.query_limit);
+        account.wished.min(most).saturating_sub(account.promised)
+    }
+
+    /// The first of those that wait for a promise that can have it. Whom his class holds up does
+    /// not hold up those of others.
+    fn next_promised(&self) -> Option<QueryId> {
+        let mut full: Vec<ClassId> = Vec::new();
+        for (query, account) in self.accounts.iter().filter(|(_, a)| a.wished > 0) {
+            if full.contains(&account.class) {
+                continue;
+            }
+            match self.can_promise(account.class, self.wanted(account)) {
+                Ok(()) => return Some(*query),
+                Err((MemoryLimit::Server, _)) => return None,
+                Err(_) => full.push(account.class),
+            }
+        }
+        None
+    }
+
+    /// Tells the next one to ask again; when he has, the one after him.
+    fn invite(&mut self, actions: &mut Vec<Action>) {
+        if self.wishing == 0 {
+            return;
+        }
+        let Some(query) = self.next_promised() else { return };
+        let account = self.accounts.get_mut(&query).expect("listed");
+        if !std::mem::replace(&mut account.invited, true) {
+            actions.push(Action::MemoryFreed(query));
+        }
+    }
+
     /// Shares or limits have changed.
     fn after_change(&mut self, actions: &mut Vec<Action>) {
+        self.invite(actions);
         self.tell_waiters(actions);
         let relieved: Vec<QueryId> = self
             .accounts
@@ -484,7 +587,13 @@ impl Ledger {
         let held: u64 = self.accounts.values().map(|a| a.held).sum();
         let promised: u64 = self.accounts.values().map(|a| a.promised).sum();
         let waiting = self.accounts.values().filter(|a| a.awaited > 0).count();
-        if (held, promised, waiting) != (self.held, self.promised, self.waiting) {
+        let wishing = self.accounts.values().filter(|a| a.wished > 0).count();
+        if let Some(query) = self.next_promised().filter(|q| !self.accounts[q].invited) {
+            return Err(format!("query {query} waits for a promise that could be made"));
+        }
+        if (held, promised, waiting, wishing)
+            != (self.held, self.promised, self.waiting, self.wishing)
+        {
             return Err(format!("queries hold {held} B; the ledger says {} B", self.held));
         }
         for (id, class) in &self.classes {

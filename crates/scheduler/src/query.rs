@@ -27,6 +27,16 @@ pub enum Priority {
     High,
 }
 
+impl Priority {
+    pub fn name(self) -> &'static str {
+        match self {
+            Priority::Low => "low",
+            Priority::Normal => "normal",
+            Priority::High => "high",
+        }
+    }
+}
+
 /// What is known of a query when it arrives. `Arrival::default()` is a query nobody said
 /// anything about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +103,8 @@ pub struct QueryState {
     pub phases: Phases,
     /// Tasks alive, in any state.
     pub tasks: u32,
+    /// Most of them at a time.
+    pub tasks_most: u32,
     /// Tasks that could run and have no slot.
     pub queued: u32,
     /// Tasks that hold a slot.
@@ -134,6 +146,7 @@ impl QueryState {
             waited_ns: 0,
             phases: Phases::new(Phase::Admission, now_ns),
             tasks: 0,
+            tasks_most: 0,
             queued: 0,
             running: 0,
             arrival_ns: now_ns,

@@ -184,7 +184,10 @@ impl From<&Stop> for Error {
             Stop::StatementTimeout { timeout_ns } => {
                 let limit = text::seconds(*timeout_ns as f64 / 1e9);
                 Error::cancelled(format!("the query was stopped after {limit}, its time limit"))
-                    .hint("raise the statement_timeout of the session or of its workload")
+                    .hint(
+                        "raise it with --timeout, with SET thalweg.statement_timeout_ms, or with \
+                         statement_timeout of its workload",
+                    )
             }
         }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use thalweg_base::limits::MEMORY_LIMIT_BYTES_MIN;
 use thalweg_base::{Error, Result, text};
 use thalweg_engine::{Config, Engine, PolicyKind};
 
@@ -14,13 +15,20 @@ pub const MEMORY: &str = ":memory:";
 pub struct Settings {
     pub threads: Option<usize>,
     pub policy: Option<PolicyKind>,
+    /// Of joins, groups and sorts of all queries together.
+    pub memory: Option<u64>,
     /// The process stays, and compacts tables while nothing else is to be done.
     pub stays: bool,
 }
 
 impl Settings {
     fn config(&self, create: bool) -> Config {
-        let mut config = Config { create, compacts: self.stays, ..Config::default() };
+        let mut config = Config {
+            create,
+            compacts: self.stays,
+            memory_bytes_max: self.memory,
+            ..Config::default()
+        };
         if let Some(threads) = self.threads {
             config.threads = threads;
         }
@@ -57,6 +65,15 @@ fn must_exist(location: &str) -> Result<()> {
         }
         Err(e) => Err(Error::io(format!("cannot open the database {}", text::quoted(location)), e)
             .hint("a database is a folder")),
+    }
+}
+
+/// Of the memory of all queries, as `SET thalweg.memory_limit` takes it.
+pub fn memory(value: &str) -> std::result::Result<u64, String> {
+    match text::parse_bytes(value) {
+        Some(n) if n >= MEMORY_LIMIT_BYTES_MIN => Ok(n),
+        Some(_) => Err(format!("at least {} are needed", text::bytes(MEMORY_LIMIT_BYTES_MIN))),
+        None => Err("expected a size, such as 4GiB".to_string()),
     }
 }
 

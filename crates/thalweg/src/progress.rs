@@ -1,15 +1,19 @@
-//! How far a load has come: a bar on a terminal, a line now and then in a log.
+//! How far a load or a query has come: a bar on a terminal, and for a load a line now and then in
+//! a log.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use thalweg_base::text;
+use thalweg_engine::{QueryProgress, Session};
 
 const BAR_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(3);
+/// A query that takes less shows no bar.
+const QUERY_SHOWN_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub struct Sample {
@@ -24,35 +28,64 @@ pub struct Sample {
     pub bytes_total: u64,
 }
 
-/// Shows samples until it is dropped.
+/// What is drawn.
+struct Shown {
+    done: u64,
+    total: u64,
+    line: String,
+}
+
+/// Shows how far it is until it is dropped.
 pub struct Progress {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
+    /// Of a load.
     pub fn start(sample: impl Fn() -> Sample + Send + 'static) -> Progress {
+        let (mut start, mut looking) = (Instant::now(), false);
+        Progress::show(move || {
+            let sample = sample();
+            if std::mem::replace(&mut looking, sample.looking) != sample.looking {
+                // The bytes are counted anew.
+                start = Instant::now();
+            }
+            let line = describe(&sample, start.elapsed());
+            Some(Shown { done: sample.bytes_done, total: sample.bytes_total, line })
+        })
+    }
+
+    /// Of what `session` runs, once it has run for a moment; on a terminal only.
+    pub fn of_query(session: &Session) -> Option<Progress> {
+        let session = session.clone();
+        let shown = move || {
+            let progress = session.progress().filter(|p| p.elapsed >= QUERY_SHOWN_AFTER)?;
+            let done = (progress.share * 100.0) as u64;
+            Some(Shown { done, total: 100, line: describe_query(&progress) })
+        };
+        std::io::stderr().is_terminal().then(|| Progress::show(shown))
+    }
+
+    fn show(mut shown: impl FnMut() -> Option<Shown> + Send + 'static) -> Progress {
         let (stop, stopped) = channel::<()>();
         let bar = std::io::stderr().is_terminal().then(bar);
         let thread = std::thread::Builder::new().name("progress".into()).spawn(move || {
-            let mut start = Instant::now();
-            let mut looking = false;
             let every = if bar.is_some() { BAR_EVERY } else { LINE_EVERY };
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                let sample = sample();
-                if std::mem::replace(&mut looking, sample.looking) != sample.looking {
-                    // The bytes are counted anew.
-                    start = Instant::now();
-                }
-                let line = describe(&sample, start.elapsed());
+                let Some(shown) = shown() else { continue };
                 match &bar {
                     Some(bar) => {
-                        bar.set_length(sample.bytes_total.max(1));
-                        bar.set_position(sample.bytes_done);
-                        bar.set_message(line);
+                        if bar.is_hidden() {
+                            bar.set_draw_target(ProgressDrawTarget::stderr());
+                        }
+                        bar.set_length(shown.total.max(1));
+                        bar.set_position(shown.done);
+                        bar.set_message(shown.line);
                     }
                     None => {
-                        let _ = writeln!(std::io::stderr(), "{}% {line}", percent(&sample));
+                        let percent = percent(shown.done, shown.total);
+                        let _ = writeln!(std::io::stderr(), "{percent}% {}", shown.line);
                     }
                 }
             }
@@ -60,7 +93,7 @@ impl Progress {
                 bar.finish_and_clear();
             }
         });
-        // A load without its bar is still a load.
+        // Work without its bar is still work.
         Progress { stop: Some(stop), thread: thread.ok() }
     }
 }
@@ -76,15 +109,27 @@ impl Drop for Progress {
 }
 
 fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(1);
+    // Not drawn before there is something to say.
+    let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
     if let Ok(style) = ProgressStyle::with_template("{bar:24.cyan} {percent:>3}%  {wide_msg}") {
         bar.set_style(style.progress_chars("█▉▊▋▌▍▎▏ "));
     }
     bar
 }
 
-fn percent(sample: &Sample) -> u64 {
-    (sample.bytes_done * 100).checked_div(sample.bytes_total).unwrap_or(0).min(100)
+fn percent(done: u64, total: u64) -> u64 {
+    (done * 100).checked_div(total).unwrap_or(0).min(100)
+}
+
+/// `running  3 s  about 12 s left`, `waiting for memory of the server, …  3 s`
+fn describe_query(progress: &QueryProgress) -> String {
+    let elapsed = left(progress.elapsed.as_secs_f64());
+    match (&progress.waits_for, progress.left) {
+        // It waits for its own reading of files, for moments.
+        (Some(what), _) if !progress.is_usual_wait => format!("waiting for {what}  {elapsed}"),
+        (_, Some(rest)) => format!("{elapsed}  about {} left", left(rest.as_secs_f64())),
+        (_, None) => elapsed,
+    }
 }
 
 fn describe(sample: &Sample, elapsed: Duration) -> String {
@@ -143,6 +188,6 @@ mod tests {
         assert_eq!(line, "finding the columns  1 B/s  2 s left");
         assert_eq!(left(61.2), "1 min 02 s");
         assert_eq!(left(7300.0), "2 h 01 min");
-        assert_eq!(percent(&Sample::default()), 0);
+        assert_eq!((percent(0, 0), percent(1, 3)), (0, 33));
     }
 }

@@ -12,6 +12,7 @@ use crate::failure::Outcome;
 use crate::interrupt::{self, Watch};
 use crate::output::sink::Sink;
 use crate::output::{self, Format, Look};
+use crate::progress::Progress;
 use crate::script;
 
 /// Rows a terminal shows of a long result: both ends of it on one screenful or so.
@@ -45,20 +46,25 @@ impl Runner {
 
     async fn drive(&self, sql: &str, watch: &Watch, sink: &mut Sink) -> Outcome {
         let explain = |e| watch.explain(e);
+        let mut progress = Progress::of_query(&self.session);
         let answer = self.session.query(sql).await.map_err(explain)?;
         if !matches!(answer.tag, Tag::Rows) {
+            drop(progress);
             return self.acknowledge(answer, sink);
         }
         let look = self.look(sql, sink);
         let mut writer = output::writer(self.format, look, &answer.schema, sink)?;
         let mut stream = answer;
         while let Some(batch) = stream.next().await {
+            // From here on the rows are on the terminal.
+            progress = None;
             writer.batch(&batch.map_err(explain)?)?;
             // A result that is all here already would otherwise print to its end.
             if watch.pressed() {
                 return Err(interrupt::cancelled().into());
             }
         }
+        drop(progress);
         writer.finish()
     }
 

@@ -10,6 +10,9 @@ use futures::StreamExt;
 use thalweg_base::{Error, Kind, Result};
 use thalweg_engine::{Config, Engine, PolicyKind, Session, TransactionStatus};
 
+#[path = "limits/workloads.rs"]
+mod workloads;
+
 /// Generous: the machine may be busy and the build unoptimised.
 const SOON: Duration = Duration::from_secs(60);
 /// A query that would run for hours, in little memory.

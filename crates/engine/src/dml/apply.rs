@@ -8,7 +8,6 @@ use arrow::datatypes::UInt64Type;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Query};
 use thalweg_base::{Error, Result};
@@ -28,7 +27,7 @@ pub async fn plan(job: &Job<'_>, query: Query) -> Result<LogicalPlan> {
 
 pub async fn run(job: &Job<'_>, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
     let physical = statement::physical(job.run, job.state, plan).await?;
-    execute_stream(physical, job.state.task_ctx()).map_err(from_datafusion)
+    statement::execute(job.run, job.state, physical).await
 }
 
 /// The ids in the first column. An id that is NULL is a mistake of the query that was built.

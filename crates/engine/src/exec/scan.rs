@@ -37,7 +37,7 @@ use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table};
 use super::filter::{Conjunct, Selection, remap};
 use crate::error::into_datafusion;
 use crate::prune::{Cause, Filter, Next, Pruned, Skipper};
-use crate::runtime::{blocking, checkpoint};
+use crate::runtime::{Run, blocking, checkpoint};
 
 /// What a scan reads, shared by its partitions and by copies the optimizer makes.
 #[derive(Clone)]
@@ -512,7 +512,7 @@ impl Stream {
     /// Makes the named columns of the chunk present: from the cache, or read outside any slot
     /// and decoded under ours.
     async fn load(&self, columns: &mut Columns, wanted: &[usize]) -> Result<()> {
-        let mut missing = vec![];
+        let (mut missing, mut read) = (vec![], 0);
         for &column in wanted {
             if columns.has(column) || missing.contains(&column) {
                 continue;
@@ -521,11 +521,16 @@ impl Stream {
                 columns.arrays.push((column, Arc::new(columns.chunk.row_ids())));
                 continue;
             }
-            self.metrics.bytes_read.add(columns.chunk.stored_bytes(column) as usize);
+            let stored = columns.chunk.stored_bytes(column);
+            self.metrics.bytes_read.add(stored as usize);
+            read += stored;
             match self.source.database.cached(&columns.chunk, column) {
                 Some(array) => columns.arrays.push((column, array)),
                 None => missing.push(column),
             }
+        }
+        if let Some(run) = Run::current() {
+            run.note_read(read);
         }
         if missing.is_empty() {
             return Ok(());

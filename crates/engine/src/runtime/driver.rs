@@ -1,6 +1,6 @@
 //! The scheduler's state machine behind a lock, with the wakers it grants to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
-use thalweg_base::{Clock, QueryId, SystemClock, TaskId};
+use thalweg_base::limits::QUERY_LOG_MAX;
+use thalweg_base::text::quoted;
+use thalweg_base::{Clock, Error, QueryId, Result, SystemClock, TaskId};
+use thalweg_scheduler::policy::remaining_ns;
 use thalweg_scheduler::{
-    Action, Arrival, Histogram, PolicyKind, PollEnd, QueryState, Scheduler, SlotView, Turn,
-    WaitReason, task_index,
+    Action, Arrival, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd, QueryState, Scheduler,
+    ServerLimits, SlotView, Stop, Turn, WaitReason, task_index,
 };
 use tokio::sync::Notify;
 
+use super::log::Logged;
 use super::priority::LongPolls;
-use super::run::Run;
+use super::run::{Run, Terms};
 
 /// Wakers are taken under the lock and called outside it: tokio may run arbitrary code in them.
 pub struct Driver {
@@ -28,6 +32,8 @@ pub struct Driver {
     /// Rung when a query arrives.
     arrived: Notify,
     long_polls: LongPolls,
+    /// The queries that ended, the last ones.
+    log: Mutex<VecDeque<Arc<Logged>>>,
 }
 
 /// How often the scheduler looks at the time while queries are alive. Only then can it see that a
@@ -39,6 +45,44 @@ pub struct Listed {
     pub run: Arc<Run>,
     pub state: QueryState,
     pub waits_for: Option<WaitReason>,
+    /// The name of its class.
+    pub workload: String,
+    pub memory_bytes: u64,
+}
+
+impl Listed {
+    /// As `SHOW QUERIES` says it.
+    pub fn doing(&self) -> &'static str {
+        match self.state.phases.current() {
+            _ if self.state.cancelled => "stopping",
+            Phase::Running => "running",
+            Phase::Slot => "waiting for a slot",
+            Phase::Input => "waiting for input",
+            Phase::Memory => "waiting for memory",
+            Phase::Admission => "waiting for admission",
+        }
+    }
+
+    /// Part of it that is done, by CPU time, of the estimate as it is now.
+    pub fn share_done(&self) -> f64 {
+        let left = remaining_ns(self.state.estimate_ns, self.state.cpu_ns);
+        self.state.cpu_ns as f64 / ((self.state.cpu_ns + left) as f64).max(1.0)
+    }
+
+    /// At the speed it has had since it was admitted; `None` while there was none.
+    pub fn left(&self, now_ns: u64) -> Option<Duration> {
+        let since_ns = self.state.admitted_ns?;
+        let left = remaining_ns(self.state.estimate_ns, self.state.cpu_ns) as f64;
+        let elapsed = now_ns.saturating_sub(since_ns) as f64;
+        (self.state.cpu_ns > 0)
+            .then(|| Duration::from_nanos((elapsed / self.state.cpu_ns as f64 * left) as u64))
+    }
+}
+
+/// What the state machine has to say to a query, and not to one of its tasks.
+enum Word {
+    Stopped(Stop),
+    MemoryFreed,
 }
 
 struct Inner {
@@ -51,9 +95,12 @@ struct Inner {
 
 impl Driver {
     /// `reserve` more tasks of short queries run while all `slots` are held by long ones.
-    pub fn new(slots: usize, reserve: usize, policy: PolicyKind) -> Self {
+    pub fn new(slots: usize, reserve: usize, policy: PolicyKind, memory_bytes: u64) -> Self {
         let mut scheduler = Scheduler::new(slots, policy);
+        // Nobody is there yet to be told of it.
         scheduler.set_reserve(reserve, 0, &mut Vec::new());
+        let limits = ServerLimits { memory_bytes: Some(memory_bytes), max_running: None };
+        scheduler.set_limits(limits, 0, &mut Vec::new());
         Driver {
             clock: SystemClock::default(),
             inner: Mutex::new(Inner { scheduler, wakers: Vec::new(), actions: Vec::new() }),
@@ -61,6 +108,7 @@ impl Driver {
             runs: Mutex::default(),
             arrived: Notify::new(),
             long_polls: LongPolls::default(),
+            log: Mutex::default(),
         }
     }
 
@@ -75,8 +123,13 @@ impl Driver {
         }
     }
 
+    /// A look at the state machine.
+    pub fn look<T>(&self, f: impl FnOnce(&Scheduler) -> T) -> T {
+        f(&self.inner.lock().scheduler)
+    }
+
     /// Feeds one event to the state machine and wakes whom it grants.
-    fn event<T>(&self, f: impl FnOnce(&mut Scheduler, u64, &mut Vec<Action>) -> T) -> T {
+    pub fn event<T>(&self, f: impl FnOnce(&mut Scheduler, u64, &mut Vec<Action>) -> T) -> T {
         self.change(|inner, now, actions| f(&mut inner.scheduler, now, actions))
     }
 
@@ -88,7 +141,19 @@ impl Driver {
         // At most one grant per freed slot: nearly always none or one, hence no allocation.
         let mut first: Option<Waker> = None;
         let mut more: Vec<Waker> = Vec::new();
+        let mut words: Vec<(QueryId, Word)> = Vec::new();
         for action in actions.drain(..) {
+            match action {
+                Action::Stop(query) => {
+                    let state = inner.scheduler.query_state(query);
+                    let stop = state.and_then(|s| s.stopped.clone());
+                    words.extend(stop.map(|stop| (query, Word::Stopped(stop))));
+                }
+                Action::MemoryFreed(query) => words.push((query, Word::MemoryFreed)),
+                // Its tasks are granted slots; its operators hear of it when they next ask.
+                Action::Admitted(_) | Action::Spill(_) => {}
+                Action::Grant(_) | Action::Cancel(_) => {}
+            }
             let waker = action.task().and_then(|task| inner.wakers.get(task_index(task)));
             if let Some(waker) = waker.and_then(Option::as_ref).and_then(|w| w.take()) {
                 match first {
@@ -104,15 +169,68 @@ impl Driver {
             self.long_polls.step_back();
         }
         first.into_iter().chain(more).for_each(Waker::wake);
+        for (query, word) in words {
+            match (self.run(query), word) {
+                (Some(run), Word::Stopped(stop)) => run.stopped(stop),
+                (Some(run), Word::MemoryFreed) => run.memory_freed(),
+                (None, _) => {}
+            }
+        }
         result
     }
 
-    pub fn query_arrived(&self, estimate_ns: u64) -> QueryId {
+    /// It may have to wait to be admitted; its tasks get no slot until then.
+    pub fn query_arrived(&self, estimate_ns: u64, terms: &Terms) -> Result<QueryId> {
         let query = QueryId(self.queries.fetch_add(1, Ordering::Relaxed));
-        let arrival = Arrival { estimate_ns, ..Arrival::default() };
-        self.event(|s, now, actions| s.query_arrived(query, &arrival, now, actions))
-            .expect("a scheduler without limits refuses nobody");
-        query
+        self.event(|s, now, actions| {
+            let class = match &terms.workload {
+                None => None,
+                Some(name) => Some(s.class_named(name).ok_or_else(|| no_workload(name))?),
+            };
+            let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+            let arrival = Arrival {
+                estimate_ns,
+                class,
+                priority: terms.priority,
+                deadline_ns: terms.deadline.map(|d| now.saturating_add(ns(d))),
+                timeout_ns: terms.timeout.map(ns),
+                exempt: terms.exempt,
+                ..Arrival::default()
+            };
+            s.query_arrived(query, &arrival, now, actions).map_err(|r| Error::from(&r))
+        })?;
+        Ok(query)
+    }
+
+    pub fn memory_grow(
+        &self,
+        query: QueryId,
+        bytes: u64,
+    ) -> std::result::Result<(), Box<MemoryRefusal>> {
+        let grown = self.event(|s, now, actions| s.memory_grow(query, bytes, now, actions));
+        grown.map_err(|refusal| {
+            if let Some(run) = self.run(query) {
+                run.memory_refused(refusal.clone());
+            }
+            Box::new(refusal)
+        })
+    }
+
+    pub fn memory_shrink(&self, query: QueryId, bytes: u64) {
+        self.event(|s, now, actions| s.memory_shrink(query, bytes, now, actions));
+    }
+
+    /// `false`: the query must wait until it is told that memory is free, and ask again.
+    pub fn memory_promise(&self, query: QueryId, bytes: u64) -> bool {
+        self.event(|s, now, actions| s.memory_promise(query, bytes, now, actions))
+    }
+
+    pub fn limits(&self) -> ServerLimits {
+        self.look(Scheduler::limits)
+    }
+
+    pub fn set_limits(&self, limits: ServerLimits) {
+        self.event(|s, now, actions| s.set_limits(limits, now, actions));
     }
 
     pub fn query_estimated(&self, query: QueryId, estimate_ns: u64) {
@@ -133,9 +251,26 @@ impl Driver {
         self.arrived.notify_one();
     }
 
-    pub fn query_ended(&self, query: QueryId) -> Option<QueryState> {
-        self.runs.lock().remove(&query);
-        self.event(|s, now, actions| s.query_ended(query, now, actions))
+    pub fn query_ended(&self, run: &Run) {
+        self.runs.lock().remove(&run.id());
+        let (state, workload) = self.event(|s, now, actions| {
+            let state = s.query_ended(run.id(), now, actions);
+            let class = state.as_ref().and_then(|state| s.class(state.class));
+            let workload = class.map(|c| c.name.clone());
+            (state, workload.unwrap_or_default())
+        });
+        let Some(state) = state else { return };
+        let logged = Arc::new(Logged::new(run, &state, workload));
+        let mut log = self.log.lock();
+        if log.len() >= QUERY_LOG_MAX {
+            log.pop_front();
+        }
+        log.push_back(logged);
+    }
+
+    /// The last queries that ended, in that order.
+    pub fn log(&self) -> Vec<Arc<Logged>> {
+        self.log.lock().iter().cloned().collect()
     }
 
     pub fn query_state(&self, query: QueryId) -> Option<QueryState> {
@@ -150,11 +285,23 @@ impl Driver {
     pub fn listed(&self) -> Vec<Listed> {
         let mut runs: Vec<Arc<Run>> = self.runs.lock().values().filter_map(Weak::upgrade).collect();
         runs.sort_by_key(|run| run.id());
+        self.list(&runs)
+    }
+
+    /// Those of `runs` that are alive.
+    pub fn list(&self, runs: &[Arc<Run>]) -> Vec<Listed> {
         let inner = self.inner.lock();
         let listed = runs.iter().filter_map(|run| {
             let state = inner.scheduler.query_state(run.id())?.clone();
             let waits_for = inner.scheduler.wait_reason(run.id());
-            Some(Listed { run: Arc::clone(run), state, waits_for })
+            let workload = inner.scheduler.class(state.class).map(|c| c.name.clone());
+            Some(Listed {
+                run: Arc::clone(run),
+                waits_for,
+                workload: workload.unwrap_or_default(),
+                memory_bytes: inner.scheduler.memory_of_query(state.query),
+                state,
+            })
         });
         let listed = listed.collect();
         drop(inner);
@@ -228,4 +375,10 @@ impl Driver {
     pub fn slots_in_use(&self) -> usize {
         self.inner.lock().scheduler.slots_in_use()
     }
+}
+
+pub fn no_workload(name: &str) -> Error {
+    Error::user(format!("there is no workload {}", quoted(name))).hint(
+        "SHOW WORKLOADS lists them; SET thalweg.workload = 'default' goes back to the usual one",
+    )
 }

@@ -1,22 +1,26 @@
 //! Where the scheduler meets tokio: every future of a query is polled only while it holds a slot.
 //!
 //! * [`Driver`]: the scheduler's state machine behind a lock, and the wakers of its tasks.
-//! * [`Run`]: one query from arrival to end, and its tasks.
+//! * [`Run`]: one query from arrival to end, its tasks and its [memory](memory); [`log`] keeps the
+//!   last ones that ended.
 //! * [`Scheduled`](scheduled): the future that asks for a slot before each poll; installed into
 //!   DataFusion's spawns by [`tracer`].
 //! * [`priority`]: long queries' polls step back before the operating system, too.
 //! * [`checkpoint`]: where our own operators give way once their quantum is over.
 
 mod driver;
+mod log;
+mod memory;
 mod priority;
 mod quantum;
 mod run;
 mod scheduled;
 mod tracer;
 
-pub use driver::{Driver, Listed};
+pub use driver::{Driver, Listed, no_workload};
+pub use log::Logged;
 pub use quantum::checkpoint;
-pub use run::{Cancel, Origin, Run};
+pub use run::{Cancel, Origin, Run, Terms};
 
 use std::future::Future;
 use std::sync::Arc;
@@ -41,7 +45,7 @@ const STACK_BYTES: usize = 16 << 20;
 impl Runtime {
     /// `slots` tasks run at a time, each on a thread of its own, and as many of short queries beside
     /// long ones that do not give way.
-    pub fn new(slots: usize, policy: PolicyKind) -> Result<Self> {
+    pub fn new(slots: usize, policy: PolicyKind, memory_bytes: u64) -> Result<Self> {
         tracer::install();
         let reserve = slots;
         let started = |e| Error::io("cannot start the engine's threads", e);
@@ -61,7 +65,7 @@ impl Runtime {
             .enable_time()
             .build()
             .map_err(started)?;
-        let driver = Arc::new(Driver::new(slots, reserve, policy));
+        let driver = Arc::new(Driver::new(slots, reserve, policy, memory_bytes));
         control.spawn(Arc::clone(&driver).tick());
         Ok(Runtime { tokio: Some(tokio), control: Some(control), driver })
     }

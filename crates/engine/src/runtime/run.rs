@@ -4,27 +4,31 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
+use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, TaskContext};
 use parking_lot::Mutex;
 use thalweg_base::limits::QUERY_TEXT_SHOWN_MAX;
-use thalweg_base::{Error, QueryId, TaskId};
-use thalweg_scheduler::QueryState;
+use thalweg_base::{Error, QueryId, Result, TaskId};
+use thalweg_scheduler::{Advice, MemoryRefusal, Priority, QueryState, Stop};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::driver::Driver;
+use super::memory::QueryMemory;
 use super::scheduled::Scheduled;
 
 /// Why a query was stopped before its end.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Cancel {
     Asked,
     /// By `KILL`.
     Killed,
-    Timeout {
-        seconds: f64,
-    },
+    /// By the scheduler: it took too long, or may not run.
+    Stopped(Stop),
 }
 
 impl Cancel {
@@ -32,10 +36,7 @@ impl Cancel {
         match self {
             Cancel::Asked => Error::cancelled("the query was cancelled"),
             Cancel::Killed => Error::cancelled("the query was stopped by KILL"),
-            Cancel::Timeout { seconds } => {
-                Error::cancelled(format!("the query was stopped after {seconds} s, its time limit"))
-                    .hint("raise it with --timeout, or SET thalweg.statement_timeout_ms")
-            }
+            Cancel::Stopped(stop) => Error::from(&stop),
         }
     }
 }
@@ -60,14 +61,37 @@ impl Origin {
     }
 }
 
+/// On what terms a query runs. The default is a query nobody said anything about.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// `None`: the default one.
+    pub workload: Option<String>,
+    pub priority: Priority,
+    /// When the answer is wanted, from now.
+    pub deadline: Option<Duration>,
+    /// After which it is stopped, from now.
+    pub timeout: Option<Duration>,
+    /// It never waits to be admitted: what must work on a full server.
+    pub exempt: bool,
+}
+
 /// Alive as long as any task of the query is; its end is the query's end for the scheduler.
 pub struct Run {
     id: QueryId,
     origin: Origin,
     driver: Arc<Driver>,
+    memory: Arc<QueryMemory>,
+    /// Stored bytes of the columns that it read.
+    read_bytes: AtomicU64,
+    /// It ended in an error.
+    failed: AtomicBool,
     cancel: Mutex<Option<Cancel>>,
     /// Rung when `cancel` is set.
     bell: Notify,
+    /// Rung when there may be memory that was refused.
+    memory_bell: Notify,
+    /// The last time that memory was refused.
+    refusal: Mutex<Option<MemoryRefusal>>,
 }
 
 thread_local! {
@@ -77,18 +101,26 @@ thread_local! {
 
 impl Run {
     /// A query arrives. Until it is planned nobody knows its size; planning itself is short.
-    pub fn begin(driver: &Arc<Driver>, origin: Origin) -> Arc<Run> {
+    ///
+    /// # Errors
+    /// Its workload is not there, or as many queries wait in it as may.
+    pub fn begin(driver: &Arc<Driver>, origin: Origin, terms: &Terms) -> Result<Arc<Run>> {
         const PLANNING_NS: u64 = 5_000_000;
-        let id = driver.query_arrived(PLANNING_NS);
+        let id = driver.query_arrived(PLANNING_NS, terms)?;
         let run = Arc::new(Run {
             id,
             origin,
             driver: Arc::clone(driver),
+            memory: Arc::new(QueryMemory::new(id, Arc::clone(driver))),
+            read_bytes: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
             cancel: Mutex::new(None),
             bell: Notify::new(),
+            memory_bell: Notify::new(),
+            refusal: Mutex::new(None),
         });
         driver.query_runs(&run);
-        run
+        Ok(run)
     }
 
     pub fn current() -> Option<Arc<Run>> {
@@ -143,6 +175,79 @@ impl Run {
         self.bell.notify_waiters();
     }
 
+    /// The scheduler has cancelled it.
+    pub(super) fn stopped(&self, stop: Stop) {
+        self.cancel.lock().get_or_insert(Cancel::Stopped(stop));
+        self.bell.notify_waiters();
+    }
+
+    /// Where its operators run: as in `state`, with the memory of this query.
+    pub fn context(&self, state: &SessionState) -> Arc<TaskContext> {
+        let pool = Arc::clone(&self.memory) as Arc<dyn MemoryPool>;
+        let environment = RuntimeEnv { memory_pool: pool, ..state.runtime_env().as_ref().clone() };
+        Arc::new(TaskContext::from(state).with_runtime(Arc::new(environment)))
+    }
+
+    /// Returns once the query is promised the memory that it is going to want, or as much as one
+    /// query may be.
+    pub async fn memory_promised(&self, bytes: u64) {
+        loop {
+            let mut rung = pin!(self.memory_bell.notified());
+            // Before the question, so that an answer right after it is not missed.
+            rung.as_mut().enable();
+            if self.driver.memory_promise(self.id, bytes) {
+                return;
+            }
+            rung.await;
+        }
+    }
+
+    /// Grows a reservation of this query. While others hold what is this query's share it waits
+    /// for them to spill; `false`: the query has its share, and has to spill itself.
+    pub async fn reserve(&self, reservation: &MemoryReservation, bytes: usize) -> bool {
+        loop {
+            let mut rung = pin!(self.memory_bell.notified());
+            rung.as_mut().enable();
+            if reservation.try_grow(bytes).is_ok() {
+                return true;
+            }
+            let refusal = self.refusal.lock().take();
+            if refusal.is_none_or(|r| r.advice == Advice::Spill) {
+                return false;
+            }
+            rung.await;
+        }
+    }
+
+    pub(super) fn memory_freed(&self) {
+        self.memory_bell.notify_waiters();
+    }
+
+    pub(super) fn memory_refused(&self, refusal: MemoryRefusal) {
+        *self.refusal.lock() = Some(refusal);
+    }
+
+    /// Why memory was refused, the last time it was.
+    pub fn memory_refusal(&self) -> Option<MemoryRefusal> {
+        self.refusal.lock().clone()
+    }
+
+    pub fn note_read(&self, bytes: u64) {
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn note_failed(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     /// Resolves once the query is cancelled. Its client need not wait for the quantum that is
     /// running: that one ends when it ends, and is the last.
     pub async fn until_cancelled(self: Arc<Self>) -> Cancel {
@@ -158,7 +263,7 @@ impl Run {
     }
 
     pub fn cancelled(&self) -> Option<Cancel> {
-        *self.cancel.lock()
+        self.cancel.lock().clone()
     }
 
     pub(super) fn task_dropped(&self, task: TaskId) {
@@ -168,6 +273,6 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.driver.query_ended(self.id);
+        self.driver.query_ended(self);
     }
 }

@@ -112,7 +112,7 @@ fn limits_of_class_and_query_hold_and_name_themselves() {
         text.contains("workload \"reports\" has 10.0 MiB, of which 6.0 MiB by query 1"),
         "{text}"
     );
-    assert!(text.contains("raise memory of workload \"reports\""), "{text}");
+    assert!(text.contains("ALTER WORKLOAD \"reports\" (memory = …) raises it"), "{text}");
 }
 
 #[test]
@@ -149,4 +149,39 @@ fn a_promise_is_kept_before_any_share() {
     assert_eq!(bench.grow(1, 40), Ok(()), "unused promises are lent");
     assert_eq!(bench.grow(2, 40), Err(Advice::Wait));
     assert_eq!(bench.actions, [Action::Spill(QueryId(1))]);
+}
+
+#[test]
+fn promises_are_made_in_order_and_nobody_who_wants_little_waits() {
+    let mut bench = Bench::new();
+    bench.open(1..=6);
+    let mut actions = Vec::new();
+    let mut promise = |bench: &mut Bench, query: u64, mib: u64| {
+        let promised = bench.ledger.promise(QueryId(query), mib * MIB, &mut actions);
+        bench.ledger.check().unwrap();
+        (promised, std::mem::take(&mut actions))
+    };
+    for query in 1..=4 {
+        assert_eq!(promise(&mut bench, query, 100), (true, vec![]), "15 of 60 each");
+    }
+    assert_eq!(promise(&mut bench, 6, 20), (false, vec![]));
+    assert_eq!(promise(&mut bench, 5, 10), (false, vec![]), "which came before it");
+    let open = QueryId(7);
+    bench.ledger.open(open, ClassId::DEFAULT, 0);
+    assert_eq!(promise(&mut bench, 7, 1), (true, vec![]), "a 64th of the limit");
+    assert!(bench.ledger.awaits(QueryId(5)) && !bench.ledger.awaits(open));
+    let holders = bench.ledger.awaited_limit(QueryId(5)).unwrap();
+    assert_eq!(holders, (MemoryLimit::Server, 64 * MIB));
+
+    bench.actions.clear();
+    bench.ledger.close(QueryId(2), &mut bench.actions);
+    assert_eq!(bench.actions, [Action::MemoryFreed(QueryId(5))], "the first of two");
+    let (promised, actions) = promise(&mut bench, 5, 10);
+    assert_eq!((promised, actions), (true, vec![]), "5 are left, and the next wants 15");
+    bench.actions.clear();
+    bench.ledger.close(QueryId(5), &mut bench.actions);
+    assert_eq!(bench.actions, [Action::MemoryFreed(QueryId(6))]);
+    bench.actions.clear();
+    bench.ledger.close(QueryId(6), &mut bench.actions);
+    assert_eq!(bench.actions, [], "it went without having asked again");
 }

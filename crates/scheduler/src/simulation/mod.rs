@@ -52,6 +52,7 @@ pub struct Report {
     pub memory_refused: u64,
     /// Queries told that memory they waited for is free.
     pub memory_freed: u64,
+    pub promises_awaited: u64,
     /// Times that a bound on waiting was compared to a wait.
     pub bounds: u64,
     pub end_ns: u64,
@@ -71,6 +72,7 @@ impl Report {
         self.stopped += other.stopped;
         self.memory_refused += other.memory_refused;
         self.memory_freed += other.memory_freed;
+        self.promises_awaited += other.promises_awaited;
         self.bounds += other.bounds;
         self.end_ns += other.end_ns;
     }

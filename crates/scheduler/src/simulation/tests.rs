@@ -11,7 +11,7 @@ fn sum_of_reports(seeds: std::ops::Range<u64>) -> Report {
 
 #[test]
 fn thousands_of_schedules_hold_all_promises() {
-    let total = sum_of_reports(0..600);
+    let total = sum_of_reports(0..700);
     // A simulator that does nothing finds nothing: every kind of event must have happened.
     let counts = [
         ("grants", total.grants, 20_000),
@@ -24,6 +24,7 @@ fn thousands_of_schedules_hold_all_promises() {
         ("stops", total.stopped, 100),
         ("refusals of memory", total.memory_refused, 500),
         ("waits for memory that ended", total.memory_freed, 10),
+        ("waits for a promise", total.promises_awaited, 20),
         ("waits compared to a bound", total.bounds, 3_000),
     ];
     for (what, count, least) in counts {
@@ -34,7 +35,7 @@ fn thousands_of_schedules_hold_all_promises() {
 /// A second test, so that two cores share the time.
 #[test]
 fn thousands_more() {
-    sum_of_reports(600..1_200);
+    sum_of_reports(700..1_300);
 }
 
 #[test]

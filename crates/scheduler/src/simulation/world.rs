@@ -25,6 +25,7 @@ enum Event {
     Reweigh { query: QueryId },
     Deadline { query: QueryId },
     Move { query: QueryId },
+    Promise { query: QueryId, bytes: u64 },
     Grow { query: QueryId, bytes: u64 },
     Shrink { query: QueryId },
     Cancel { query: QueryId },
@@ -57,6 +58,8 @@ struct Living {
     /// Its quanta are so many times longer than others'.
     length: u64,
     memory: u64,
+    /// What it waits to be promised.
+    wished: u64,
 }
 
 pub struct World {
@@ -142,6 +145,10 @@ impl World {
             for _ in 0..self.random.below(10) {
                 let bytes = 1 + self.random.below(400);
                 self.plan(4 * SPAN, Event::Grow { query, bytes });
+            }
+            if self.chance(80) {
+                let bytes = self.random.below(600);
+                self.plan(2 * SPAN, Event::Promise { query, bytes });
             }
             if self.chance(50) {
                 self.plan(4 * SPAN, Event::Shrink { query });
@@ -231,6 +238,7 @@ impl World {
                 self.scheduler.set_query_class(query, class, now_ns, &mut self.actions);
                 self.model.set_query_class(query, class);
             }
+            Event::Promise { query, bytes } => self.promise(query, bytes),
             Event::Grow { query, bytes } => self.grow(query, bytes)?,
             Event::Shrink { query } => {
                 if let Some(living) = self.living.get_mut(&query) {
@@ -356,7 +364,7 @@ impl World {
         self.settle()?;
         let length = if self.chance(40) { 16 } else { 1 };
         let spawns_left = self.random.below(4);
-        self.living.insert(query, Living { spawns_left, length, memory: 0 });
+        self.living.insert(query, Living { spawns_left, length, memory: 0, wished: 0 });
         for _ in 0..1 + self.random.below(5) {
             self.spawn(query)?;
         }
@@ -493,6 +501,14 @@ impl World {
         self.settle()
     }
 
+    fn promise(&mut self, query: QueryId, bytes: u64) {
+        let Some(living) = self.living.get_mut(&query) else { return };
+        let actions = &mut self.actions;
+        let promised = self.scheduler.memory_promise(query, bytes, self.now_ns, actions);
+        living.wished = if promised { 0 } else { bytes };
+        self.report.promises_awaited += u64::from(!promised);
+    }
+
     fn grow(&mut self, query: QueryId, bytes: u64) -> Result<(), String> {
         let Some(living) = self.living.get(&query) else { return Ok(()) };
         // Nothing of a query that waits runs, and what does not run does not allocate.
@@ -572,6 +588,10 @@ impl World {
                     self.report.memory_freed += 1;
                     let bytes = 1 + self.random.below(200);
                     self.plan(20, Event::Grow { query, bytes });
+                    let wished = self.living.get(&query).map_or(0, |l| l.wished);
+                    if wished > 0 {
+                        self.plan(20, Event::Promise { query, bytes: wished });
+                    }
                 }
             }
             let word = match *action {

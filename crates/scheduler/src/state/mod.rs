@@ -47,7 +47,8 @@ pub enum Action {
     Stop(QueryId),
     /// The query holds more memory than its share, and others want theirs: let it spill.
     Spill(QueryId),
-    /// There is room for the memory that the query was refused: let it ask again.
+    /// There is room for the memory that the query was refused, or not yet promised: let it ask
+    /// again.
     MemoryFreed(QueryId),
 }
 

@@ -185,6 +185,21 @@ impl Scheduler {
         result
     }
 
+    /// The query is planned, and will want so much memory: whether it is promised to it, or as
+    /// much as a query may be promised. If not, it must not begin before an
+    /// [`Action::MemoryFreed`] tells it to ask again.
+    pub fn memory_promise(
+        &mut self,
+        query: QueryId,
+        bytes: u64,
+        now_ns: u64,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let promised = self.memory.promise(query, bytes, actions);
+        self.note_memory(query, now_ns);
+        promised
+    }
+
     /// The query has freed memory. Of a query that is over: nothing.
     pub fn memory_shrink(
         &mut self,

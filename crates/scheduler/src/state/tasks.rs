@@ -18,6 +18,7 @@ impl Scheduler {
         let id = self.tasks.id(task);
         let state = &mut self.query_mut(q).state;
         state.tasks += 1;
+        state.tasks_most = state.tasks_most.max(state.tasks);
         if state.cancelled {
             self.tasks[task].state = State::Cancelled;
             actions.push(Action::Cancel(id));

@@ -216,7 +216,7 @@ pub fn run(args: Args) -> Outcome {
     let spooled = spool::spool(&mut targets)?;
     // Before the database is opened: a mistyped file must not leave an empty one behind.
     let requests = if args.follow { follow::check(&targets)? } else { requests(&targets)? };
-    let settings = Settings { threads: args.threads, policy: None, stays: args.follow };
+    let settings = Settings { threads: args.threads, stays: args.follow, ..Settings::default() };
     if args.dry_run {
         let new = Made::by_opening(&args.database).is_some();
         let place = if new { MEMORY } else { &args.database };
@@ -413,35 +413,8 @@ fn partition_by(value: &str) -> std::result::Result<(String, u32), String> {
     }
 }
 
-/// A number with the unit that follows it.
-fn measured(value: &str) -> Option<(f64, String)> {
-    let value = value.trim();
-    let at = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let (number, unit) = value.split_at(at);
-    Some((number.parse().ok()?, unit.trim().to_ascii_lowercase()))
-}
-
-/// Bytes: `512MiB`, `10GB`.
-fn bytes(value: &str) -> Option<u64> {
-    let (number, unit) = measured(value)?;
-    let factor = match unit.as_str() {
-        "b" => 1.0,
-        "k" | "kib" => 1024.0,
-        "kb" => 1e3,
-        "m" | "mib" => 1024f64.powi(2),
-        "mb" => 1e6,
-        "g" | "gib" => 1024f64.powi(3),
-        "gb" => 1e9,
-        "t" | "tib" => 1024f64.powi(4),
-        "tb" => 1e12,
-        _ => return None,
-    };
-    let bytes = number * factor;
-    (1.0..9e18).contains(&bytes).then_some(bytes as u64)
-}
-
 fn size(value: &str) -> std::result::Result<u64, String> {
-    match bytes(value) {
+    match text::parse_bytes(value) {
         Some(n) if n >= LOAD_WORKER_BYTES_MIN as u64 => Ok(n),
         Some(_) => {
             Err(format!("at least {} are needed", text::bytes(LOAD_WORKER_BYTES_MIN as u64)))
@@ -454,7 +427,7 @@ fn size(value: &str) -> std::result::Result<u64, String> {
 }
 
 fn commit_every(value: &str) -> std::result::Result<CommitEvery, String> {
-    match (value.parse::<u64>(), bytes(value)) {
+    match (value.parse::<u64>(), text::parse_bytes(value)) {
         (Ok(files), _) if files > 0 => Ok(CommitEvery::Files(files)),
         (Err(_), Some(bytes)) => Ok(CommitEvery::Bytes(bytes)),
         _ => Err("expected a number of files, or a size, such as 10GiB".to_string()),
@@ -462,15 +435,8 @@ fn commit_every(value: &str) -> std::result::Result<CommitEvery, String> {
 }
 
 fn duration(value: &str) -> std::result::Result<Duration, String> {
-    let seconds = measured(value).and_then(|(number, unit)| match unit.as_str() {
-        "ms" => Some(number / 1e3),
-        "" | "s" => Some(number),
-        "m" | "min" => Some(number * 60.0),
-        "h" => Some(number * 3600.0),
-        _ => None,
-    });
-    match seconds {
-        Some(s) if (0.01..1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
+    match text::parse_duration(value) {
+        Some(d) if (0.01..1e6).contains(&d.as_secs_f64()) => Ok(d),
         _ => Err("expected a time, such as 2s, 500ms or 5min".to_string()),
     }
 }

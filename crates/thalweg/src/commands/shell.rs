@@ -44,6 +44,11 @@ pub struct Args {
     /// Threads that run queries [default: the cores of this machine]
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
+
+    /// Memory that joins, groups and sorts of all queries may hold before they spill to disk
+    /// [default: 45 % of this machine's]
+    #[arg(long, value_name = "SIZE", value_parser = database::memory)]
+    memory: Option<u64>,
 }
 
 const AFTER: &str = "\
@@ -59,7 +64,8 @@ When standard input is not a terminal, the statements in it are run in order, an
 that fails ends the shell with its exit code.";
 
 pub fn run(args: Args) -> Outcome {
-    let settings = Settings { threads: args.threads, policy: args.policy, stays: true };
+    let settings =
+        Settings { threads: args.threads, policy: args.policy, memory: args.memory, stays: true };
     let engine = database::open(&args.database, args.create, &settings)?;
     let interactive = std::io::stdin().is_terminal();
     let mut shell = Shell {

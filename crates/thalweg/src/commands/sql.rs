@@ -67,6 +67,11 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
 
+    /// Memory that joins, groups and sorts of all queries may hold before they spill to disk
+    /// [default: 45 % of this machine's]
+    #[arg(long, value_name = "SIZE", value_parser = database::memory)]
+    memory: Option<u64>,
+
     /// Create the database if it is not there
     #[arg(long)]
     create: bool,
@@ -96,7 +101,8 @@ pub fn run(args: Args) -> Outcome {
     if args.format.is_binary() {
         exactly_one(&scripts, args.format)?;
     }
-    let settings = Settings { threads: args.threads, policy: args.policy, stays: false };
+    let settings =
+        Settings { threads: args.threads, policy: args.policy, memory: args.memory, stays: false };
     let engine = database::open(&args.database, args.create, &settings)?;
     let mut runner = Runner::new(engine, args.format);
     runner.expanded = args.expanded;
