@@ -183,10 +183,12 @@ impl Driver {
     pub fn query_arrived(&self, estimate_ns: u64, terms: &Terms) -> Result<QueryId> {
         let query = QueryId(self.queries.fetch_add(1, Ordering::Relaxed));
         self.event(|s, now, actions| {
-            let class = match &terms.workload {
-                None => None,
-                Some(name) => Some(s.class_named(name).ok_or_else(|| no_workload(name))?),
-            };
+            let named = terms.workload.as_deref();
+            let class = named.and_then(|name| s.class_named(name));
+            // Whoever sits in one that was dropped can still leave it.
+            if let (Some(name), None, false) = (named, class, terms.exempt) {
+                return Err(no_workload(name));
+            }
             let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
             let arrival = Arrival {
                 estimate_ns,
