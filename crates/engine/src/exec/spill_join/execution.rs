@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arrow::array::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, JoinType, NullEquality, Result, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::metrics::{MetricsSet, SpillMetrics};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -195,14 +197,12 @@ impl Shared {
             Partitioning::UnknownPartitioning(_) | Partitioning::RoundRobinBatch(_) => false,
             _ => outputs > 1,
         };
-        let split = Split::new(self.plan_left(1, parts), self.left_files.clone())?;
-        split.write(collected, left, Some(granted)).await?;
-        granted.settle();
-        let lefts = split.finish()?;
+        let lefts = self.split_left(collected, left, 1, parts, granted).await?;
         if keeps_partitions {
             return Ok(Build::Left(Arc::new(lefts)));
         }
         // A pair needs the probe rows of all outputs, whichever of them are polled, and when.
+        let _buffers = self.buffers(outputs);
         let split = Arc::new(Split::new(self.plan_right(1, parts), self.right_files.clone())?);
         let mut tasks = vec![];
         for partition in 0..outputs {
@@ -233,10 +233,9 @@ impl Shared {
             }
             Build::Left(lefts) => {
                 drop(whole);
-                let plan = self.plan_right(1, lefts.len());
-                let split = Split::new(plan, self.right_files.clone())?;
-                split.write(vec![], self.right.take(partition), None).await?;
-                let pairs = pairs(lefts.to_vec(), split.finish()?, 1);
+                let right = self.right.take(partition);
+                let rights = self.split_right(right, 1, lefts.len()).await?;
+                let pairs = pairs(lefts.to_vec(), rights, 1);
                 Ok(self.join_pairs(Arc::new(Mutex::new(pairs))))
             }
             Build::Pairs(pairs) => {
@@ -300,7 +299,15 @@ impl Shared {
         }
     }
 
-    /// Splits what was collected of a build side, the rest of it, and then its probe rows.
+    /// What the rows on their way to files take. It is not asked for: nothing else frees memory.
+    fn buffers(&self, writers: usize) -> MemoryReservation {
+        let consumer = MemoryConsumer::new("HashJoinSpill");
+        let reservation = consumer.register(self.context.memory_pool());
+        reservation.grow(writers * self.bounds.buffer_bytes);
+        reservation
+    }
+
+    /// Splits both sides of a pair, of whose build side some was `collected`.
     async fn split(
         &self,
         collected: Vec<RecordBatch>,
@@ -310,13 +317,35 @@ impl Shared {
         granted: &Granted,
     ) -> Result<Vec<Pair>> {
         let parts = self.bounds.parts;
-        let lefts = Split::new(self.plan_left(depth, parts), self.left_files.clone())?;
-        lefts.write(collected, left, Some(granted)).await?;
+        let lefts = self.split_left(collected, left, depth, parts, granted).await?;
+        Ok(pairs(lefts, self.split_right(right, depth, parts).await?, depth))
+    }
+
+    async fn split_left(
+        &self,
+        collected: Vec<RecordBatch>,
+        rest: SendableRecordBatchStream,
+        depth: usize,
+        parts: usize,
+        granted: &Granted,
+    ) -> Result<Vec<Part>> {
+        let _buffer = self.buffers(1);
+        let split = Split::new(self.plan_left(depth, parts), self.left_files.clone())?;
+        split.write(collected, rest, Some(granted)).await?;
         granted.settle();
-        let lefts = lefts.finish()?;
-        let rights = Split::new(self.plan_right(depth, parts), self.right_files.clone())?;
-        rights.write(vec![], right, None).await?;
-        Ok(pairs(lefts, rights.finish()?, depth))
+        split.finish()
+    }
+
+    async fn split_right(
+        &self,
+        right: SendableRecordBatchStream,
+        depth: usize,
+        parts: usize,
+    ) -> Result<Vec<Part>> {
+        let _buffer = self.buffers(1);
+        let split = Split::new(self.plan_right(depth, parts), self.right_files.clone())?;
+        split.write(vec![], right, None).await?;
+        split.finish()
     }
 
     /// Joins pair after pair until there are no more.
@@ -373,8 +402,10 @@ impl Shared {
     }
 
     fn does_not_fit(&self, bytes: usize) -> DataFusionError {
-        let keys = self.join.on().iter().map(|(left, right)| format!("{left} = {right}"));
-        let keys = keys.collect::<Vec<_>>().join(" AND ");
+        let equal = |(left, right): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| {
+            format!("{} = {}", fmt_sql(left.as_ref()), fmt_sql(right.as_ref()))
+        };
+        let keys = self.join.on().iter().map(equal).collect::<Vec<_>>().join(" AND ");
         let parts = self.bounds.parts.pow(self.bounds.splits as u32);
         into_datafusion(
             Error::resources(format!("a join on {keys} does not fit into memory"))

@@ -75,9 +75,9 @@ impl Split {
         let batches = collected.len();
         for (i, batch) in collected.into_iter().enumerate() {
             writer.push(batch).await?;
-            // What is left of it covers the buffer of the writer.
             if let Some(granted) = granted {
                 let (reservation, left) = (granted.reservation(), batches - i);
+                // Its share: others may wait for it.
                 reservation.shrink(reservation.size() / left);
             }
         }
