@@ -172,6 +172,17 @@ pub const QUERY_TEXT_SHOWN_MAX: usize = 4 * 1024;
 /// Relations whose join order is searched exhaustively; above it the search is greedy.
 pub const JOIN_ORDER_DP_RELATIONS_MAX: usize = 10;
 
+/// Parts into which a join's inputs are split on disk when the build side does not fit into memory.
+/// Each is an open file while it is written.
+pub const JOIN_PARTS: usize = 16;
+
+/// How often the rows of such a part are split again, so into 16⁴ parts at the most.
+pub const JOIN_SPLITS_MAX: usize = 4;
+
+/// Rows of a join on their way to disk, in memory: written in messages of a 16th of it. A part that
+/// is not larger is joined in memory without asking for it.
+pub const JOIN_SPILL_BUFFER_BYTES: usize = 1024 * 1024;
+
 const _: () = assert!(CHUNK_ROWS_MAX.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(LOAD_BLOCK_BYTES < LOAD_RECORD_BYTES_MAX);
 const _: () = assert!(LOAD_BLOCK_BYTES_MIN <= LOAD_BLOCK_BYTES);

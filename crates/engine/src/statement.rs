@@ -20,7 +20,7 @@ use crate::answer::{Head, Item, Tag, no_columns};
 use crate::catalog::without_tables;
 use crate::config::Settings;
 use crate::error::from_datafusion;
-use crate::exec::give_way;
+use crate::exec::{give_way, spill_joins};
 use crate::parse::{self, Parsed};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
@@ -372,7 +372,7 @@ pub(crate) async fn physical(
         planner.create_physical_plan(&optimized, state).await.map_err(from_datafusion)?;
     run.driver().query_estimated(run.id(), estimate::cpu_ns(physical.as_ref()));
     checkpoint().await;
-    give_way(physical).map_err(from_datafusion)
+    spill_joins(physical).and_then(give_way).map_err(from_datafusion)
 }
 
 /// Runs a plan once the query is promised the memory that it is going to want.

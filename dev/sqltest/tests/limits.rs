@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
+use arrow::util::pretty::pretty_format_batches;
 use futures::StreamExt;
 use thalweg_base::{Error, Kind, Result};
 use thalweg_engine::{Config, Engine, PolicyKind, Session, TransactionStatus};
@@ -194,16 +195,43 @@ fn a_time_limit_stops_a_query() {
     assert_eq!(number(&engine, &session, "SELECT count(*) FROM n"), 20_000);
 }
 
-#[test]
-fn memory_runs_out_with_an_error_that_says_so() {
+fn with_little_memory() -> (Arc<Engine>, Session) {
     let config = Config { threads: 2, memory_bytes_max: Some(8 << 20), ..Config::default() };
     let engine = Engine::open(":memory:", config).expect("opens");
     let session = engine.session();
     run(&engine, &session, "CREATE TABLE n AS SELECT value AS v FROM range(0, 1000000)")
         .expect("is made");
-    let sql = "SELECT count(*) FROM n a JOIN (SELECT v, v::VARCHAR || 'some more text' AS s FROM n) b ON a.v = b.v AND a.v::VARCHAR < b.s";
+    (engine, session)
+}
+
+#[test]
+fn joins_spill_when_memory_runs_out() {
+    let (engine, session) = with_little_memory();
+    let texts = "(SELECT v, v::VARCHAR || 'some more text' AS s FROM n WHERE v % 10 < 9)";
+    for (join, rows) in [
+        (format!("n a JOIN {texts} b ON a.v = b.v AND a.v::VARCHAR < b.s"), 900_000),
+        (format!("n a LEFT JOIN {texts} b ON a.v = b.v"), 1_000_000),
+        (format!("n a FULL JOIN {texts} b ON a.v = b.v + 500000"), 1_450_000),
+        (format!("{texts} a WHERE EXISTS (SELECT 1 FROM n b WHERE b.v = a.v * 2)"), 450_000),
+        (format!("{texts} a WHERE NOT EXISTS (SELECT 1 FROM n b WHERE b.v = a.v * 2)"), 450_000),
+    ] {
+        let sql = format!("SELECT count(*) FROM {join}");
+        assert_eq!(number(&engine, &session, &sql), rows, "{sql}");
+        let plan = run(&engine, &session, &format!("EXPLAIN ANALYZE {sql}")).expect("runs");
+        let plan = pretty_format_batches(&plan).expect("can be shown").to_string();
+        let line = plan.lines().find(|line| line.contains("HashJoinExec")).expect("is a hash join");
+        assert!(line.contains("spill_count=") && !line.contains("spill_count=0"), "{plan}");
+    }
+}
+
+#[test]
+fn memory_runs_out_with_an_error_that_says_so() {
+    let (engine, session) = with_little_memory();
+    // All rows have the same key.
+    let sql = "SELECT count(*) FROM n a JOIN n b ON a.v / 1000000 = b.v / 1000000";
     let e = run(&engine, &session, sql).expect_err("8 MiB are not enough");
     assert_eq!(e.kind(), Kind::Resources, "{e:#}");
+    assert!(e.detail_text().is_some_and(|d| d.contains("the same key")), "{e:#}");
     assert!(e.hint_text().is_some(), "{e:#}");
     soon("the end of the query", || engine.queries().is_empty());
     assert_eq!(number(&engine, &session, "SELECT count(*) FROM n WHERE v >= 0"), 1_000_000);

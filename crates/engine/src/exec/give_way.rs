@@ -26,12 +26,13 @@ use crate::error::into_datafusion;
 use crate::runtime::{Cancel, Run, checkpoint};
 
 /// Operators that can make many rows out of one batch of input.
-const MULTIPLYING: [&str; 6] = [
+const MULTIPLYING: [&str; 7] = [
     "CrossJoinExec",
     "HashJoinExec",
     "NestedLoopJoinExec",
     "PiecewiseMergeJoinExec",
     "SortMergeJoinExec",
+    "SpillJoinExec",
     "UnnestExec",
 ];
 

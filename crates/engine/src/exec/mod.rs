@@ -4,8 +4,10 @@ mod filter;
 mod give_way;
 mod scan;
 mod sink;
+mod spill_join;
 
 pub use filter::remap;
 pub use give_way::give_way;
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;
+pub use spill_join::spill_joins;
