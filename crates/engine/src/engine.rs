@@ -53,7 +53,7 @@ impl Engine {
             .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers)))
             .build_arc()
             .map_err(from_datafusion)?;
-        let runtime = Runtime::new(config.threads, config.policy)?;
+        let runtime = Runtime::new(config.threads, config.policy, config.scheduled)?;
         if config.compacts {
             background::start(&runtime, &database);
         }
@@ -85,6 +85,21 @@ impl Engine {
     /// The accounts of the queries that are alive.
     pub fn queries(&self) -> Vec<QueryState> {
         self.runtime.driver().queries()
+    }
+
+    /// How many tasks of all queries run now.
+    pub fn slots_in_use(&self) -> usize {
+        self.runtime.driver().slots_in_use()
+    }
+
+    /// Bytes that all queries together have reserved for joins, groups and sorts.
+    pub fn memory_held(&self) -> u64 {
+        self.environment.memory_pool.reserved() as u64
+    }
+
+    /// Bytes on the disk that queries have spilled and not read back for the last time.
+    pub fn spill_held(&self) -> u64 {
+        self.environment.disk_manager.used_disk_space()
     }
 
     /// Stops a query, whichever session it is of; its client gets an error of kind `Cancelled`.

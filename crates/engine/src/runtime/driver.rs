@@ -28,6 +28,7 @@ pub struct Driver {
     /// Rung when a query arrives.
     arrived: Notify,
     long_polls: LongPolls,
+    schedules: bool,
 }
 
 /// How often the scheduler looks at the time while queries are alive. Only then can it see that a
@@ -50,8 +51,9 @@ struct Inner {
 }
 
 impl Driver {
-    /// `reserve` more tasks of short queries run while all `slots` are held by long ones.
-    pub fn new(slots: usize, reserve: usize, policy: PolicyKind) -> Self {
+    /// `reserve` more tasks of short queries run while all `slots` are held by long ones. Unless it
+    /// `schedules`, tasks run without asking.
+    pub fn new(slots: usize, reserve: usize, policy: PolicyKind, schedules: bool) -> Self {
         let mut scheduler = Scheduler::new(slots, policy);
         scheduler.set_reserve(reserve, 0, &mut Vec::new());
         Driver {
@@ -61,6 +63,7 @@ impl Driver {
             runs: Mutex::default(),
             arrived: Notify::new(),
             long_polls: LongPolls::default(),
+            schedules,
         }
     }
 
@@ -121,6 +124,11 @@ impl Driver {
 
     pub fn query_cancelled(&self, query: QueryId) {
         self.event(|s, now, actions| s.query_cancelled(query, now, actions));
+    }
+
+    /// Whether tasks ask before they run.
+    pub fn schedules(&self) -> bool {
+        self.schedules
     }
 
     pub fn long_polls(&self) -> &LongPolls {

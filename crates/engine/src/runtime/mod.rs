@@ -40,10 +40,10 @@ const STACK_BYTES: usize = 16 << 20;
 
 impl Runtime {
     /// `slots` tasks run at a time, each on a thread of its own, and as many of short queries beside
-    /// long ones that do not give way.
-    pub fn new(slots: usize, policy: PolicyKind) -> Result<Self> {
+    /// long ones that do not give way. If not `scheduled`, `slots` is the number of threads.
+    pub fn new(slots: usize, policy: PolicyKind, scheduled: bool) -> Result<Self> {
         tracer::install();
-        let reserve = slots;
+        let reserve = if scheduled { slots } else { 0 };
         let started = |e| Error::io("cannot start the engine's threads", e);
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(slots + reserve)
@@ -61,7 +61,7 @@ impl Runtime {
             .enable_time()
             .build()
             .map_err(started)?;
-        let driver = Arc::new(Driver::new(slots, reserve, policy));
+        let driver = Arc::new(Driver::new(slots, reserve, policy, scheduled));
         control.spawn(Arc::clone(&driver).tick());
         Ok(Runtime { tokio: Some(tokio), control: Some(control), driver })
     }
