@@ -440,7 +440,7 @@ fn bytes(value: &str) -> Option<u64> {
     (1.0..9e18).contains(&bytes).then_some(bytes as u64)
 }
 
-fn size(value: &str) -> std::result::Result<u64, String> {
+pub fn size(value: &str) -> std::result::Result<u64, String> {
     match bytes(value) {
         Some(n) if n >= LOAD_WORKER_BYTES_MIN as u64 => Ok(n),
         Some(_) => {

@@ -70,6 +70,10 @@ fn help_names_every_option_and_gives_examples() {
                 "--check",
                 "--data-sets",
                 "--cold",
+                "--suite",
+                "--share-work",
+                "--times",
+                "--memory",
             ],
         ),
     ];
