@@ -11,6 +11,7 @@
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.
 //! * [`peers`]: other engines in processes of their own. [`answers`]: whether a result is right.
+//! * [`replay`]: what each policy would have done to a recorded workload.
 //! * [`report`]: the figures as text, as a page and as JSON.
 //!
 //! A benchmark is a command, never a test: what it prints depends on the machine.
@@ -30,6 +31,7 @@ mod mixed;
 mod overhead;
 pub mod peers;
 mod power;
+pub mod replay;
 pub mod report;
 mod run;
 pub mod skipping;

@@ -4,6 +4,7 @@
 
 mod latency;
 mod rates;
+pub mod replay;
 mod scheduler;
 
 use std::fmt::Write;

@@ -11,6 +11,7 @@ pub mod load_rate;
 pub mod memory;
 pub mod model;
 pub mod overhead;
+pub mod replay;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod text;

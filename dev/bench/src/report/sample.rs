@@ -9,6 +9,7 @@ use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use super::memory::{Kind, Limits, MemoryQuery, MemoryRun, Totals};
 use super::model::*;
 use super::overhead::{Overhead, QueryOverhead};
+use super::replay::{self, Query, Replay, Replayed};
 use super::throughput::{self, Throughput};
 
 /// Milliseconds of the 22 queries.
@@ -255,6 +256,22 @@ pub fn memory() -> MemoryRun {
     };
     let limits = Limits { bytes: 50 * MIB, cache_bytes: 50 * MIB / 4 };
     MemoryRun::new(limits, totals, (0..6).map(query).collect())
+}
+
+/// A long query, and two short ones in its middle that were slowed down.
+pub fn replay() -> Replay {
+    let query = |arrived_ms: u64, cpu_ms: u64, tasks| Query {
+        arrived_ns: arrived_ms * 1_000_000,
+        cpu_ns: cpu_ms * 1_000_000,
+        tasks,
+    };
+    let queries = [query(0, 2000, 4), query(100, 20, 2), query(200, 20, 1)];
+    let played = |policy, ms: [f64; 3]| Replayed::new(policy, &queries, ms.to_vec(), 2);
+    let policies = vec![
+        played(replay::AS_RECORDED, [1000.0, 40.0, 20.0]),
+        played("fair", [2000.0, 10.0, 20.0]),
+    ];
+    Replay::new("log.csv", 2, 2.0, &queries, 1, policies)
 }
 
 fn timing(seconds: f64, spread: f64) -> Timing {
