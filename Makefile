@@ -21,7 +21,8 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers flights s3 crash simulate fuzz lint bench-tpch bench-policies bench-latency bench-load bench-scan clean
+.PHONY: help demo build test unit answers flights s3 crash simulate fuzz lint bench-tpch bench-policies bench-latency bench-streams bench-overhead bench-cancel bench-memory \
+	bench-load bench-scan clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -102,6 +103,18 @@ bench-policies: build ## Two heavy queries and six short ones under each policy
 
 bench-latency: build $(PYTHON).ready ## A short query every 50 ms beside 0, 2, 8 and 16 heavy streams, and DuckDB (20 to 30 minutes)
 	$(THALWEG) bench latency --sf 1 --peers duckdb --data $(CACHE)/bench --json latency.json --report latency.html
+
+bench-streams: build ## 1 to 16 streams of SSB and TPC-H beside as many power runs in turn (SF=1)
+	$(THALWEG) bench streams --sf $(SF) --data $(CACHE)/bench --json streams.json --report streams.html
+
+bench-overhead: build ## What the scheduler costs one stream of SSB and TPC-H (SF=1)
+	$(THALWEG) bench overhead --sf $(SF) --data $(CACHE)/bench --json overhead.json --report overhead.html
+
+bench-cancel: build ## TPC-H's queries stopped 1,000 times: how long they hold slots and memory (SF=1)
+	$(THALWEG) bench cancel --sf $(SF) --data $(CACHE)/bench --json cancel.json --report cancel.html
+
+bench-memory: build ## 64 queries at once that need ten times the memory there is (SF=1)
+	$(THALWEG) bench memory --sf $(SF) --data $(CACHE)/bench --json memory.json --report memory.html
 
 bench-load: build $(PYTHON).ready ## CSV files of SSB, TPC-H and the flights beside DuckDB: rate, size, memory (SF=1)
 	$(THALWEG) bench load --sf $(SF) --data $(CACHE)/bench --json load.json --report load.html

@@ -27,6 +27,9 @@ pub struct Config {
     pub create: bool,
     /// Compact tables while nothing else is to be done. For processes that stay.
     pub compacts: bool,
+    /// Tasks run only when the scheduler says so. Off, they run as tokio has it, with no policy,
+    /// no limits and no figures: what a benchmark measures the cost of scheduling against.
+    pub scheduled: bool,
 }
 
 impl Default for Config {
@@ -38,6 +41,7 @@ impl Default for Config {
             memory_bytes_max: None,
             create: true,
             compacts: false,
+            scheduled: true,
         }
     }
 }

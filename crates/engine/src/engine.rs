@@ -47,7 +47,7 @@ impl Engine {
         };
         // Every query has a pool of its own in its place; see `Run::context`.
         let environment = RuntimeEnvBuilder::new().build_arc().map_err(from_datafusion)?;
-        let runtime = Runtime::new(config.threads, config.policy, config.memory_bytes())?;
+        let runtime = Runtime::new(&config)?;
         workload::restore(&database, runtime.driver())?;
         if config.compacts {
             background::start(&runtime, &database);
@@ -114,6 +114,16 @@ impl Engine {
         self.runtime.driver().queries()
     }
 
+    /// How many tasks of all queries run now.
+    pub fn slots_in_use(&self) -> usize {
+        self.runtime.driver().slots_in_use()
+    }
+
+    /// Bytes on the disk that queries have spilled and not read back for the last time.
+    pub fn spill_held(&self) -> u64 {
+        self.environment.disk_manager.used_disk_space()
+    }
+
     /// Stops a query, whichever session it is of; its client gets an error of kind `Cancelled`.
     pub fn kill(&self, query: QueryId) -> Result<()> {
         let run = self.runtime.driver().run(query).ok_or_else(|| {
@@ -124,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Bytes that all queries have reserved.
+    /// Bytes that all queries together have reserved for joins, groups and sorts.
     pub fn memory_held(&self) -> u64 {
         self.runtime.driver().look(Scheduler::memory_held)
     }

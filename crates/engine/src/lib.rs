@@ -77,7 +77,7 @@ pub use load::{
 };
 pub use session::{QueryProgress, Session};
 pub use sql_type::sql_type;
-pub use thalweg_scheduler::{PolicyKind, QueryState};
+pub use thalweg_scheduler::{PolicyKind, QueryState, SHORT_CPU_NS, replay};
 pub use thalweg_storage as storage;
 pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};
 pub use transaction::TransactionStatus;

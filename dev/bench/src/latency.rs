@@ -30,7 +30,7 @@ use crate::workload::{Query, Workload};
 const HEAVY: [&str; 3] = ["Q9", "Q18", "Q21"];
 /// What a dashboard asks at its quickest: about a millisecond alone, nearly all of it planning,
 /// since one chunk has the key. There is an order 1 at every scale factor.
-const LOOK_UP: &str =
+pub const LOOK_UP: &str =
     "select o_orderdate, o_orderstatus, o_totalprice from orders where o_orderkey = 1";
 /// A small report: 15 to 20 ms alone on two cores at scale factor 1. Unlike Q6, which is a scan
 /// and little else, it has several tasks that wait for each other: a join's build and its probe.

@@ -4,15 +4,20 @@
 //! * `workload.rs`: the queries, and the statements that make the tables.
 //! * [`run`] (`run.rs`): what the command does, in order. `load.rs`, `power.rs`, `streams.rs`,
 //!   `mixed.rs`, `latency.rs`, `compare.rs`: its steps.
+//! * `throughput.rs`: 1 to 16 streams at once against power runs in turn. `overhead.rs`: what the
+//!   scheduler costs one stream. `cancel.rs`: how soon a query that is stopped holds nothing more.
+//!   `memory.rs`: queries that need ten times the memory there is.
 //! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.
 //! * [`peers`]: other engines in processes of their own. [`answers`]: whether a result is right.
+//! * [`replay`]: what each policy would have done to a recorded workload.
 //! * [`report`]: the figures as text, as a page and as JSON.
 //!
 //! A benchmark is a command, never a test: what it prints depends on the machine.
 
 pub mod answers;
+mod cancel;
 mod cold_scan;
 mod compare;
 pub mod data_set;
@@ -21,13 +26,17 @@ pub mod generate;
 mod latency;
 mod load;
 mod load_rate;
+mod memory;
 mod mixed;
+mod overhead;
 pub mod peers;
 mod power;
+pub mod replay;
 pub mod report;
 mod run;
 pub mod skipping;
 mod streams;
+mod throughput;
 pub mod worker;
 mod workload;
 

@@ -29,6 +29,16 @@ pub fn run(engine: &Arc<Engine>, workload: &Workload, runs: usize) -> Result<Pow
     Ok(PowerRun::new(queries))
 }
 
+/// Each query once, without a warm-up: its rows and milliseconds.
+pub fn once(session: &Session, workload: &Workload) -> Result<Vec<(u64, f64)>> {
+    let run = |query| {
+        let started = Instant::now();
+        let rows = session.engine().block_on(execute(session, query))?;
+        Ok((rows, started.elapsed().as_secs_f64() * 1e3))
+    };
+    workload.queries.iter().map(run).collect()
+}
+
 /// Runs a query to its last row; the rows of all its statements.
 pub async fn execute(session: &Session, query: &Query) -> Result<u64> {
     let mut rows = 0;

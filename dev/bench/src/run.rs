@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tempfile::TempDir;
 use thalweg_base::{Error, Result};
 use thalweg_engine::{Config, Engine, PolicyKind};
 
@@ -13,10 +14,13 @@ use crate::data_set::DataSetKind;
 use crate::generate::{self, Benchmark, FileFormat, GeneratedTable};
 use crate::peers::PeerKind;
 use crate::report::latency::text as latency_text;
-use crate::report::model::{self, Report};
+use crate::report::model::{self, Concurrency, Load, Report};
 use crate::report::{html, text};
 use crate::workload::Workload;
-use crate::{cold_scan, latency, load, load_rate, mixed, power, streams};
+use crate::{
+    cancel, cold_scan, latency, load, load_rate, memory, mixed, overhead, power, streams,
+    throughput,
+};
 
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,14 @@ pub enum Suite {
     Load,
     /// A whole table read, beside a reader of its files.
     Scan,
+    /// 1 to 16 streams at once against as many power runs in turn, with work shared or not.
+    Streams,
+    /// TPC-H's queries stopped at random moments: until when do they hold slots and memory?
+    Cancel,
+    /// Many queries that need ten times the memory there is.
+    Memory,
+    /// Power runs with and without the scheduler.
+    Overhead,
 }
 
 /// The command line.
@@ -37,11 +49,20 @@ pub enum Suite {
 pub struct Options {
     pub suite: Suite,
     pub scale_factor: f64,
-    /// Stream counts to run, in turn; empty: only the power run, or what `Suite::Latency` has by
-    /// default. It alone runs without a stream, too.
+    /// Stream counts to run, in turn; empty: only the power run, or what `Suite::Latency` and
+    /// `Suite::Streams` have by default. `Suite::Latency` alone runs without a stream, too. Of
+    /// `Suite::Memory` it is how many queries run at once.
     pub streams: Vec<usize>,
-    /// Policies for streams and mixes; empty: all.
+    /// Policies for streams and mixes; empty: all, or the engine's default where one is enough.
     pub policies: Vec<PolicyKind>,
+    /// What `Suite::Streams` and `Suite::Overhead` run; empty: SSB and TPC-H.
+    pub suites: Vec<Benchmark>,
+    /// `Suite::Streams` with work shared between queries, or not; empty: both, if the engine can.
+    pub share_work: Vec<bool>,
+    /// Queries that `Suite::Cancel` stops.
+    pub times: usize,
+    /// What `Suite::Memory` allows the engine, in bytes; `None`: a tenth of what its queries need.
+    pub memory: Option<u64>,
     pub peers: Vec<PeerKind>,
     /// Compare every answer with the published one or DuckDB's.
     pub check: bool,
@@ -95,27 +116,15 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
         Suite::Policies | Suite::Latency => queries(options, Benchmark::Tpch, watch),
         Suite::Load => load_rate::run(options, watch),
         Suite::Scan => cold_scan::run(options, watch),
+        Suite::Streams => throughput::run(options, watch),
+        Suite::Cancel => cancel::run(options, watch),
+        Suite::Memory => memory::run(options, watch),
+        Suite::Overhead => overhead::run(options, watch),
     }
 }
 
 fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()> {
     let workload = Workload::new(benchmark)?.only(&options.queries)?;
-    let (folder, files) = data(options, benchmark, options.format, watch)?;
-    say(&format!("data: {}", folder.display()));
-
-    let temporary;
-    let location = match &options.database {
-        Some(path) => path.clone(),
-        None => {
-            temporary = tempfile::tempdir()
-                .map_err(|e| Error::io("cannot make a temporary folder for the database", e))?;
-            temporary.path().join("db")
-        }
-    };
-    let location = location.to_string_lossy().into_owned();
-    let config = Config { threads: options.threads, ..Config::default() };
-    let engine = Engine::open(&location, config)?;
-
     let title = match options.suite {
         Suite::Policies => "Policies".to_string(),
         Suite::Latency => "Latency".to_string(),
@@ -124,35 +133,31 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
     let mut report = Report::new(&title, options.scale_factor, us(options));
     let look = text::Options::stdout();
     println!("{}", text::head(&report, look));
-
-    if let Some(loaded) = load::load(&engine, &workload, &files, watch)? {
-        println!("{}", text::load(&loaded, look));
-        report.load = Some(loaded);
-    } else {
-        say(&format!("the database {location} has the tables already: not loaded again"));
-    }
+    let Stored { engine, files, load, .. } =
+        &Stored::open(options, &workload, options.database.clone(), watch)?;
+    report.load.clone_from(load);
 
     let mut wrong = vec![];
     if options.suite == Suite::Policies {
-        let found = mixed::run(&engine, &policies(options), options.runs)?;
+        let found = mixed::run(engine, &policies(options), options.runs)?;
         println!("{}", text::mixed(&found, look));
         report.mixed = Some(found);
     } else if options.suite == Suite::Latency {
         let mut peers = vec![];
         if !options.peers.is_empty() {
-            let files = parquet(options, benchmark, &files, watch)?;
+            let files = parquet(options, benchmark, files, watch)?;
             peers = compare::start_all(&workload, options, &files)?;
         }
-        let found = latency::run(&engine, &policies(options), peers, options)?;
+        let found = latency::run(engine, &policies(options), peers, options)?;
         println!("{}", latency_text(&found, look));
         report.latency = Some(found);
     } else {
-        let power = power::run(&engine, &workload, options.runs)?;
+        let power = power::run(engine, &workload, options.runs)?;
         println!("{}", text::power(&power, look));
         let seconds = power.seconds;
         report.power = Some(power);
         if options.check {
-            wrong = compare::check(&engine, &workload, options, &files)?;
+            wrong = compare::check(engine, &workload, options, files)?;
             let kind = if benchmark == Benchmark::Tpch && options.scale_factor == 1.0 {
                 "the specification's validation answers"
             } else {
@@ -170,7 +175,9 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
         for &count in &options.streams {
             for policy in policies(options) {
                 say(&format!("{count} streams under {policy}"));
-                let run = streams::run(&engine, &workload, count, policy, seconds)?;
+                engine.set_policy(policy);
+                let spans = streams::run(engine, &workload, count, &[])?;
+                let run = Concurrency::new(policy.name(), seconds, spans);
                 println!("{}", text::concurrency(&run, look));
                 report.concurrency.push(run);
             }
@@ -179,8 +186,8 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
             println!("{}", text::policies(&report.concurrency, look));
         }
         if !options.peers.is_empty() {
-            let files = parquet(options, benchmark, &files, watch)?;
-            let found = compare::peers(&engine, &workload, options, &files)?;
+            let files = parquet(options, benchmark, files, watch)?;
+            let found = compare::peers(engine, &workload, options, &files)?;
             println!("{}", text::peers(&found, look));
             report.peers = Some(found);
         }
@@ -191,6 +198,64 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
     } else {
         Err(Error::internal(format!("{} answers are wrong", wrong.len())).detail(wrong.join("\n")))
     }
+}
+
+/// A benchmark's tables in an open database.
+pub(crate) struct Stored {
+    pub engine: Arc<Engine>,
+    pub location: String,
+    /// What the tables were loaded from.
+    pub files: Vec<GeneratedTable>,
+    /// `None`: they were there.
+    pub load: Option<Load>,
+    /// The folder, if it goes when this does.
+    _temporary: Option<TempDir>,
+}
+
+impl Stored {
+    /// Generates and loads what is not there, and prints how that went. `database`: where it is
+    /// kept.
+    pub fn open(
+        options: &Options,
+        workload: &Workload,
+        database: Option<PathBuf>,
+        watch: &Watch,
+    ) -> Result<Stored> {
+        let (folder, files) = data(options, workload.benchmark, options.format, watch)?;
+        say(&format!("data: {}", folder.display()));
+        let failed = |e| Error::io("cannot make a temporary folder for the database", e);
+        let (path, temporary) = match database {
+            Some(path) => (path, None),
+            None => {
+                let folder = tempfile::tempdir().map_err(failed)?;
+                (folder.path().join("db"), Some(folder))
+            }
+        };
+        let location = path.to_string_lossy().into_owned();
+        let engine = Engine::open(&location, config(options))?;
+        let load = load::load(&engine, workload, &files, watch)?;
+        match &load {
+            Some(load) => println!("{}", text::load(load, text::Options::stdout())),
+            None => {
+                say(&format!("the database {location} has the tables already: not loaded again"))
+            }
+        }
+        Ok(Stored { engine, location, files, load, _temporary: temporary })
+    }
+}
+
+pub(crate) fn config(options: &Options) -> Config {
+    Config { threads: options.threads, ..Config::default() }
+}
+
+/// Of a run over several suites: each has a database of its own below the folder that is kept.
+pub(crate) fn suites(options: &Options) -> Vec<(Benchmark, Option<PathBuf>)> {
+    let suites = match options.suites.as_slice() {
+        [] => vec![Benchmark::Ssb, Benchmark::Tpch],
+        chosen => chosen.to_vec(),
+    };
+    let database = |suite: &Benchmark| options.database.as_ref().map(|d| d.join(suite.name()));
+    suites.into_iter().map(|suite| (suite, database(&suite))).collect()
 }
 
 fn policies(options: &Options) -> Vec<PolicyKind> {

@@ -1,4 +1,4 @@
-//! One load or one scan in a process of its own, so that what it takes of memory, processor and
+//! One load, scan or run under a memory limit in a process of its own, so that what it takes of memory, processor and
 //! disk can be told from everything else. The parent starts `thalweg bench worker`; a task comes
 //! on standard input and what was found goes to standard output, both as JSON.
 
@@ -14,6 +14,7 @@ use thalweg_base::{Error, Result};
 use thalweg_engine::{Config, CsvOptions, Engine, Load, LoadProgress, LoadRequest, Session};
 
 use crate::load;
+use crate::memory::{self, MemoryTask, Together};
 use crate::report::model::LoadTable;
 
 /// How the binary is told to call [`serve`].
@@ -27,6 +28,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 enum Task {
     Load(LoadTask),
     Scan(ScanTask),
+    Memory(MemoryTask),
 }
 
 /// Makes tables and fills them from CSV files, in one transaction.
@@ -76,6 +78,10 @@ pub fn scan(task: ScanTask) -> Result<Scanned> {
     ask(&Task::Scan(task))
 }
 
+pub fn memory(task: MemoryTask) -> Result<Together> {
+    ask(&Task::Memory(task))
+}
+
 fn ask<T: for<'a> Deserialize<'a>>(task: &Task) -> Result<T> {
     let start = || {
         let mut child = Command::new(std::env::current_exe()?)
@@ -104,12 +110,13 @@ fn ask<T: for<'a> Deserialize<'a>>(task: &Task) -> Result<T> {
 pub fn serve() -> Result<()> {
     let task: Task = serde_json::from_reader(std::io::stdin().lock()).map_err(|e| {
         Error::user(format!("this is no task: {e}")).hint(
-            "`bench worker` is what `bench load` and `bench scan` start; it is not for people",
+            "`bench worker` is what `bench load`, `scan` and `memory` start; it is not for people",
         )
     })?;
     let answer = match task {
         Task::Load(task) => serde_json::to_string(&do_load(task)?),
         Task::Scan(task) => serde_json::to_string(&do_scan(&task)?),
+        Task::Memory(task) => serde_json::to_string(&memory::together(&task)?),
     };
     let answer = answer.map_err(|e| Error::internal(format!("an answer is no JSON: {e}")))?;
     println!("{answer}");
@@ -174,7 +181,7 @@ fn cpu_seconds() -> f64 {
 }
 
 /// The number on the line of a file in `/proc/self` that begins with `name`.
-fn of_this_process(file: &str, name: &str) -> Option<u64> {
+pub(crate) fn of_this_process(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/{file}")).ok()?;
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()

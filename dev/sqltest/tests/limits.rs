@@ -182,6 +182,28 @@ fn an_answer_dropped_half_way_frees_everything() {
 }
 
 #[test]
+fn without_the_scheduler_queries_are_answered_and_cancelled_all_the_same() {
+    let config = Config { threads: 2, scheduled: false, ..Config::default() };
+    let engine = Engine::open(":memory:", config).expect("opens in memory");
+    let session = engine.session();
+    run(&engine, &session, "CREATE TABLE n AS SELECT value AS v FROM range(0, 200000)").unwrap();
+    let groups = "SELECT count(*) FROM (SELECT v % 1000 AS g, sum(v) FROM n GROUP BY g)";
+    assert_eq!(number(&engine, &session, groups), 1000);
+    for sql in [ENDLESS, FRUITLESS] {
+        thread::scope(|scope| {
+            let query = scope.spawn(|| run(&engine, &session, sql));
+            soon("the query", || !engine.queries().is_empty());
+            thread::sleep(Duration::from_millis(50));
+            assert_eq!(engine.slots_in_use(), 0, "nothing asks for a slot");
+            session.cancel();
+            let error = query.join().unwrap().expect_err("it was cancelled");
+            assert_eq!(error.kind(), Kind::Cancelled, "{error:#}");
+        });
+        soon("its end", || engine.queries().is_empty() && engine.memory_held() == 0);
+    }
+}
+
+#[test]
 fn a_time_limit_stops_a_query() {
     let (engine, session) = with_numbers(2, 20_000);
     run(&engine, &session, "SET thalweg.statement_timeout_ms = 200").expect("is set");

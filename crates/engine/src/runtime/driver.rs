@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use super::log::Logged;
 use super::priority::LongPolls;
 use super::run::{Run, Terms};
+use crate::config::Config;
 
 /// Wakers are taken under the lock and called outside it: tokio may run arbitrary code in them.
 pub struct Driver {
@@ -34,6 +35,8 @@ pub struct Driver {
     long_polls: LongPolls,
     /// The queries that ended, the last ones.
     log: Mutex<VecDeque<Arc<Logged>>>,
+    /// Unless it does, tasks run without asking.
+    schedules: bool,
 }
 
 /// How often the scheduler looks at the time while queries are alive. Only then can it see that a
@@ -94,12 +97,12 @@ struct Inner {
 }
 
 impl Driver {
-    /// `reserve` more tasks of short queries run while all `slots` are held by long ones.
-    pub fn new(slots: usize, reserve: usize, policy: PolicyKind, memory_bytes: u64) -> Self {
-        let mut scheduler = Scheduler::new(slots, policy);
+    /// `reserve` more tasks of short queries run while all slots are held by long ones.
+    pub fn new(config: &Config, reserve: usize) -> Self {
+        let mut scheduler = Scheduler::new(config.threads, config.policy);
         // Nobody is there yet to be told of it.
         scheduler.set_reserve(reserve, 0, &mut Vec::new());
-        let limits = ServerLimits { memory_bytes: Some(memory_bytes), max_running: None };
+        let limits = ServerLimits { memory_bytes: Some(config.memory_bytes()), max_running: None };
         scheduler.set_limits(limits, 0, &mut Vec::new());
         Driver {
             clock: SystemClock::default(),
@@ -109,6 +112,7 @@ impl Driver {
             arrived: Notify::new(),
             long_polls: LongPolls::default(),
             log: Mutex::default(),
+            schedules: config.scheduled,
         }
     }
 
@@ -241,6 +245,11 @@ impl Driver {
 
     pub fn query_cancelled(&self, query: QueryId) {
         self.event(|s, now, actions| s.query_cancelled(query, now, actions));
+    }
+
+    /// Whether tasks ask before they run.
+    pub fn schedules(&self) -> bool {
+        self.schedules
     }
 
     pub fn long_polls(&self) -> &LongPolls {

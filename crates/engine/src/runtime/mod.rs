@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use datafusion::common::Result as DfResult;
 use thalweg_base::{Error, Result};
-use thalweg_scheduler::PolicyKind;
 
+use crate::config::Config;
 use crate::error::into_datafusion;
 
 /// The engine's own threads, and the scheduler that rules them.
@@ -44,10 +44,11 @@ const STACK_BYTES: usize = 16 << 20;
 
 impl Runtime {
     /// `slots` tasks run at a time, each on a thread of its own, and as many of short queries beside
-    /// long ones that do not give way.
-    pub fn new(slots: usize, policy: PolicyKind, memory_bytes: u64) -> Result<Self> {
+    /// long ones that do not give way. If nothing is scheduled, there is a thread for each slot.
+    pub fn new(config: &Config) -> Result<Self> {
         tracer::install();
-        let reserve = slots;
+        let slots = config.threads;
+        let reserve = if config.scheduled { slots } else { 0 };
         let started = |e| Error::io("cannot start the engine's threads", e);
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(slots + reserve)
@@ -65,7 +66,7 @@ impl Runtime {
             .enable_time()
             .build()
             .map_err(started)?;
-        let driver = Arc::new(Driver::new(slots, reserve, policy, memory_bytes));
+        let driver = Arc::new(Driver::new(config, reserve));
         control.spawn(Arc::clone(&driver).tick());
         Ok(Runtime { tokio: Some(tokio), control: Some(control), driver })
     }

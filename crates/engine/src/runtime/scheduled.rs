@@ -20,6 +20,7 @@ use super::run::Run;
 pub struct Scheduled<T> {
     /// `None` once complete or cancelled.
     inner: Option<BoxFuture<'static, T>>,
+    /// `None` if the query was over before, or nothing is scheduled.
     ticket: Option<Arc<Ticket>>,
     run: Arc<Run>,
 }
@@ -42,11 +43,29 @@ impl<T> Scheduled<T> {
     /// Registers the future as queued at once: the grant may come before the first poll.
     pub fn new(run: Arc<Run>, inner: BoxFuture<'static, T>) -> Self {
         let driver = Arc::clone(run.driver());
+        if !driver.schedules() {
+            return Scheduled { inner: Some(inner), ticket: None, run };
+        }
         let waker = Arc::new(AtomicWaker::new());
         let ticket = driver
             .task_spawned(run.id(), Arc::clone(&waker))
             .map(|task| Arc::new(Ticket { task, driver, waker }));
         Scheduled { inner: Some(inner), ticket, run }
+    }
+
+    /// Without asking, in an engine that does not schedule. Polls are as long as ever, so that a
+    /// cancel is seen.
+    fn poll_freely(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(inner) = self.inner.as_mut().filter(|_| self.run.cancelled().is_none()) else {
+            self.drop_inner();
+            return Poll::Pending;
+        };
+        quantum::begin();
+        let result = self.run.enter(|| inner.as_mut().poll(cx));
+        if result.is_ready() {
+            self.drop_inner();
+        }
+        result
     }
 
     /// Drops the inner future as a part of the query, so that what it drops is charged to it.
@@ -61,6 +80,9 @@ impl<T> Future for Scheduled<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let this = &mut *self;
+        if !this.run.driver().schedules() {
+            return this.poll_freely(cx);
+        }
         let (Some(ticket), Some(_)) = (this.ticket.clone(), &this.inner) else {
             this.drop_inner();
             return Poll::Pending;

@@ -10,6 +10,7 @@ use thalweg_bench::generate::{Benchmark, FileFormat};
 use thalweg_bench::peers::PeerKind;
 use thalweg_bench::{Options, Suite as Run};
 
+use super::load::size;
 use super::sql::threads;
 use crate::database;
 use crate::failure::Outcome;
@@ -32,6 +33,19 @@ use thalweg_engine::PolicyKind;
 /// `load` loads the same CSV files of SSB, TPC-H and the 2013 New York flights in turn with DuckDB,
 /// each time in a new process, and shows rates, sizes and memory. `scan` reads a whole table, in
 /// turn with fio or else a reader of our own.
+///
+/// `streams` runs SSB and TPC-H in 1, 2, 4, 8 and 16 streams at once, each count beside as many
+/// power runs in turn, with work shared between queries that run at the same time and without.
+/// `overhead` runs both alone, with the scheduler and with tasks that run as soon as they can, query
+/// by query in turn.
+///
+/// `cancel` stops TPC-H's queries at random moments: by dropping the answer, as Ctrl-C does, by
+/// KILL and by a time limit in turn. It shows how long they go on holding slots and memory, and
+/// fails if a look-up afterwards is wrong.
+///
+/// `memory` runs 64 queries at once that together need ten times the memory the engine is allowed:
+/// aggregates, joins and sorts, no two of them the same. It shows how many end, and the memory of
+/// the process, and fails if an answer is missing or is not the one that the query has alone.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub struct Args {
@@ -43,19 +57,37 @@ pub struct Args {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub sf: f64,
 
-    /// Clients that run at the same time; several counts, as in 2,4,16, are measured in turn. Of
-    /// `latency`: streams of heavy queries, besides none [default: 0,2,8,16]
+    /// Clients that run at the same time; several counts, as in 2,4,16, are measured in turn
+    /// [default of `streams`: 1,2,4,8,16]. Of `latency`: streams of heavy queries, besides none
+    /// [default: 0,2,8,16]. Of `memory`: queries at once [default: 64]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = streams)]
     pub streams: Vec<usize>,
 
     /// In which order the tasks of concurrent queries run; several are measured in turn [default:
-    /// all]
+    /// all; of `streams`, `cancel`, `memory` and `overhead` fair]
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = database::policies())]
     pub policy: Vec<PolicyKind>,
 
     /// Only these queries, as in 1.1,2.3 or 1,9,18
     #[arg(long, value_name = "QUERIES", value_delimiter = ',')]
     pub queries: Vec<String>,
+
+    /// What `streams` and `overhead` run [default: both]
+    #[arg(id = "suites", long = "suite", value_name = "NAMES", value_delimiter = ',', value_enum)]
+    pub suites: Vec<Queries>,
+
+    /// Whether the queries of `streams` may do common work once [default: off,on]
+    #[arg(long, value_name = "off,on", value_delimiter = ',', value_parser = ["off", "on"])]
+    pub share_work: Vec<String>,
+
+    /// How many queries `cancel` stops
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub times: usize,
+
+    /// What `memory` allows the engine: three quarters for joins, groups and sorts, one for the
+    /// cache of decoded chunks [default: a tenth of what the queries need]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
 
     /// Other engines to run beside, such as duckdb,datafusion
     #[arg(long, value_name = "PEERS", value_delimiter = ',')]
@@ -73,8 +105,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
 
-    /// Measured runs of each query, after one that warms up; or of each load, scan and mix of
-    /// `latency` [default: 5; of these 3]
+    /// Measured runs of each query, after one that warms up; or of each load, scan, mix of
+    /// `latency` and stream count of `streams` [default: 5; of these 3]
     #[arg(long, value_name = "N")]
     pub runs: Option<usize>,
 
@@ -82,8 +114,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
 
-    /// Keep the loaded database in DIR and use it again the next time; `load` keeps one for each
-    /// data set and uses none again
+    /// Keep the loaded database in DIR and use it again the next time; `streams` and `overhead` keep
+    /// one for each suite; `load` keeps one for each data set and uses none again
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
 
@@ -121,6 +153,14 @@ pub enum Suite {
     Policies,
     /// a short query every 50 ms beside streams of heavy ones, under every scheduling policy
     Latency,
+    /// 1 to 16 streams of SSB and TPC-H at once, beside as many power runs in turn
+    Streams,
+    /// TPC-H's queries stopped at random moments: how long they hold slots and memory
+    Cancel,
+    /// 64 queries at once that need ten times the memory there is
+    Memory,
+    /// what the scheduler costs a single stream of SSB and TPC-H
+    Overhead,
     /// what queries read of a large clustered table, and a point look-up among a million chunks
     Skipping,
     /// CSV files into a database, beside DuckDB and the limit of the disk
@@ -130,6 +170,12 @@ pub enum Suite {
     /// one task of `load` or `scan`, in a process of its own
     #[value(hide = true)]
     Worker,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Queries {
+    Ssb,
+    Tpch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -145,6 +191,10 @@ Examples:
   thalweg bench tpch --peers duckdb,datafusion --json tpch.json
   thalweg bench policies --report policies.html
   thalweg bench latency --streams 0,8 --policy fair,fifo --peers duckdb
+  thalweg bench streams --suite tpch --streams 1,8 --report streams.html
+  thalweg bench overhead --suite ssb --runs 9
+  thalweg bench cancel --times 200 --queries 1,9,18
+  thalweg bench memory --memory 1GiB --json memory.json
   thalweg bench skipping --sf 0.1
   thalweg bench load --sf 10 --data-sets ssb,tpch --report load.html
   thalweg bench scan --sf 10 --cold
@@ -164,6 +214,10 @@ fn start(args: Args) -> Result<()> {
         Suite::Latency => Run::Latency,
         Suite::Load => Run::Load,
         Suite::Scan => Run::Scan,
+        Suite::Streams => Run::Streams,
+        Suite::Cancel => Run::Cancel,
+        Suite::Memory => Run::Memory,
+        Suite::Overhead => Run::Overhead,
         Suite::Skipping => return skipping(args),
         Suite::Worker => return thalweg_bench::worker::serve(),
     };
@@ -172,6 +226,10 @@ fn start(args: Args) -> Result<()> {
         scale_factor: args.sf,
         streams: args.streams,
         policies: args.policy,
+        suites: args.suites.into_iter().map(benchmark).collect(),
+        share_work: args.share_work.iter().map(|value| value == "on").collect(),
+        times: args.times,
+        memory: args.memory,
         peers: args.peers.iter().map(|id| PeerKind::parse(id)).collect::<Result<_>>()?,
         check: args.check,
         queries: args.queries,
@@ -192,6 +250,13 @@ fn start(args: Args) -> Result<()> {
     thalweg_bench::run(&options, &watch)
 }
 
+fn benchmark(queries: Queries) -> Benchmark {
+    match queries {
+        Queries::Ssb => Benchmark::Ssb,
+        Queries::Tpch => Benchmark::Tpch,
+    }
+}
+
 /// As many clients as there may be threads, or none.
 fn streams(value: &str) -> std::result::Result<usize, String> {
     match value.parse() {
@@ -200,13 +265,13 @@ fn streams(value: &str) -> std::result::Result<usize, String> {
     }
 }
 
-fn cores(threads: Option<usize>) -> usize {
+pub fn cores(threads: Option<usize>) -> usize {
     threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 fn runs(runs: Option<usize>, suite: Suite) -> usize {
     runs.unwrap_or(match suite {
-        Suite::Load | Suite::Scan | Suite::Latency => 3,
+        Suite::Load | Suite::Scan | Suite::Latency | Suite::Streams => 3,
         _ => 5,
     })
 }

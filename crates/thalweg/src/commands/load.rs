@@ -413,7 +413,7 @@ fn partition_by(value: &str) -> std::result::Result<(String, u32), String> {
     }
 }
 
-fn size(value: &str) -> std::result::Result<u64, String> {
+pub fn size(value: &str) -> std::result::Result<u64, String> {
     match text::parse_bytes(value) {
         Some(n) if n >= LOAD_WORKER_BYTES_MIN as u64 => Ok(n),
         Some(_) => {

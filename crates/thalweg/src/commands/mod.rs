@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod inspect;
 mod load;
+mod replay;
 mod shell;
 mod sql;
 
@@ -51,6 +52,7 @@ enum Command {
     Inspect(inspect::Args),
     Check(check::Args),
     Bench(bench::Args),
+    Replay(replay::Args),
 }
 
 pub fn run() -> Outcome {
@@ -65,6 +67,7 @@ pub fn run() -> Outcome {
         Command::Inspect(args) => inspect::run(args),
         Command::Check(args) => check::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Replay(args) => replay::run(args),
     }
 }
 

@@ -72,6 +72,63 @@ fn latency_is_in_the_help_and_only_it_runs_without_a_stream() {
     place.run(&["bench", "tpch", "--streams", "0"]).fails(1, &["--streams", "bench latency"]);
 }
 
+/// What the three forms of a report have to hold.
+#[track_caller]
+fn reports(args: &[&str], text: &[&str], json: &[&str], page: &[&str]) {
+    let place = Place::new();
+    let files = ["--json", "report.json", "--report", "report.html", "--data", "data"];
+    let out = place.run(&[&["bench"], args, &files[..]].concat()).succeeds().out;
+    let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    for (content, words) in [(out, text), (read("report.json"), json), (read("report.html"), page)]
+    {
+        for word in words {
+            assert!(content.contains(word), "{word}\n{content}");
+        }
+    }
+}
+
+#[test]
+fn streams_are_measured_beside_power_runs_in_turn() {
+    reports(
+        &["streams", "--suite", "ssb", "--sf", "0.001", "--streams", "1,2", "--runs", "1"],
+        &["SSB SF 0.001, Fair: N streams at once", "2 streams, one by one"],
+        &["\"average_ratio\"", "\"slowest_ratio\"", "\"shared\""],
+        &["<h2>SSB SF 0.001, Fair: N streams at once"],
+    );
+}
+
+#[test]
+fn overhead_is_measured_with_and_without_the_scheduler() {
+    reports(
+        &["overhead", "--suite", "tpch", "--sf", "0.001", "--queries", "1,6", "--runs", "2"],
+        &["TPC-H SF 0.001, one stream", "Q6 ", "Sum of medians", "in single runs"],
+        &["\"unscheduled_ms\"", "\"geometric_mean_ratio\""],
+        &["<h2>TPC-H SF 0.001, one stream"],
+    );
+}
+
+#[test]
+fn queries_are_cancelled_in_each_way() {
+    reports(
+        &["cancel", "--sf", "0.01", "--queries", "1,9,18", "--times", "12", "--runs", "1"],
+        &["drop       |     3", "KILL       |     3", "timeout    |     3", "All        |    12"],
+        &["\"slots_ms\"", "\"memory_ms\"", "\"missed\""],
+        &["<h2>Queries stopped at random moments"],
+    );
+    Place::new().run(&["bench", "cancel", "--times", "0"]).fails(1, &["--times"]);
+}
+
+/// With enough for all: what happens under a limit depends on the machine.
+#[test]
+fn many_queries_run_at_once_in_a_process_of_their_own() {
+    reports(
+        &["memory", "--sf", "0.01", "--streams", "6", "--memory", "1GiB"],
+        &["6 queries at once", "sort      | 2", "limit 1.0 GiB: 768.0 MiB for joins", "resident"],
+        &["\"working_sets_to_limit\"", "\"rss_to_limit\"", "\"right\": 6"],
+        &["<h2>Memory that is short"],
+    );
+}
+
 #[test]
 fn the_worker_is_not_for_people() {
     let place = Place::new();

@@ -4,7 +4,7 @@ use crate::Place;
 
 #[test]
 fn help_names_every_option_and_gives_examples() {
-    let commands: [(&str, &[&str]); 6] = [
+    let commands: [(&str, &[&str]); 7] = [
         (
             "load",
             &[
@@ -70,8 +70,13 @@ fn help_names_every_option_and_gives_examples() {
                 "--check",
                 "--data-sets",
                 "--cold",
+                "--suite",
+                "--share-work",
+                "--times",
+                "--memory",
             ],
         ),
+        ("replay", &["--policy", "--slots", "--report", "--json"]),
     ];
     let place = Place::new();
     let all = place.run(&["--help"]).succeeds().out;

@@ -6,6 +6,7 @@ mod crash;
 mod help;
 mod inspect;
 mod load;
+mod replay;
 mod shell;
 mod sql;
 

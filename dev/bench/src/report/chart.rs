@@ -174,7 +174,7 @@ pub struct Row {
     pub tip: String,
 }
 
-pub fn rows(alt: &str, rows: &[Row]) -> String {
+pub fn rows(alt: &str, unit: &str, rows: &[Row]) -> String {
     const ROW: f64 = 38.0;
     const LEFT: f64 = 160.0;
     const RIGHT: f64 = 150.0;
@@ -184,7 +184,7 @@ pub fn rows(alt: &str, rows: &[Row]) -> String {
     let mut svg = Svg::open(alt, bottom + 26.0);
     for &tick in &scale.ticks {
         svg.line("grid", x(tick), 4.0, x(tick), bottom);
-        let label = if tick == 0.0 { "0 s".to_string() } else { scale.label(tick) };
+        let label = if tick == 0.0 { format!("0 {unit}") } else { scale.label(tick) };
         svg.text(x(tick), bottom + 18.0, "middle axis", &label);
     }
     for (i, row) in rows.iter().enumerate() {
@@ -439,7 +439,7 @@ mod tests {
             columns("", "ms", &[]),
             grouped("", "s", &[], None),
             timeline("", &[], 0.0),
-            rows("", &[]),
+            rows("", "s", &[]),
             ratios("", "slower", "faster", &[]),
         ] {
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

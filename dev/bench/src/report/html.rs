@@ -4,6 +4,8 @@
 
 mod latency;
 mod rates;
+pub mod replay;
+mod scheduler;
 
 use std::fmt::Write;
 
@@ -37,6 +39,14 @@ pub fn render(report: &Report) -> String {
     if let Some(latency) = &report.latency {
         page.latency(latency);
     }
+    report.throughput.iter().for_each(|throughput| page.throughput(throughput));
+    report.overhead.iter().for_each(|overhead| page.overhead(overhead));
+    if let Some(cancels) = &report.cancels {
+        page.cancels(cancels);
+    }
+    if let Some(memory) = &report.memory {
+        page.memory(memory);
+    }
     if let Some(load) = &report.load {
         page.load(load);
     }
@@ -55,28 +65,20 @@ pub fn render(report: &Report) -> String {
     }
 
     let (engine, machine) = (&report.engine, &report.machine);
-    let subject = escape(&report.subject());
-    let name = escape(&format!("{} {}", engine.name, engine.version));
-    let machine = escape(&format!(
-        "{}, {} cores, {}, {}",
-        machine.cpu,
-        machine.cores,
-        bytes(machine.memory_bytes),
-        machine.os
-    ));
-    let started = escape(&report.started);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{subject} on {name}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <header>{RIVER}<h1>{subject} <small>on {name}</small></h1>\n\
-         <p>{machine}<br>{threads} engine threads · {started} UTC</p></header>\n\
-         <main>\n{body}</main>\n\
-         <footer>Written by <code>thalweg bench</code>. All times are of this machine, measured in this run; \
-         losses are shown as wins are.</footer>\n</body>\n</html>\n",
-        threads = engine.threads,
-        body = page.0,
-    )
+    let lines = [
+        format!(
+            "{}, {} cores, {}, {}",
+            machine.cpu,
+            machine.cores,
+            bytes(machine.memory_bytes),
+            machine.os
+        ),
+        format!("{} engine threads · {} UTC", engine.threads, report.started),
+    ];
+    let on = format!("on {} {}", engine.name, engine.version);
+    let footer = "Written by <code>thalweg bench</code>. All times are of this machine, measured in \
+                  this run; losses are shown as wins are.";
+    page.html(&report.subject(), &on, &lines, footer)
 }
 
 const RIVER: &str = "<svg class=\"river\" viewBox=\"0 0 132 26\" aria-hidden=\"true\">\
@@ -90,6 +92,21 @@ impl Page {
     fn add(&mut self, arguments: std::fmt::Arguments<'_>) {
         // Writing to a string does not fail.
         let _ = self.0.write_fmt(arguments);
+    }
+
+    /// The whole page. All but the footer are texts, not HTML.
+    fn html(&self, subject: &str, on: &str, lines: &[String], footer: &str) -> String {
+        let (subject, on) = (escape(subject), escape(on));
+        let lines: Vec<String> = lines.iter().map(|line| escape(line)).collect();
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{subject} {on}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+             <header>{RIVER}<h1>{subject} <small>{on}</small></h1>\n<p>{}</p></header>\n\
+             <main>\n{}</main>\n<footer>{footer}</footer>\n</body>\n</html>\n",
+            lines.join("<br>"),
+            self.0,
+        )
     }
 
     /// `heading` and `lead` are texts, not HTML.
@@ -393,7 +410,11 @@ impl Page {
             .collect();
         self.figure(
             "Completion of the short queries: a bar is the average, the line ends at the slowest; × is FIFO ÷ policy",
-            &chart::rows("Average completion time of the short queries under each policy", &rows),
+            &chart::rows(
+                "Average completion time of the short queries under each policy",
+                "s",
+                &rows,
+            ),
         );
         let mut table = Table::new(&[
             "Policy",
@@ -749,6 +770,10 @@ mod tests {
         report.load.as_mut().unwrap().tables[0].table = evil.into();
         report.load_rates.as_mut().unwrap().data_sets[0].data = evil.into();
         report.cold_scan.as_mut().unwrap().measured.sql = evil.into();
+        report.throughput[0].data = evil.into();
+        report.overhead[0].queries[0].query = evil.into();
+        report.cancels.as_mut().unwrap().queries[0].query = evil.into();
+        report.memory.as_mut().unwrap().queries[1].error = Some(evil.into());
         let load = &mut report.latency.as_mut().unwrap().loads[1];
         load.engine = evil.into();
         load.short[0].query = evil.into();
@@ -762,6 +787,8 @@ mod tests {
         let mut report = sample::report();
         (report.load, report.power, report.mixed, report.peers) = (None, None, None, None);
         (report.load_rates, report.cold_scan, report.latency) = (None, None, None);
+        (report.cancels, report.memory) = (None, None);
+        (report.throughput, report.overhead) = (vec![], vec![]);
         report.concurrency.clear();
         report.notes.clear();
         let page = render(&report);

@@ -261,21 +261,16 @@ impl ShortLatency {
 }
 
 pub fn text(latency: &Latency, options: Options) -> String {
-    let table = |header: Vec<String>, rows: Vec<Vec<String>>| {
-        let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
-        rows.into_iter().for_each(|row| table.row(row));
-        table
-    };
     let mut sections = vec![latency.lead() + "\n"];
     for loads in latency.by_streams() {
         let rows = loads.iter().flat_map(|load| latency.rows(load)).collect();
         let title = format!("{}\n{}", loads[0].title(), latency.legend());
-        sections.push(titled(&title, table(latency.header(), rows), options));
+        sections.push(titled(&title, Table::of(latency.header(), rows), options));
     }
     if latency.loads.iter().any(|load| load.streams > 0) {
         let title = "Heavy queries per second beside the short ones\n\
                      ÷ FIFO: above 1, more than under FIFO";
-        let table = table(latency.heavy_header(), latency.heavy_rows());
+        let table = Table::of(latency.heavy_header(), latency.heavy_rows());
         sections.push(titled(title, table, options));
     }
     sections.join("\n")

@@ -7,9 +7,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::cancel::Cancels;
 use super::cold_scan::ColdScan;
 use super::latency::Latency;
 use super::load_rate::LoadRates;
+use super::memory::MemoryRun;
+use super::overhead::Overhead;
+use super::throughput::Throughput;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 pub const FORMAT: u32 = 1;
@@ -37,6 +41,14 @@ pub struct Report {
     pub mixed: Option<Mixed>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throughput: Vec<Throughput>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overhead: Vec<Overhead>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancels: Option<Cancels>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryRun>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Peers>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +75,10 @@ impl Report {
             concurrency: Vec::new(),
             mixed: None,
             latency: None,
+            throughput: Vec::new(),
+            overhead: Vec::new(),
+            cancels: None,
+            memory: None,
             peers: None,
             load_rates: None,
             cold_scan: None,
@@ -259,6 +275,10 @@ pub struct Concurrency {
     pub streams: Vec<Stream>,
     pub average_seconds: f64,
     pub average_percent_better: f64,
+    /// `power_times_n_seconds` divided by the average: above 1, at once is faster.
+    pub average_ratio: f64,
+    pub slowest_seconds: f64,
+    pub slowest_ratio: f64,
     /// From the first start to the last end.
     pub wall_seconds: f64,
 }
@@ -271,6 +291,8 @@ pub struct Stream {
     pub queries: Vec<Span>,
     pub seconds: f64,
     pub percent_better: f64,
+    /// As `Concurrency::average_ratio`.
+    pub ratio: f64,
 }
 
 /// When a query was given and when its last row came back, since the run began.
@@ -294,24 +316,30 @@ impl Concurrency {
         let power_times_n_seconds = power_seconds * streams.len() as f64;
         let better =
             |seconds: f64| quotient(power_times_n_seconds - seconds, power_times_n_seconds) * 100.0;
+        let ratio = |seconds: f64| quotient(power_times_n_seconds, seconds);
         let streams: Vec<Stream> = streams
             .into_iter()
             .enumerate()
             .map(|(i, queries)| {
                 let (start, end) = extent(&queries);
                 let seconds = end - start;
-                Stream { number: i + 1, queries, seconds, percent_better: better(seconds) }
+                let (number, percent_better) = (i + 1, better(seconds));
+                Stream { number, queries, seconds, percent_better, ratio: ratio(seconds) }
             })
             .collect();
         let (start, end) = extent(streams.iter().flat_map(|s| &s.queries));
         let average_seconds =
             quotient(streams.iter().map(|s| s.seconds).sum(), streams.len() as f64);
+        let slowest_seconds = streams.iter().map(|s| s.seconds).fold(0.0, f64::max);
         Concurrency {
             policy: policy.to_string(),
             power_seconds,
             power_times_n_seconds,
             average_seconds,
             average_percent_better: better(average_seconds),
+            average_ratio: ratio(average_seconds),
+            slowest_seconds,
+            slowest_ratio: ratio(slowest_seconds),
             wall_seconds: end - start,
             streams,
         }

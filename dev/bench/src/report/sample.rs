@@ -2,10 +2,15 @@
 
 use thalweg_base::Prng;
 
+use super::cancel::{Cancelled, Cancels, Way};
 use super::cold_scan::{self, ColdScan, ScanRate};
 use super::latency::{self, Latency};
 use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
+use super::memory::{Kind, Limits, MemoryQuery, MemoryRun, Totals};
 use super::model::*;
+use super::overhead::{Overhead, QueryOverhead};
+use super::replay::{self, Query, Replay, Replayed};
+use super::throughput::{self, Throughput};
 
 /// Milliseconds of the 22 queries.
 const POWER_MS: [f64; 22] = [
@@ -128,6 +133,10 @@ pub fn report() -> Report {
         concurrency,
         mixed: Some(Mixed::new(mixed.to_vec())),
         latency: Some(latency()),
+        throughput: vec![throughput()],
+        overhead: vec![overhead()],
+        cancels: Some(cancels()),
+        memory: Some(memory()),
         peers: Some(Peers::new(
             vec![
                 ("Thalweg".into(), "0.1.0".into()),
@@ -174,6 +183,95 @@ pub fn latency() -> Latency {
     }
     let heavy = ["Q9", "Q18", "Q21"].map(String::from).to_vec();
     Latency::new(10.0, 50.0, heavy, measured)
+}
+
+/// One stream alone, then two, of which the second is slower.
+pub fn throughput() -> Throughput {
+    let query = PowerQuery { query: "Q1.1".into(), rows: 1, timing: timing(1.0, 0.05) };
+    let power = PowerRun::new(vec![query]);
+    let load = |shared: bool, ends_s: &[f64]| {
+        let span = |&end_s| vec![Span { query: "Q1.1".into(), start_s: 0.0, end_s, rows: 1 }];
+        let run = Concurrency::new("fair", 1.0, ends_s.iter().map(span).collect());
+        let averages = timing(run.average_seconds, 0.05);
+        throughput::Load { shared: Some(shared), averages, power: power.clone(), run }
+    };
+    let loads = vec![
+        load(false, &[1.0]),
+        load(true, &[1.0]),
+        load(false, &[2.0, 2.5]),
+        load(true, &[0.75, 1.25]),
+    ];
+    Throughput::new("SSB SF 1".into(), "fair", 3, loads)
+}
+
+/// One query that the scheduler slows down, and one that it does not.
+pub fn overhead() -> Overhead {
+    let query = |name: &str, scheduled: f64, unscheduled: f64| {
+        QueryOverhead::new(name, timing(scheduled, 0.05), timing(unscheduled, 0.1))
+    };
+    let queries = vec![query("Q1", 0.2, 0.19), query("Q6", 0.05, 0.055)];
+    Overhead::new("TPC-H SF 1".into(), 3, queries)
+}
+
+/// Q1 dropped within 0.1 to 10 ms, Q9 killed within 1.1 to 11 ms; memory takes twice as long.
+pub fn cancels() -> Cancels {
+    let cancelled = |query: &str, way, slots_ms: f64| Cancelled {
+        query: query.into(),
+        way,
+        at_ms: slots_ms * 10.0,
+        slots_ms,
+        memory_ms: slots_ms * 2.0,
+    };
+    let mut all: Vec<Cancelled> = vec![];
+    for i in 1..=100 {
+        all.push(cancelled("Q1", Way::Drop, f64::from(i) / 10.0));
+        all.push(cancelled("Q9", Way::Kill, f64::from(i + 10) / 10.0));
+    }
+    let solo = [("Q1", 100.0), ("Q2", 20.0), ("Q9", 300.0)];
+    Cancels::new(all, 3, 0.1, solo.map(|(name, ms)| (name.to_string(), ms)).to_vec())
+}
+
+/// Of six queries two fail and one is wrong.
+pub fn memory() -> MemoryRun {
+    const MIB: u64 = 1 << 20;
+    let query = |i: usize| {
+        let kind = Kind::ALL[i % 3];
+        MemoryQuery {
+            kind,
+            sql: format!("select {i}"),
+            working_set_bytes: 100 * MIB,
+            rows: 10,
+            alone_seconds: 1.0,
+            seconds: 10.0,
+            right: kind != Kind::Join && i != 5,
+            error: (kind == Kind::Join).then(|| format!("{i} MB of memory are <not> left\n{i}")),
+        }
+    };
+    let totals = Totals {
+        seconds: 10.0,
+        rss_before_bytes: 20 * MIB,
+        rss_peak_bytes: 55 * MIB,
+        held_peak_bytes: 37 * MIB,
+        spill_peak_bytes: 400 * MIB,
+    };
+    let limits = Limits { bytes: 50 * MIB, cache_bytes: 50 * MIB / 4 };
+    MemoryRun::new(limits, totals, (0..6).map(query).collect())
+}
+
+/// A long query, and two short ones in its middle that were slowed down.
+pub fn replay() -> Replay {
+    let query = |arrived_ms: u64, cpu_ms: u64, tasks| Query {
+        arrived_ns: arrived_ms * 1_000_000,
+        cpu_ns: cpu_ms * 1_000_000,
+        tasks,
+    };
+    let queries = [query(0, 2000, 4), query(100, 20, 2), query(200, 20, 1)];
+    let played = |policy, ms: [f64; 3]| Replayed::new(policy, &queries, ms.to_vec(), 2);
+    let policies = vec![
+        played(replay::AS_RECORDED, [1000.0, 40.0, 20.0]),
+        played("fair", [2000.0, 10.0, 20.0]),
+    ];
+    Replay::new("log.csv", 2, 2.0, &queries, 1, policies)
 }
 
 fn timing(seconds: f64, spread: f64) -> Timing {

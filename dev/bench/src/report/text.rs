@@ -9,7 +9,7 @@ use thalweg_base::text::{bytes, count};
 
 use super::figures::{ms, percent, policy, ratio, seconds, spread};
 use super::model::*;
-use super::{cold_scan, latency, load_rate};
+use super::{cancel, cold_scan, latency, load_rate, memory, overhead, throughput};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -36,6 +36,10 @@ pub fn render(report: &Report, options: Options) -> String {
     }
     sections.extend(report.mixed.as_ref().map(|s| mixed(s, options)));
     sections.extend(report.latency.as_ref().map(|s| latency::text(s, options)));
+    sections.extend(report.throughput.iter().map(|s| throughput::text(s, options)));
+    sections.extend(report.overhead.iter().map(|s| overhead::text(s, options)));
+    sections.extend(report.cancels.as_ref().map(|s| cancel::text(s, options)));
+    sections.extend(report.memory.as_ref().map(|s| memory::text(s, options)));
     sections.extend(report.peers.as_ref().map(|s| peers(s, options)));
     if let Some(rates) = &report.load_rates {
         sections.extend(rates.data_sets.iter().map(|set| load_rate::text(set, rates, options)));
@@ -274,6 +278,13 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(header: &[&str]) -> Table {
         Table { header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new() }
+    }
+
+    /// Of a header that is not known in advance.
+    pub(crate) fn of(header: Vec<String>, rows: Vec<Vec<String>>) -> Table {
+        let mut table = Table { header, rows: Vec::new() };
+        rows.into_iter().for_each(|row| table.row(row));
+        table
     }
 
     pub(crate) fn row(&mut self, row: Vec<String>) {
