@@ -659,7 +659,7 @@ fn schema(listing: Listing) -> SchemaRef {
             ("query", Utf8),
             ("workload", Utf8),
             ("state", Utf8),
-            ("started", DataType::Timestamp(TimeUnit::Millisecond, None)),
+            ("arrived", DataType::Timestamp(TimeUnit::Millisecond, None)),
             ("ended", DataType::Timestamp(TimeUnit::Millisecond, None)),
             ("wall_us", UInt64),
             ("cpu_us", UInt64),
@@ -670,7 +670,7 @@ fn schema(listing: Listing) -> SchemaRef {
             ("waited_for_input_us", UInt64),
             ("quanta", UInt64),
             ("longest_quantum_us", UInt64),
-            ("tasks_most", UInt64),
+            ("tasks", UInt64),
             ("read_bytes", UInt64),
         ],
     };

@@ -75,6 +75,9 @@ pub struct Terms {
     pub exempt: bool,
 }
 
+/// The longest that an operator which could spill waits for others to do so.
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Alive as long as any task of the query is; its end is the query's end for the scheduler.
 pub struct Run {
     id: QueryId,
@@ -203,7 +206,8 @@ impl Run {
     }
 
     /// Grows a reservation of this query. While others hold what is this query's share it waits
-    /// for them to spill; `false`: the query has its share, and has to spill itself.
+    /// for them to spill, but not for ever: their clients may not be reading. `false`: it has to
+    /// spill itself.
     pub async fn reserve(&self, reservation: &MemoryReservation, bytes: usize) -> bool {
         loop {
             let mut rung = pin!(self.memory_bell.notified());
@@ -215,7 +219,9 @@ impl Run {
             if refusal.is_none_or(|r| r.advice == Advice::Spill) {
                 return false;
             }
-            rung.await;
+            if tokio::time::timeout(MEMORY_WAIT_MAX, rung).await.is_err() {
+                return reservation.try_grow(bytes).is_ok();
+            }
         }
     }
 

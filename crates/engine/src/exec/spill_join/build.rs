@@ -15,7 +15,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use crate::runtime::checkpoint;
+use crate::runtime::{Run, checkpoint};
 
 pub enum Collected {
     /// All rows: there is memory for them and for their hash table.
@@ -66,6 +66,9 @@ fn table_bytes(rows: usize) -> Result<usize> {
 
 /// Whether `bytes` more are granted.
 async fn reserve(reservation: &MemoryReservation, bytes: usize) -> Result<bool> {
+    if let Some(run) = Run::current() {
+        return Ok(run.reserve(reservation, bytes).await);
+    }
     match reservation.try_grow(bytes) {
         Ok(()) => Ok(true),
         Err(e) if matches!(e.find_root(), DataFusionError::ResourcesExhausted(_)) => Ok(false),
