@@ -90,7 +90,7 @@ fn reports(args: &[&str], text: &[&str], json: &[&str], page: &[&str]) {
 #[test]
 fn streams_are_measured_beside_power_runs_in_turn() {
     reports(
-        &["streams", "--suite", "ssb", "--sf", "0.001", "--streams", "1,2", "--runs", "1"],
+        &["streams", "--suite", "ssb", "--sf", "0.001", "--streams", "1,2", "--queries", "1.1,4.1"],
         &["SSB SF 0.001, Fair: N streams at once", "2 streams, one by one"],
         &["\"average_ratio\"", "\"slowest_ratio\"", "\"shared\""],
         &["<h2>SSB SF 0.001, Fair: N streams at once"],
