@@ -51,6 +51,8 @@ impl Config {
 pub struct Settings {
     pub policy: PolicyKind,
     pub statement_timeout_ms: u64,
+    /// Join identical statements that are in flight, and let them join.
+    pub share_work: bool,
     /// A snapshot or a time, which statements read; empty: the present.
     pub as_of: String,
     /// The database's, as of the statement that runs.
@@ -62,6 +64,7 @@ impl Default for Settings {
         Settings {
             policy: PolicyKind::default(),
             statement_timeout_ms: 0,
+            share_work: true,
             as_of: String::new(),
             retention_ms: RETENTION_MS,
         }
@@ -91,6 +94,18 @@ impl ExtensionOptions for Settings {
         match key {
             "policy" => self.policy = value.parse::<PolicyKind>().map_err(into_datafusion)?,
             "as_of" => self.as_of = value.trim().to_string(),
+            "share_work" => {
+                self.share_work = match value.trim().to_ascii_lowercase().as_str() {
+                    "on" | "true" => true,
+                    "off" | "false" => false,
+                    _ => {
+                        return Err(into_datafusion(
+                            Error::user(format!("thalweg.share_work is on or off, not {value:?}"))
+                                .hint("off computes every statement for itself"),
+                        ));
+                    }
+                };
+            }
             "retention_ms" => {
                 self.retention_ms = value.parse().map_err(|_| {
                     into_datafusion(
@@ -145,6 +160,12 @@ impl ExtensionOptions for Settings {
                 self.policy.to_string(),
                 "Order in which the tasks of concurrent queries run: fair, small_first, round_robin \
                  or fifo. Holds for the whole engine, at once.",
+            ),
+            entry(
+                "share_work",
+                if self.share_work { "on" } else { "off" }.to_string(),
+                "Whether identical statements that run at the same time are computed once: on or \
+                 off. Holds for this session.",
             ),
             entry(
                 "statement_timeout_ms",

@@ -11,6 +11,7 @@ use thalweg_storage::{Database, Options};
 
 use crate::background;
 use crate::config::Config;
+use crate::deliver::Flights;
 use crate::error::from_datafusion;
 use crate::runtime::{Cancel, Runtime};
 use crate::session::Session;
@@ -23,6 +24,7 @@ pub struct Engine {
     runtime: Runtime,
     environment: Arc<RuntimeEnv>,
     config: Config,
+    flights: Arc<Flights>,
     /// That there were.
     sessions: AtomicU64,
 }
@@ -57,7 +59,14 @@ impl Engine {
         if config.compacts {
             background::start(&runtime, &database);
         }
-        Ok(Arc::new(Engine { database, runtime, environment, config, sessions: AtomicU64::new(0) }))
+        Ok(Arc::new(Engine {
+            database,
+            runtime,
+            environment,
+            config,
+            flights: Arc::default(),
+            sessions: AtomicU64::new(0),
+        }))
     }
 
     /// A new session, with its own settings and prepared statements.
@@ -95,6 +104,15 @@ impl Engine {
         })?;
         run.cancel(Cancel::Killed);
         Ok(())
+    }
+
+    /// Statements so far that got the rows of an identical one, which was in flight when they came.
+    pub fn shared_statements(&self) -> u64 {
+        self.flights.shared()
+    }
+
+    pub(crate) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
     }
 
     pub(crate) fn next_session(&self) -> u64 {

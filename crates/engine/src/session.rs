@@ -112,6 +112,11 @@ impl Session {
         &self.inner.engine
     }
 
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
     /// Cuts a script into its statements, without the semicolons; comments and quotes hold.
     pub fn split(sql: &str) -> Result<Vec<String>> {
         check_size(sql)?;

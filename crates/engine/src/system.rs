@@ -369,7 +369,7 @@ impl Part {
             known(&|q| q.run.origin().session),
             texts(all.iter().map(|q| Some(q.run.origin().text.clone()))),
             texts(all.iter().map(|q| Some(state(q).to_owned()))),
-            texts(all.iter().map(|q| q.waits_for.as_ref().map(ToString::to_string))),
+            texts(all.iter().map(waits_for)),
             number(&|q| to_ms(now.saturating_sub(q.state.phases.since_ns()))),
             Arc::new(TimestampMillisecondArray::from_iter_values(started)),
             number(&|q| to_ms(now.saturating_sub(q.state.arrival_ns))),
@@ -429,11 +429,19 @@ fn to_ms(ns: u64) -> u64 {
 fn state(query: &Listed) -> &'static str {
     match query.state.phases.current() {
         _ if query.state.cancelled => "stopping",
+        _ if query.run.joined().is_some() => "waiting for a query",
         Phase::Running => "running",
         Phase::Slot => "waiting for a slot",
         Phase::Input => "waiting for input",
         Phase::Memory => "waiting for memory",
         Phase::Admission => "waiting for admission",
+    }
+}
+
+fn waits_for(query: &Listed) -> Option<String> {
+    match query.run.joined() {
+        Some(leader) => Some(format!("query {leader}, which computes the same")),
+        None => query.waits_for.as_ref().map(ToString::to_string),
     }
 }
 

@@ -66,6 +66,7 @@ pub struct Run {
     origin: Origin,
     driver: Arc<Driver>,
     cancel: Mutex<Option<Cancel>>,
+    joined: Mutex<Option<QueryId>>,
     /// Rung when `cancel` is set.
     bell: Notify,
 }
@@ -85,6 +86,7 @@ impl Run {
             origin,
             driver: Arc::clone(driver),
             cancel: Mutex::new(None),
+            joined: Mutex::new(None),
             bell: Notify::new(),
         });
         driver.query_runs(&run);
@@ -159,6 +161,15 @@ impl Run {
 
     pub fn cancelled(&self) -> Option<Cancel> {
         *self.cancel.lock()
+    }
+
+    /// The query that computes the same, while this one waits for it.
+    pub fn joined(&self) -> Option<QueryId> {
+        *self.joined.lock()
+    }
+
+    pub(crate) fn set_joined(&self, leader: Option<QueryId>) {
+        *self.joined.lock() = leader;
     }
 
     pub(super) fn task_dropped(&self, task: TaskId) {
