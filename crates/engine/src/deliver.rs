@@ -85,10 +85,7 @@ pub(crate) async fn alone(
     rest(client, &mut stream).await
 }
 
-async fn rest(
-    client: &Client<'_>,
-    stream: &mut SendableRecordBatchStream,
-) -> Result<(), Stop> {
+async fn rest(client: &Client<'_>, stream: &mut SendableRecordBatchStream) -> Result<(), Stop> {
     while let Some(batch) = stream.next().await {
         client.send(batch.map_err(from_datafusion)?).await?;
         checkpoint().await;
@@ -106,10 +103,10 @@ pub(crate) async fn shared(
     state: &SessionState,
 ) -> Result<(), Stop> {
     let leader = loop {
-        match flights.board(&key, run.id()) {
+        match flights.board(&key) {
             Part::Leads(leader) => break Some(leader),
             Part::Joins(joiner) => {
-                run.set_joined(Some(joiner.leader()));
+                run.set_joined(Some(joiner.key().query()));
                 let landed = joiner.landed().await;
                 run.set_joined(None);
                 match landed {

@@ -13,6 +13,7 @@ use crate::background;
 use crate::config::Config;
 use crate::deliver::Flights;
 use crate::error::from_datafusion;
+use crate::exec::Loading;
 use crate::runtime::{Cancel, Runtime};
 use crate::session::Session;
 
@@ -25,6 +26,7 @@ pub struct Engine {
     environment: Arc<RuntimeEnv>,
     config: Config,
     flights: Arc<Flights>,
+    loading: Arc<Loading>,
     /// That there were.
     sessions: AtomicU64,
 }
@@ -65,6 +67,7 @@ impl Engine {
             environment,
             config,
             flights: Arc::default(),
+            loading: Arc::default(),
             sessions: AtomicU64::new(0),
         }))
     }
@@ -113,6 +116,10 @@ impl Engine {
 
     pub(crate) fn flights(&self) -> &Arc<Flights> {
         &self.flights
+    }
+
+    pub(crate) fn loading(&self) -> &Arc<Loading> {
+        &self.loading
     }
 
     pub(crate) fn next_session(&self) -> u64 {

@@ -91,7 +91,9 @@ impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         let transactions = Arc::new(Transactions::new(engine.database().clone()));
         let driver = Arc::clone(engine.runtime().driver());
-        let catalog = Catalog::new(engine.database().clone(), driver, Arc::clone(&transactions));
+        let loading = Arc::clone(engine.loading());
+        let database = engine.database().clone();
+        let catalog = Catalog::new(database, driver, loading, Arc::clone(&transactions));
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
         Session {

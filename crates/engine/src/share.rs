@@ -4,16 +4,18 @@
 //!   query 7  leads ──▶ computes ─────────▶ done ──▶ its client
 //!   query 8  joins ──▶ waits, without a slot └────▶ its client
 //! ```
-//! The first query with a [`Key`] *leads*: as long as it computes, its key is registered with
-//! [`Flights`], and queries with an equal one *join* it. They get all of its rows or none, so that
-//! each can still compute for itself if the leader fails, is cancelled, or has more rows than are
-//! worth keeping.
+//! The first with a [`Key`] *leads*: as long as it computes, its key is registered with [`Flights`],
+//! and whoever has an equal one *joins* it. They get all of the result or nothing, so that each can
+//! still compute for itself if the leader fails, is cancelled, or has more than is worth keeping.
 //!
 //! This is no cache of results. The key is gone from the registry before the first who joined has
-//! a row, and whoever comes then computes anew.
+//! anything, and whoever comes then computes anew.
+//!
+//! Whole statements are shared so (`deliver.rs`), and the reading and decoding of single columns of
+//! chunks (`exec/loading.rs`).
 
-mod key;
 mod kept;
+mod key;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use thalweg_base::QueryId;
 use tokio::sync::watch;
 
 pub use kept::Kept;
@@ -32,16 +33,12 @@ pub use key::Key;
 /// What is being computed, by key.
 pub struct Flights<K, T> {
     open: Mutex<HashMap<Arc<K>, Flight<T>>>,
-    /// Queries that ever got the result of another.
     shared: AtomicU64,
 }
 
-struct Flight<T> {
-    leader: QueryId,
-    outcome: watch::Receiver<Outcome<T>>,
-}
+type Flight<T> = watch::Receiver<Outcome<T>>;
 
-/// A sender that goes without another word says that its query failed.
+/// A sender that goes without another word says that its computation failed.
 #[derive(Clone)]
 enum Outcome<T> {
     Open,
@@ -49,7 +46,7 @@ enum Outcome<T> {
     TooLarge,
 }
 
-/// A query's part in a flight.
+/// What somebody has to do with a flight.
 pub enum Part<K: Eq + Hash, T> {
     Leads(Leader<K, T>),
     Joins(Joiner<K, T>),
@@ -66,6 +63,8 @@ pub struct Leader<K: Eq + Hash, T> {
 /// Who waits for the leader. May be dropped at any time.
 pub struct Joiner<K, T> {
     flights: Arc<Flights<K, T>>,
+    /// The leader's.
+    key: Arc<K>,
     flight: Flight<T>,
 }
 
@@ -86,19 +85,19 @@ impl<K, T> Default for Flights<K, T> {
 
 impl<K: Eq + Hash, T: Clone> Flights<K, T> {
     /// Takes part in the flight of that key, as its leader if there is none.
-    pub fn board(self: &Arc<Self>, key: &Arc<K>, query: QueryId) -> Part<K, T> {
+    pub fn board(self: &Arc<Self>, key: &Arc<K>) -> Part<K, T> {
         let flights = Arc::clone(self);
         let mut open = self.open.lock();
-        if let Some(Flight { leader, outcome }) = open.get(key) {
-            let flight = Flight { leader: *leader, outcome: outcome.clone() };
-            return Part::Joins(Joiner { flights, flight });
+        if let Some((key, flight)) = open.get_key_value(key) {
+            let (key, flight) = (Arc::clone(key), flight.clone());
+            return Part::Joins(Joiner { flights, key, flight });
         }
-        let (sender, outcome) = watch::channel(Outcome::Open);
-        open.insert(Arc::clone(key), Flight { leader: query, outcome });
+        let (sender, flight) = watch::channel(Outcome::Open);
+        open.insert(Arc::clone(key), flight);
         Part::Leads(Leader { flights, key: Arc::clone(key), outcome: Some(sender) })
     }
 
-    /// Queries that ever got the result of another.
+    /// How many ever got what another computed.
     pub fn shared(&self) -> u64 {
         self.shared.load(Ordering::Relaxed)
     }
@@ -140,12 +139,13 @@ impl<K: Eq + Hash, T> Drop for Leader<K, T> {
 }
 
 impl<K, T: Clone> Joiner<K, T> {
-    pub fn leader(&self) -> QueryId {
-        self.flight.leader
+    /// The leader's.
+    pub fn key(&self) -> &K {
+        &self.key
     }
 
     pub async fn landed(mut self) -> Landed<T> {
-        let outcome = self.flight.outcome.wait_for(|o| !matches!(o, Outcome::Open)).await;
+        let outcome = self.flight.wait_for(|o| !matches!(o, Outcome::Open)).await;
         match outcome.as_deref() {
             Ok(Outcome::Done(result)) => {
                 self.flights.shared.fetch_add(1, Ordering::Relaxed);

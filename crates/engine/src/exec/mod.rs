@@ -2,10 +2,12 @@
 
 mod filter;
 mod give_way;
+mod loading;
 mod scan;
 mod sink;
 
 pub use filter::remap;
 pub use give_way::give_way;
+pub use loading::Loading;
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;

@@ -9,6 +9,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::WindowFunctionDefinition;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
+use thalweg_base::QueryId;
 use thalweg_scheduler::ClassId;
 use thalweg_storage::Table;
 
@@ -29,6 +30,8 @@ pub struct Key {
     options: Arc<ConfigOptions>,
     class: ClassId,
     share: u64,
+    /// Whose key it is, for people.
+    query: QueryId,
 }
 
 /// They change no answer of a statement that has been planned.
@@ -54,7 +57,12 @@ impl Key {
             options: Arc::clone(options),
             class: query.class,
             share: query.share,
+            query: run.id(),
         })
+    }
+
+    pub fn query(&self) -> QueryId {
+        self.query
     }
 
     pub fn plan(&self) -> &LogicalPlan {

@@ -30,14 +30,14 @@ use crate::transaction::Transactions;
 
 type Numbers = Flights<&'static str, u32>;
 
-fn board(flights: &Arc<Numbers>, key: &'static str, query: u64) -> Part<&'static str, u32> {
-    flights.board(&Arc::new(key), QueryId(query))
+fn board(flights: &Arc<Numbers>, key: &'static str) -> Part<&'static str, u32> {
+    flights.board(&Arc::new(key))
 }
 
 fn leads(part: Part<&'static str, u32>) -> Leader<&'static str, u32> {
     match part {
         Part::Leads(leader) => leader,
-        Part::Joins(joiner) => panic!("joins query {}", joiner.leader()),
+        Part::Joins(joiner) => panic!("joins {}", joiner.key()),
     }
 }
 
@@ -83,8 +83,8 @@ impl<T> Waiting<T> {
 #[test]
 fn who_joins_gets_what_the_leader_computes() {
     let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a", 7));
-    let mut waiting: Vec<_> = (8..11).map(|q| joins(board(&flights, "a", q))).collect();
+    let leader = leads(board(&flights, "a"));
+    let mut waiting: Vec<_> = (0..3).map(|_| joins(board(&flights, "a"))).collect();
     assert!(waiting.iter_mut().all(|w| w.run().is_none()));
     assert_eq!(leader.joiners(), 3);
     leader.done(42);
@@ -93,15 +93,15 @@ fn who_joins_gets_what_the_leader_computes() {
     }
     assert_eq!(flights.shared(), 3);
     // Nothing is left of it: the next one computes.
-    leads(board(&flights, "a", 11));
+    leads(board(&flights, "a"));
 }
 
 #[test]
 fn another_key_is_another_flight() {
     let flights = Arc::new(Numbers::default());
-    let a = leads(board(&flights, "a", 1));
-    let b = leads(board(&flights, "b", 2));
-    let mut joined = joins(board(&flights, "b", 3));
+    let a = leads(board(&flights, "a"));
+    let b = leads(board(&flights, "b"));
+    let mut joined = joins(board(&flights, "b"));
     a.done(1);
     assert!(joined.run().is_none());
     b.done(2);
@@ -111,16 +111,16 @@ fn another_key_is_another_flight() {
 #[test]
 fn a_leader_that_goes_is_followed_by_one_who_waited() {
     let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a", 1));
-    let mut second = joins(board(&flights, "a", 2));
-    let mut third = joins(board(&flights, "a", 3));
+    let leader = leads(board(&flights, "a"));
+    let mut second = joins(board(&flights, "a"));
+    let mut third = joins(board(&flights, "a"));
     assert!(second.run().is_none() && third.run().is_none());
     drop(leader);
     assert!(matches!(third.run(), Some(Landed::Lost)));
-    let leader = leads(board(&flights, "a", 3));
+    let leader = leads(board(&flights, "a"));
     // It looks late, and joins who was faster.
     assert!(matches!(second.run(), Some(Landed::Lost)));
-    let mut second = joins(board(&flights, "a", 2));
+    let mut second = joins(board(&flights, "a"));
     assert!(second.run().is_none());
     leader.done(9);
     assert!(matches!(second.run(), Some(Landed::Done(9))));
@@ -130,9 +130,9 @@ fn a_leader_that_goes_is_followed_by_one_who_waited() {
 #[test]
 fn who_joined_may_go() {
     let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a", 1));
-    let mut second = joins(board(&flights, "a", 2));
-    let mut third = joins(board(&flights, "a", 3));
+    let leader = leads(board(&flights, "a"));
+    let mut second = joins(board(&flights, "a"));
+    let mut third = joins(board(&flights, "a"));
     assert!(second.run().is_none() && third.run().is_none());
     drop(second);
     assert_eq!(leader.joiners(), 1);
@@ -143,14 +143,14 @@ fn who_joined_may_go() {
 #[test]
 fn what_is_too_large_is_left_to_each() {
     let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a", 1));
-    let mut second = joins(board(&flights, "a", 2));
+    let leader = leads(board(&flights, "a"));
+    let mut second = joins(board(&flights, "a"));
     leader.too_large();
     assert!(matches!(second.run(), Some(Landed::TooLarge)));
     assert_eq!(flights.shared(), 0);
     // A later flight is not ended by the end of an earlier one.
-    let leader = leads(board(&flights, "a", 3));
-    let mut fourth = joins(board(&flights, "a", 4));
+    let leader = leads(board(&flights, "a"));
+    let mut fourth = joins(board(&flights, "a"));
     leader.done(1);
     assert!(matches!(fourth.run(), Some(Landed::Done(1))));
 }
@@ -159,8 +159,8 @@ fn what_is_too_large_is_left_to_each() {
 #[test]
 fn what_is_done_before_anyone_looks_is_not_missed() {
     let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a", 1));
-    let mut second = joins(board(&flights, "a", 2));
+    let leader = leads(board(&flights, "a"));
+    let mut second = joins(board(&flights, "a"));
     leader.done(3);
     assert!(matches!(second.run(), Some(Landed::Done(3))));
 }
@@ -188,8 +188,8 @@ fn led(memory_bytes: usize) -> Led {
     let engine = Engine::open(":memory:", Config { threads: 1, ..Config::default() }).unwrap();
     let key = Arc::new(key(&with_table(&engine), "SELECT a FROM t").unwrap());
     let flights = Arc::new(deliver::Flights::default());
-    let Part::Leads(leader) = flights.board(&key, QueryId(1)) else { panic!("joins") };
-    let Part::Joins(joiner) = flights.board(&key, QueryId(2)) else { panic!("leads") };
+    let Part::Leads(leader) = flights.board(&key) else { panic!("joins") };
+    let Part::Joins(joiner) = flights.board(&key) else { panic!("leads") };
     let (feed, fed) = paused::unbounded();
     let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(schema(), fed));
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(memory_bytes));
