@@ -569,7 +569,7 @@ fn who_waits_for_an_identical_query_says_so_and_takes_over() {
 fn concurrent_scans_decode_a_chunk_once() {
     let decoded = |sessions: u64| {
         let (engine, _) = with_numbers(3, 2_000_000);
-        let decoded = at_once(&engine, sessions, |session, i| {
+        at_once(&engine, sessions, |session, i| {
             let sql = format!("EXPLAIN ANALYZE SELECT sum(v + {i}) FROM n");
             let plan = run(&engine, session, &sql).expect("a plan");
             let texts = plan.iter().flat_map(|b| b.column(1).as_string::<i32>().iter().flatten());
@@ -583,8 +583,7 @@ fn concurrent_scans_decode_a_chunk_once() {
                 _ => 1.0,
             };
             (word(0).parse::<f64>().expect("a number") * scale) as i64
-        });
-        decoded
+        })
     };
     let (one, four) = (decoded(1), decoded(4));
     assert!(one > 15_000_000, "{one}");
