@@ -169,6 +169,10 @@ pub const SORT_MERGE_BYTES: usize = 1024 * 1024;
 /// Bytes of a statement's text that lists of queries show.
 pub const QUERY_TEXT_SHOWN_MAX: usize = 4 * 1024;
 
+/// Bytes of rows that a query keeps for identical ones that come while it computes. One with more
+/// is computed by each for itself.
+pub const SHARED_RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Relations whose join order is searched exhaustively; above it the search is greedy.
 pub const JOIN_ORDER_DP_RELATIONS_MAX: usize = 10;
 

@@ -20,7 +20,7 @@ use thalweg_base::{Error, SnapshotId};
 use thalweg_storage::{AsOf, Database, Schema, Snapshot, Table};
 
 use crate::error::{from_datafusion, into_datafusion};
-use crate::exec::Source;
+use crate::exec::{Loading, Source};
 use crate::information::Information;
 use crate::runtime::{Driver, blocking};
 use crate::system::{SYSTEM, SystemSchema};
@@ -43,6 +43,7 @@ const VIEW_DEPTH_MAX: usize = 32;
 pub struct Catalog {
     database: Database,
     driver: Arc<Driver>,
+    loading: Arc<Loading>,
     transactions: Arc<Transactions>,
     snapshot: RwLock<Arc<Snapshot>>,
     /// Older snapshots that the statement names.
@@ -76,12 +77,14 @@ impl Catalog {
     pub fn new(
         database: Database,
         driver: Arc<Driver>,
+        loading: Arc<Loading>,
         transactions: Arc<Transactions>,
     ) -> Arc<Self> {
         Arc::new(Catalog {
             snapshot: RwLock::new(database.snapshot()),
             database,
             driver,
+            loading,
             transactions,
             versions: Mutex::default(),
             offers: Mutex::default(),
@@ -294,6 +297,7 @@ impl SchemaHandle {
         };
         Ok(Source {
             database: self.catalog.database.clone(),
+            loading: Arc::clone(&self.catalog.loading),
             snapshot: Arc::clone(&self.snapshot),
             table: Arc::clone(table),
             contents,

@@ -57,6 +57,8 @@ impl Config {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub statement_timeout_ms: u64,
+    /// Join identical statements that are in flight, and let them join.
+    pub share_work: bool,
     /// A snapshot or a time, which statements read; empty: the present.
     pub as_of: String,
     /// Where statements run.
@@ -91,6 +93,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             statement_timeout_ms: 0,
+            share_work: true,
             as_of: String::new(),
             workload: DEFAULT_WORKLOAD.into(),
             priority: Priority::default(),
@@ -158,6 +161,18 @@ impl ExtensionOptions for Settings {
         match key {
             "policy" => self.shared.policy = value.parse().map_err(into_datafusion)?,
             "as_of" => self.as_of = value.trim().to_string(),
+            "share_work" => {
+                self.share_work = match value.trim().to_ascii_lowercase().as_str() {
+                    "on" | "true" => true,
+                    "off" | "false" => false,
+                    _ => {
+                        return Err(into_datafusion(
+                            Error::user(format!("thalweg.share_work is on or off, not {value:?}"))
+                                .hint("off computes every statement for itself"),
+                        ));
+                    }
+                };
+            }
             "retention_ms" => {
                 self.shared.retention_ms =
                     ms("3600000 is an hour; 0 keeps nothing but the present")?;
@@ -248,6 +263,12 @@ impl ExtensionOptions for Settings {
                 self.deadline_ms.to_string(),
                 "When a statement's answer is wanted, from its arrival; those with the earliest \
                  deadline go first. 0 is no deadline. Holds for this session.",
+            ),
+            entry(
+                "share_work",
+                if self.share_work { "on" } else { "off" }.to_string(),
+                "Whether identical statements that run at the same time are computed once: on or \
+                 off. Holds for this session.",
             ),
             entry(
                 "statement_timeout_ms",

@@ -11,7 +11,9 @@ use thalweg_storage::{Database, Options};
 
 use crate::background;
 use crate::config::{Config, Shared};
+use crate::deliver::Flights;
 use crate::error::from_datafusion;
+use crate::exec::Loading;
 use crate::runtime::{Cancel, Runtime, no_workload};
 use crate::session::Session;
 use crate::workload;
@@ -21,6 +23,8 @@ pub struct Engine {
     runtime: Runtime,
     environment: Arc<RuntimeEnv>,
     config: Config,
+    flights: Arc<Flights>,
+    loading: Arc<Loading>,
     /// That there were.
     sessions: AtomicU64,
 }
@@ -52,7 +56,15 @@ impl Engine {
         if config.compacts {
             background::start(&runtime, &database);
         }
-        Ok(Arc::new(Engine { database, runtime, environment, config, sessions: AtomicU64::new(0) }))
+        Ok(Arc::new(Engine {
+            database,
+            runtime,
+            environment,
+            config,
+            flights: Arc::default(),
+            loading: Arc::default(),
+            sessions: AtomicU64::new(0),
+        }))
     }
 
     /// A new session, with its own settings and prepared statements.
@@ -137,6 +149,19 @@ impl Engine {
     /// Bytes that all queries together have reserved for joins, groups and sorts.
     pub fn memory_held(&self) -> u64 {
         self.runtime.driver().look(Scheduler::memory_held)
+    }
+
+    /// Statements so far that got the rows of an identical one, which was in flight when they came.
+    pub fn shared_statements(&self) -> u64 {
+        self.flights.shared()
+    }
+
+    pub(crate) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
+    }
+
+    pub(crate) fn loading(&self) -> &Arc<Loading> {
+        &self.loading
     }
 
     pub(crate) fn next_session(&self) -> u64 {

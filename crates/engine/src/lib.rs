@@ -23,6 +23,7 @@
 //! * `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
 //!   the catalog. `copy.rs`, [`load`](Load): files in and out. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
+//! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
@@ -39,6 +40,7 @@ mod catalog;
 mod config;
 mod copy;
 mod ddl;
+mod deliver;
 mod depth;
 mod dialect;
 mod dml;
@@ -58,6 +60,7 @@ pub mod rules;
 pub mod runtime;
 mod script;
 mod session;
+mod share;
 mod show;
 mod sql_type;
 mod statement;

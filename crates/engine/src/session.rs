@@ -102,7 +102,9 @@ impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         let transactions = Arc::new(Transactions::new(engine.database().clone()));
         let driver = Arc::clone(engine.runtime().driver());
-        let catalog = Catalog::new(engine.database().clone(), driver, Arc::clone(&transactions));
+        let loading = Arc::clone(engine.loading());
+        let database = engine.database().clone();
+        let catalog = Catalog::new(database, driver, loading, Arc::clone(&transactions));
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
         Session {
@@ -121,6 +123,11 @@ impl Session {
 
     pub fn engine(&self) -> &Arc<Engine> {
         &self.inner.engine
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     /// Cuts a script into its statements, without the semicolons; comments and quotes hold.

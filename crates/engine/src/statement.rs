@@ -19,11 +19,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::answer::{Head, Item, Tag, no_columns};
 use crate::catalog::without_tables;
 use crate::config::Settings;
+use crate::deliver::{self, Client, Stop};
 use crate::error::from_datafusion;
 use crate::exec::{give_way, spill_joins};
 use crate::parse::{self, Parsed};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
+use crate::share::Key;
 use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{alter, as_of, ddl, dml, estimate, maintain, names, prepared, show, workload};
 
@@ -32,6 +34,8 @@ pub(crate) use crate::parse::statement as parse;
 /// What a statement turned out to be.
 pub(crate) enum Started {
     Rows(Arc<dyn ExecutionPlan>, Box<SessionState>),
+    /// Rows that an identical statement may compute already: only their logical plan is made.
+    Shared(Arc<Key>, Box<SessionState>),
     Done(Tag),
 }
 
@@ -44,50 +48,35 @@ pub(crate) async fn run(
     started: oneshot::Sender<Result<Head>>,
     rows: mpsc::Sender<Item>,
 ) {
-    let (plan, state, reading) = match start(session, run, sql).await {
-        Ok((Started::Rows(plan, state), reading)) => (plan, state, reading),
-        Ok((Started::Done(tag), reading)) => {
+    let (statement, reading) = match start(session, run, sql).await {
+        Ok(statement) => statement,
+        Err(e) => {
+            run.note_failed();
+            let _ = started.send(Err(e));
+            return;
+        }
+    };
+    let mut client = Client { started: Some(started), rows, reading };
+    let result = match statement {
+        Started::Rows(plan, state) => deliver::alone(&mut client, run, plan, &state).await,
+        Started::Shared(key, state) => {
+            deliver::shared(&mut client, session.engine.flights(), run, key, &state).await
+        }
+        Started::Done(tag) => {
+            let Client { started, rows, reading } = client;
             // First: who cancels what is answered cancels nothing.
             drop(reading);
-            if started.send(Ok(Head { schema: no_columns(), tag })).is_ok() {
+            let head = Head { schema: no_columns(), tag };
+            if started.is_some_and(|started| started.send(Ok(head)).is_ok()) {
                 let _ = rows.send(None).await;
             }
             return;
         }
-        Err(e) => {
-            run.note_failed();
-            let _ = started.send(Err(e));
-            return;
-        }
     };
-    let mut stream = match execute(run, &state, plan).await {
-        Ok(stream) => stream,
-        Err(e) => {
-            reading.failed();
-            run.note_failed();
-            let _ = started.send(Err(e));
-            return;
-        }
-    };
-    let head = Head { schema: stream.schema(), tag: Tag::Rows };
-    if started.send(Ok(head)).is_err() {
-        return;
+    if matches!(result, Err(Stop::Failed(_))) {
+        run.note_failed();
     }
-    while let Some(batch) = stream.next().await {
-        if batch.is_err() {
-            // First, so that the client's next statement finds the transaction failed.
-            reading.failed();
-            run.note_failed();
-            let _ = rows.send(Some(batch.map_err(from_datafusion))).await;
-            return;
-        }
-        // Nobody may want more rows; that is no failure.
-        if rows.send(Some(batch.map_err(from_datafusion))).await.is_err() {
-            return;
-        }
-        checkpoint().await;
-    }
-    let _ = rows.send(None).await;
+    client.end(result).await;
 }
 
 /// The statements of a session start one after the other: each sees what those before it did.
@@ -355,7 +344,12 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult
 }
 
 async fn rows(run: &Run, state: SessionState, plan: &LogicalPlan) -> Result<Started> {
-    let physical = physical(run, &state, plan).await?;
+    let optimized = Arc::new(state.optimize(plan).map_err(from_datafusion)?);
+    checkpoint().await;
+    if let Some(key) = Key::of(&optimized, &state, run) {
+        return Ok(Started::Shared(Arc::new(key), Box::new(state)));
+    }
+    let physical = executable(run, &state, &optimized).await?;
     Ok(Started::Rows(physical, Box::new(state)))
 }
 
@@ -367,9 +361,17 @@ pub(crate) async fn physical(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let optimized = state.optimize(plan).map_err(from_datafusion)?;
     checkpoint().await;
+    executable(run, state, &optimized).await
+}
+
+/// The second step: of a plan that is optimised.
+pub(crate) async fn executable(
+    run: &Run,
+    state: &SessionState,
+    optimized: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = state.query_planner();
-    let physical =
-        planner.create_physical_plan(&optimized, state).await.map_err(from_datafusion)?;
+    let physical = planner.create_physical_plan(optimized, state).await.map_err(from_datafusion)?;
     run.driver().query_estimated(run.id(), estimate::cpu_ns(physical.as_ref()));
     checkpoint().await;
     spill_joins(physical).and_then(give_way).map_err(from_datafusion)

@@ -374,7 +374,7 @@ impl Part {
             known(&|q| q.run.origin().session),
             texts(all.iter().map(|q| Some(q.run.origin().text.clone()))),
             texts(all.iter().map(|q| Some(q.doing().to_owned()))),
-            texts(all.iter().map(|q| q.waits_for.as_ref().map(ToString::to_string))),
+            texts(all.iter().map(|q| q.reason())),
             number(&|q| to_ms(now.saturating_sub(q.state.phases.since_ns()))),
             Arc::new(TimestampMillisecondArray::from_iter_values(started)),
             number(&|q| to_ms(now.saturating_sub(q.state.arrival_ns))),

@@ -15,7 +15,7 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use thalweg_base::Error;
-use thalweg_storage::Layout;
+use thalweg_storage::{Layout, Table};
 
 use crate::error::into_datafusion;
 use crate::exec::{ScanExec, Source, TableSink};
@@ -76,6 +76,10 @@ impl StoredTable {
         let schema = if row_ids { with_row_id(columns) } else { Arc::clone(columns) };
         let statistics = OnceLock::new();
         StoredTable { source, schema, row_ids, defaults, transactions, statistics }
+    }
+
+    pub fn table(&self) -> &Arc<Table> {
+        &self.source.table
     }
 
     fn all_statistics(&self) -> &Statistics {

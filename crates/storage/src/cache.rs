@@ -23,8 +23,9 @@ const LIVES_MAX: u8 = 3;
 /// What an entry costs beside its array: map, ring, and the allocations' own bookkeeping.
 const ENTRY_BYTES: u64 = 256;
 
+/// One column of one chunk, as stored: the same for every version of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub struct Key {
     pub extent: ExtentId,
     pub chunk: u32,
     pub column: u32,

@@ -263,6 +263,11 @@ impl Database {
         }
     }
 
+    /// What names the column of the chunk wherever it is read; `None`: it is younger than the chunk.
+    pub fn chunk_column(&self, chunk: &ChunkRef, column: usize) -> Option<Key> {
+        Some(key(chunk.extent(), chunk.chunk, chunk.place(column)?))
+    }
+
     /// Fetches and verifies the compressed bytes of some of the table's columns: input and output,
     /// no decoding. Columns that are younger than the chunk have none: see [`Database::cached`].
     pub fn read(&self, chunk: &ChunkRef, columns: &[usize]) -> Result<Vec<Segment>> {

@@ -84,7 +84,7 @@ mod table;
 mod transaction;
 mod types;
 
-pub use cache::CacheStats;
+pub use cache::{CacheStats, Key as ChunkColumn};
 pub use catalog::{CommitInfo, LoadedFile, Summary};
 pub use check::{CheckProgress, CheckReport};
 pub use compact::{Compacted, Compaction, CompactionPiece, CompactionScope};

@@ -525,3 +525,121 @@ fn the_background_compacts_and_nobody_notices() {
     }
     assert_eq!(read, 12_000);
 }
+
+/// Not long, and long enough that all who ask at once ask while it runs.
+const PAIRS: &str = "SELECT count(*), max(a.v) FROM m a, m b WHERE a.v * 7 + b.v * 3 = 10";
+
+fn with_pairs(threads: usize) -> (Arc<Engine>, Session) {
+    let (engine, session) = with_numbers(threads, 20_000);
+    run(&engine, &session, "CREATE TABLE m AS SELECT v FROM n WHERE v < 6000").expect("is made");
+    (engine, session)
+}
+
+#[test]
+fn identical_statements_are_computed_once() {
+    let (engine, _) = with_pairs(2);
+    let one = |session: &Session, _| number(&engine, session, PAIRS);
+    assert_eq!(at_once(&engine, 6, one), 6);
+    assert_eq!(engine.shared_statements(), 5);
+    // What is done is not kept.
+    assert_eq!(at_once(&engine, 1, one), 1);
+    assert_eq!(engine.shared_statements(), 5);
+    let unshared = |session: &Session, i| {
+        let value = if i < 2 { "off" } else { "on" };
+        run(&engine, session, &format!("SET thalweg.share_work = '{value}'")).expect("is set");
+        number(&engine, session, PAIRS)
+    };
+    assert_eq!(at_once(&engine, 3, unshared), 3);
+    assert_eq!(engine.shared_statements(), 5);
+}
+
+#[test]
+fn a_statement_after_a_change_shares_nothing_with_one_before_it() {
+    let (engine, session) = with_pairs(2);
+    let [before, other] = [engine.session(), engine.session()];
+    let started = engine.block_on(before.query(PAIRS)).expect("starts");
+    // 7 × 1 + 3 × 1, once more with each of the other one.
+    run(&engine, &session, "INSERT INTO m VALUES (1)").expect("is inserted");
+    assert_eq!(number(&engine, &other, PAIRS), 4);
+    let batches = engine.block_on(started.collect()).expect("ends");
+    assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 1);
+    assert_eq!(engine.shared_statements(), 0);
+}
+
+#[test]
+fn who_waits_for_an_identical_query_says_so_and_takes_over() {
+    let (engine, session) = with_numbers(2, 20_000);
+    let sessions: Vec<Session> = (0..3).map(|_| engine.session()).collect();
+    let list = |columns: &str| {
+        let sql = format!(
+            "SELECT {columns} FROM system.queries \
+             WHERE query LIKE '%= -1' AND query NOT LIKE '%system%' ORDER BY query_id"
+        );
+        run(&engine, &session, &sql).expect("a list")
+    };
+    let ids = |waits: &str| -> Vec<i64> {
+        let all = list(&format!("query_id::BIGINT, {waits}"));
+        let of = |b: &RecordBatch| {
+            let waits = b.column(1).as_boolean().iter();
+            let ids = b.column(0).as_primitive::<Int64Type>().values().iter().copied();
+            ids.zip(waits).filter(|(_, w)| *w == Some(true)).map(|(id, _)| id).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of).collect()
+    };
+    let waiting = || ids("state = 'waiting for a query'");
+    thread::scope(|scope| {
+        let start = |i: usize| {
+            let (engine, session) = (&engine, &sessions[i]);
+            scope.spawn(move || run(engine, session, FRUITLESS).expect_err("never ends"))
+        };
+        let first = start(0);
+        soon("the first query", || ids("cpu_ms > 20").len() == 1);
+        let (second, third) = (start(1), start(2));
+        soon("two that wait", || waiting().len() == 2);
+        let leader = ids("waits_for IS NULL OR waits_for NOT LIKE 'query%'");
+        let named = format!("waits_for = 'query {}, which computes the same'", leader[0]);
+        assert_eq!((leader.len(), ids(&named)), (1, waiting()));
+
+        run(&engine, &session, &format!("KILL QUERY {}", leader[0])).expect("is killed");
+        assert_eq!(first.join().expect("no panic").message(), "the query was stopped by KILL");
+        soon("one to follow it", || waiting().len() == 1 && ids("cpu_ms > 20").len() == 1);
+
+        // Who waits can be stopped, too, and stops nobody else.
+        let waits = waiting()[0];
+        run(&engine, &session, &format!("KILL QUERY {waits}")).expect("is killed");
+        soon("one alone", || ids("true").len() == 1 && waiting().is_empty());
+        sessions.iter().for_each(Session::cancel);
+        for query in [second, third] {
+            assert_eq!(query.join().expect("no panic").kind(), Kind::Cancelled);
+        }
+    });
+    soon("the end of the queries", || engine.queries().is_empty());
+    assert_eq!(engine.shared_statements(), 0);
+}
+
+/// Four different queries over one cold column decode it as often as one does.
+#[test]
+fn concurrent_scans_decode_a_chunk_once() {
+    let decoded = |sessions: u64| {
+        let (engine, _) = with_numbers(3, 2_000_000);
+        at_once(&engine, sessions, |session, i| {
+            let sql = format!("EXPLAIN ANALYZE SELECT sum(v + {i}) FROM n");
+            let plan = run(&engine, session, &sql).expect("a plan");
+            let texts = plan.iter().flat_map(|b| b.column(1).as_string::<i32>().iter().flatten());
+            let text: String = texts.collect();
+            let count = text.split("bytes_decoded=").nth(1).expect("a scan");
+            let word = |i| count.split([' ', ',', ']']).nth(i).unwrap_or_default();
+            let scale = match word(1) {
+                "K" => 1e3,
+                "M" => 1e6,
+                "B" => 1e9,
+                _ => 1.0,
+            };
+            (word(0).parse::<f64>().expect("a number") * scale) as i64
+        })
+    };
+    let (one, four) = (decoded(1), decoded(4));
+    assert!(one > 15_000_000, "{one}");
+    // Shown in units of a hundredth.
+    assert!((four - one).abs() < one / 20, "one decodes {one} bytes, four {four}");
+}

@@ -54,7 +54,7 @@ pub struct Kept {
 
 impl Kept {
     pub fn new(job: &Job<'_>) -> Self {
-        let pool = &job.state.runtime_env().memory_pool;
+        let pool = &job.run.memory();
         Kept { batches: vec![], memory: MemoryConsumer::new("RETURNING").register(pool) }
     }
 

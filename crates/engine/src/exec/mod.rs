@@ -2,12 +2,14 @@
 
 mod filter;
 mod give_way;
+mod loading;
 mod scan;
 mod sink;
 mod spill_join;
 
 pub use filter::remap;
 pub use give_way::give_way;
+pub use loading::Loading;
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;
 pub use spill_join::spill_joins;

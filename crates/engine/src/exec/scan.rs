@@ -35,6 +35,7 @@ use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
 use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table};
 
 use super::filter::{Conjunct, Selection, remap};
+use super::loading::Loading;
 use crate::error::into_datafusion;
 use crate::prune::{Cause, Filter, Next, Pruned, Skipper};
 use crate::runtime::{Run, blocking, checkpoint};
@@ -43,6 +44,7 @@ use crate::runtime::{Run, blocking, checkpoint};
 #[derive(Clone)]
 pub struct Source {
     pub database: Database,
+    pub loading: Arc<Loading>,
     /// Never read, only held: it pins the extents for as long as any stream reads them.
     #[expect(dead_code)]
     pub snapshot: Arc<Snapshot>,
@@ -535,15 +537,18 @@ impl Stream {
         if missing.is_empty() {
             return Ok(());
         }
-        let database = self.source.database.clone();
-        let (chunk, asked) = (columns.chunk.clone(), missing.clone());
-        let segments = blocking(move || database.read(&chunk, &asked)).await?;
+        let Source { database, loading, .. } = &self.source;
+        let segments = loading.read(database, &columns.chunk, &missing).await?;
         for (column, segment) in missing.into_iter().zip(segments) {
             checkpoint().await;
-            let timer = self.metrics.base.elapsed_compute().timer();
-            let array = self.source.database.decode(segment).map_err(into_datafusion)?;
-            timer.done();
-            self.metrics.bytes_decoded.add(array.get_array_memory_size());
+            let decode = || {
+                let _timer = self.metrics.base.elapsed_compute().timer();
+                database.decode(segment.clone()).map_err(into_datafusion)
+            };
+            let (array, decoded) = loading.decode(database, &columns.chunk, column, decode).await?;
+            if decoded {
+                self.metrics.bytes_decoded.add(array.get_array_memory_size());
+            }
             columns.arrays.push((column, array));
         }
         Ok(())

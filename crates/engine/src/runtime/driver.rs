@@ -58,11 +58,20 @@ impl Listed {
     pub fn doing(&self) -> &'static str {
         match self.state.phases.current() {
             _ if self.state.cancelled => "stopping",
+            _ if self.run.joined().is_some() => "waiting for a query",
             Phase::Running => "running",
             Phase::Slot => "waiting for a slot",
             Phase::Input => "waiting for input",
             Phase::Memory => "waiting for memory",
             Phase::Admission => "waiting for admission",
+        }
+    }
+
+    /// What or whom it waits for.
+    pub fn reason(&self) -> Option<String> {
+        match self.run.joined() {
+            Some(leader) => Some(format!("query {leader}, which computes the same")),
+            None => self.waits_for.as_ref().map(ToString::to_string),
         }
     }
 

@@ -89,6 +89,7 @@ pub struct Run {
     /// It ended in an error.
     failed: AtomicBool,
     cancel: Mutex<Option<Cancel>>,
+    joined: Mutex<Option<QueryId>>,
     /// Rung when `cancel` is set.
     bell: Notify,
     /// Rung when there may be memory that was refused.
@@ -118,6 +119,7 @@ impl Run {
             read_bytes: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             cancel: Mutex::new(None),
+            joined: Mutex::new(None),
             bell: Notify::new(),
             memory_bell: Notify::new(),
             refusal: Mutex::new(None),
@@ -184,10 +186,15 @@ impl Run {
         self.bell.notify_waiters();
     }
 
+    /// Its account, which operators reserve from.
+    pub fn memory(&self) -> Arc<dyn MemoryPool> {
+        Arc::clone(&self.memory) as Arc<dyn MemoryPool>
+    }
+
     /// Where its operators run: as in `state`, with the memory of this query.
     pub fn context(&self, state: &SessionState) -> Arc<TaskContext> {
-        let pool = Arc::clone(&self.memory) as Arc<dyn MemoryPool>;
-        let environment = RuntimeEnv { memory_pool: pool, ..state.runtime_env().as_ref().clone() };
+        let environment =
+            RuntimeEnv { memory_pool: self.memory(), ..state.runtime_env().as_ref().clone() };
         Arc::new(TaskContext::from(state).with_runtime(Arc::new(environment)))
     }
 
@@ -270,6 +277,15 @@ impl Run {
 
     pub fn cancelled(&self) -> Option<Cancel> {
         self.cancel.lock().clone()
+    }
+
+    /// The query that computes the same, while this one waits for it.
+    pub fn joined(&self) -> Option<QueryId> {
+        *self.joined.lock()
+    }
+
+    pub(crate) fn set_joined(&self, leader: Option<QueryId>) {
+        *self.joined.lock() = leader;
     }
 
     pub(super) fn task_dropped(&self, task: TaskId) {

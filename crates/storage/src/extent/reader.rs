@@ -11,7 +11,8 @@ use super::codec::decode;
 use super::{Extent, Location, Metadata, object_name};
 
 /// The compressed bytes of one column of one chunk, between [`crate::Database::read`] and
-/// [`crate::Database::decode`].
+/// [`crate::Database::decode`]. A clone shares the bytes.
+#[derive(Clone)]
 pub struct Segment {
     pub(crate) extent: Arc<Extent>,
     metadata: Arc<Metadata>,
