@@ -79,6 +79,7 @@ fn limits_hold_for_queries_that_run_already() {
         assert_eq!(e.kind(), Kind::Cancelled, "{e:#}");
         assert!(e.message().starts_with("the query was stopped after 100.0 ms"), "{e:#}");
         run(&engine, &session, "ALTER WORKLOAD w (statement_timeout = NONE)").unwrap();
+        soon("its end", || engine.queries().is_empty());
 
         // The one that waits has waited for too long.
         run(&engine, &session, "ALTER WORKLOAD w (max_running = 1)").unwrap();
