@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::error::from_datafusion;
 use crate::runtime::{Cancel, Runtime};
 use crate::session::Session;
+use crate::unrefused::Unrefused;
 
 /// Consumers named when memory runs out.
 const TOP_CONSUMERS: usize = 3;
@@ -49,8 +50,9 @@ impl Engine {
         };
         let pool = GreedyMemoryPool::new(config.memory_bytes() as usize);
         let consumers = std::num::NonZeroUsize::new(TOP_CONSUMERS).expect("not zero");
+        let pool = Unrefused(TrackConsumersPool::new(pool, consumers));
         let environment = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers)))
+            .with_memory_pool(Arc::new(pool))
             .build_arc()
             .map_err(from_datafusion)?;
         let runtime = Runtime::new(config.threads, config.policy)?;
