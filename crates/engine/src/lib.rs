@@ -30,7 +30,7 @@
 //! * `exec/`: our operators. `write.rs`: rows into extents.
 //! * `maintain.rs`, `background.rs`: compaction, when asked for and by itself.
 //! * [`runtime`]: the scheduler meets tokio.
-//! * `error.rs`: DataFusion's errors as ours.
+//! * `error.rs`: DataFusion's errors as ours. `unrefused.rs`: memory that must not be refused.
 
 mod alter;
 mod answer;
@@ -67,6 +67,7 @@ mod statement;
 mod system;
 mod table;
 mod transaction;
+mod unrefused;
 mod walk;
 mod workload;
 mod write;

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use super::driver::Driver;
 use super::memory::QueryMemory;
 use super::scheduled::Scheduled;
+use crate::unrefused::Unrefused;
 
 /// Why a query was stopped before its end.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +84,7 @@ pub struct Run {
     id: QueryId,
     origin: Origin,
     driver: Arc<Driver>,
-    memory: Arc<QueryMemory>,
+    memory: Arc<Unrefused<QueryMemory>>,
     /// Stored bytes of the columns that it read.
     read_bytes: AtomicU64,
     /// It ended in an error.
@@ -115,7 +116,7 @@ impl Run {
             id,
             origin,
             driver: Arc::clone(driver),
-            memory: Arc::new(QueryMemory::new(id, Arc::clone(driver))),
+            memory: Arc::new(Unrefused(QueryMemory::new(id, Arc::clone(driver)))),
             read_bytes: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             cancel: Mutex::new(None),

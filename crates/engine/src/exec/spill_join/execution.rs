@@ -30,11 +30,13 @@ use crate::runtime::checkpoint;
 pub struct Execution {
     shared: Arc<Shared>,
     /// Of a build side that all outputs share; each of them drives it.
-    build:
-        Option<SharedFuture<BoxFuture<'static, std::result::Result<Build, Arc<DataFusionError>>>>>,
+    build: Option<SharedFuture<BoxFuture<'static, BuildResult>>>,
     started: Vec<AtomicBool>,
     unfinished: AtomicUsize,
 }
+
+/// Each output gets the error.
+type BuildResult = std::result::Result<Build, Arc<DataFusionError>>;
 
 /// How a build side that all outputs share came out.
 #[derive(Clone)]
