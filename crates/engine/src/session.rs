@@ -64,6 +64,9 @@ impl Drop for Job {
     }
 }
 
+/// A statement on its way to its head, and then to its rows.
+type Pending = (Arc<Job>, oneshot::Receiver<Result<Head>>, mpsc::Receiver<Item>);
+
 /// How far a statement is.
 #[derive(Clone, Debug)]
 pub struct QueryProgress {
@@ -166,10 +169,7 @@ impl Session {
     // What follows is not async: the code of an async function is compiled where it is awaited, so
     // that every crate with a session would compile the whole engine once more.
 
-    fn begin_query(
-        &self,
-        sql: &str,
-    ) -> Result<(Arc<Job>, oneshot::Receiver<Result<Head>>, mpsc::Receiver<Item>)> {
+    fn begin_query(&self, sql: &str) -> Result<Pending> {
         let run = self.begin(sql)?;
         let (started, head) = oneshot::channel();
         let (rows, receiver) = mpsc::channel(ANSWER_BATCHES_MAX);

@@ -181,7 +181,6 @@ impl Driver {
         if reserve_in_use {
             self.long_polls.step_back();
         }
-        first.into_iter().chain(more).for_each(Waker::wake);
         for (query, word) in words {
             match (self.run(query), word) {
                 (Some(run), Word::Stopped(stop)) => run.stopped(stop),
@@ -189,6 +188,7 @@ impl Driver {
                 (None, _) => {}
             }
         }
+        first.into_iter().chain(more).for_each(Waker::wake);
         result
     }
 

@@ -11,7 +11,8 @@ use thalweg_base::{Error, QueryId};
 use super::driver::Driver;
 
 /// A query may take one part in so many of the server's memory without being given it, for
-/// operators that cannot spill. Few queries hold memory at a time, so that this adds up to little.
+/// operators that cannot spill: a merge of what was spilled, for example, which if it were refused
+/// could only end the query. Few queries hold memory at a time, so that this adds up to little.
 const OVERDRAFT_PART: u64 = 32;
 
 /// And this much in any case: what it takes to merge a few sorted runs.
@@ -24,19 +25,32 @@ pub struct QueryMemory {
     reserved: AtomicUsize,
     /// Of `reserved`, what operators took without asking and the ledger did not have.
     overdrawn: AtomicUsize,
+    /// The most it was ever given. An operator that spills sorts what it has first, and needs for
+    /// that a part of what it has just given back.
+    granted_most: AtomicUsize,
 }
 
 impl QueryMemory {
     pub fn new(query: QueryId, driver: Arc<Driver>) -> Self {
-        QueryMemory { query, driver, reserved: AtomicUsize::new(0), overdrawn: AtomicUsize::new(0) }
+        QueryMemory {
+            query,
+            driver,
+            reserved: AtomicUsize::new(0),
+            overdrawn: AtomicUsize::new(0),
+            granted_most: AtomicUsize::new(0),
+        }
     }
-}
 
-impl QueryMemory {
     fn may_overdraw(&self, bytes: usize) -> bool {
         let limit = self.driver.limits().memory_bytes.unwrap_or(u64::MAX);
         let most = (limit / OVERDRAFT_PART).max(OVERDRAFT_BYTES_MIN);
         (self.overdrawn.load(Ordering::Relaxed) + bytes) as u64 <= most
+            || self.reserved() + bytes <= self.granted_most.load(Ordering::Relaxed)
+    }
+
+    fn granted(&self, bytes: usize) {
+        let reserved = self.reserved.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.granted_most.fetch_max(reserved, Ordering::Relaxed);
     }
 }
 
@@ -46,26 +60,29 @@ impl MemoryPool for QueryMemory {
     }
 
     fn grow(&self, _: &MemoryReservation, additional: usize) {
-        if self.driver.memory_grow(self.query, additional as u64).is_err() {
-            self.overdrawn.fetch_add(additional, Ordering::Relaxed);
+        match self.driver.memory_grow(self.query, additional as u64) {
+            Ok(()) => self.granted(additional),
+            Err(_) => {
+                self.overdrawn.fetch_add(additional, Ordering::Relaxed);
+                self.reserved.fetch_add(additional, Ordering::Relaxed);
+            }
         }
-        self.reserved.fetch_add(additional, Ordering::Relaxed);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         if additional == 0 {
             return Ok(());
         }
-        if let Err(refusal) = self.driver.memory_grow(self.query, additional as u64) {
-            // A merge of what was spilled, for example: refused, its query could only die.
-            let overdraws = !reservation.consumer().can_spill() && self.may_overdraw(additional);
-            if !overdraws {
-                // Operators look for this variant, and spill.
-                let text = Error::from(&*refusal).message().to_owned();
-                return Err(DataFusionError::ResourcesExhausted(text));
-            }
-            self.overdrawn.fetch_add(additional, Ordering::Relaxed);
+        let Err(refusal) = self.driver.memory_grow(self.query, additional as u64) else {
+            self.granted(additional);
+            return Ok(());
+        };
+        if reservation.consumer().can_spill() || !self.may_overdraw(additional) {
+            // Operators look for this variant, and spill.
+            let text = Error::from(&*refusal).message().to_owned();
+            return Err(DataFusionError::ResourcesExhausted(text));
         }
+        self.overdrawn.fetch_add(additional, Ordering::Relaxed);
         self.reserved.fetch_add(additional, Ordering::Relaxed);
         Ok(())
     }

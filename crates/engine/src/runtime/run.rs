@@ -277,7 +277,12 @@ impl Run {
     }
 
     pub fn cancelled(&self) -> Option<Cancel> {
-        self.cancel.lock().clone()
+        let told = self.cancel.lock().clone();
+        // Its tasks may hear of it before this query does.
+        told.or_else(|| {
+            let stopped = self.driver.look(|s| s.query_state(self.id)?.stopped.clone());
+            stopped.map(Cancel::Stopped)
+        })
     }
 
     /// The query that computes the same, while this one waits for it.

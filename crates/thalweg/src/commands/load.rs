@@ -414,15 +414,14 @@ fn partition_by(value: &str) -> std::result::Result<(String, u32), String> {
 }
 
 pub fn size(value: &str) -> std::result::Result<u64, String> {
+    let example = text::bytes(LOAD_MEMORY_BYTES as u64).replace(".0 ", "");
     match text::parse_bytes(value) {
         Some(n) if n >= LOAD_WORKER_BYTES_MIN as u64 => Ok(n),
         Some(_) => {
-            Err(format!("at least {} are needed", text::bytes(LOAD_WORKER_BYTES_MIN as u64)))
+            let least = text::bytes(LOAD_WORKER_BYTES_MIN as u64);
+            Err(format!("at least {least} are needed, such as {example}"))
         }
-        None => Err(format!(
-            "expected a size, such as {}",
-            text::bytes(LOAD_MEMORY_BYTES as u64).replace(".0 ", "")
-        )),
+        None => Err(format!("expected a size, such as {example}")),
     }
 }
 

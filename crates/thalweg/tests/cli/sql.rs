@@ -226,7 +226,7 @@ fn a_timeout_cancels() {
     let start = Instant::now();
     place
         .run(&["sql", ":memory:", "--timeout", "0.3", "-c", LONG])
-        .fails(130, &["0.3 s", "--timeout"]);
+        .fails(130, &["300.0 ms", "--timeout"]);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 

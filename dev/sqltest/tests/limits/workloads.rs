@@ -37,7 +37,8 @@ fn a_full_workload_makes_wait_says_so_and_refuses_what_its_queue_cannot_take() {
     thread::scope(|scope| {
         let endless = start(scope, &engine, "w", ENDLESS);
         soon("its begin", || {
-            text(&engine, &session, &format!("SELECT CAST(x AS VARCHAR) FROM ({id}) AS q(x)")) != ""
+            !text(&engine, &session, &format!("SELECT CAST(x AS VARCHAR) FROM ({id}) AS q(x)"))
+                .is_empty()
         });
         let running = number(
             &engine,
