@@ -18,9 +18,26 @@ const LEAST_NS: f64 = 200_000.0;
 /// Rows of an input nobody has statistics for.
 const UNKNOWN_ROWS: f64 = 1e6;
 
-/// CPU nanoseconds of `plan` over all its tasks, from the planner's cardinalities.
-pub fn cpu_ns(plan: &dyn ExecutionPlan) -> u64 {
-    (LEAST_NS + work(plan, &StatisticsContext::new())) as u64
+/// What a plan will take.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    /// CPU nanoseconds over all its tasks.
+    pub cpu_ns: u64,
+    /// Bytes that its operators which keep rows will hold: all of them, although they seldom do at
+    /// the same time.
+    pub memory_bytes: u64,
+}
+
+impl Estimate {
+    /// From the planner's cardinalities; of a plan as the planner made it, as it is by DataFusion's
+    /// operators that joins, groups and sorts are known.
+    pub fn of(plan: &dyn ExecutionPlan) -> Self {
+        let statistics = StatisticsContext::new();
+        Estimate {
+            cpu_ns: (LEAST_NS + work(plan, &statistics)) as u64,
+            memory_bytes: held(plan, &statistics) as u64,
+        }
+    }
 }
 
 fn work(plan: &dyn ExecutionPlan, statistics: &StatisticsContext) -> f64 {
@@ -48,12 +65,6 @@ const HASH_BYTES: f64 = 24.0;
 /// Tables that grow by doubling are three quarters full; sorted rows exist twice for a while.
 const SPARE: f64 = 1.5;
 
-/// Bytes that the operators of `plan` which keep rows will hold: all of them, although they seldom
-/// do at the same time.
-pub fn memory_bytes(plan: &dyn ExecutionPlan) -> u64 {
-    held(plan, &StatisticsContext::new()) as u64
-}
-
 fn held(plan: &dyn ExecutionPlan, statistics: &StatisticsContext) -> f64 {
     let kept = |child: &dyn ExecutionPlan, more: f64| {
         rows(child, statistics) * (row_bytes(&child.schema()) + more) * SPARE
@@ -79,4 +90,45 @@ fn held(plan: &dyn ExecutionPlan, statistics: &StatisticsContext) -> f64 {
 fn row_bytes(schema: &Schema) -> f64 {
     let width = |t: &DataType| t.primitive_width().map_or(TEXT_BYTES, |w| w as f64);
     schema.fields().iter().map(|field| width(field.data_type())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::engine::Engine;
+    use crate::runtime::{Origin, Run, Terms};
+    use crate::statement;
+
+    #[test]
+    fn joins_groups_and_sorts_want_memory_and_look_ups_do_not() {
+        let engine = Engine::open(":memory:", Config { threads: 2, ..Config::default() }).unwrap();
+        let session = engine.session();
+        let sql = "CREATE TABLE t AS SELECT value AS a, value * 7 AS b FROM range(0, 20000)";
+        engine.block_on(session.query(sql)).unwrap();
+        let wanted = |sql: &str| {
+            let inner = session.inner();
+            let wanted = engine.block_on(async {
+                let state = inner.context.state();
+                statement::begin(inner, &state).await?;
+                let parsed = statement::parse(&state, sql)?;
+                let plan = statement::plan(&state, parsed).await.unwrap();
+                let driver = engine.runtime().driver();
+                let run = Run::begin(driver, Origin::new(None, sql), &Terms::default())?;
+                statement::physical(&run, &state, &plan).await?;
+                Ok(run.memory_wanted())
+            });
+            inner.transactions.end_statement(true);
+            wanted.unwrap_or_else(|e: thalweg_base::Error| panic!("{e:#}: {sql}"))
+        };
+        for sql in [
+            "SELECT x.a FROM t x JOIN t y ON x.a = y.b",
+            "SELECT a, count(*) FROM t GROUP BY a",
+            "SELECT a, b FROM t ORDER BY b",
+        ] {
+            assert!((200_000..20_000_000).contains(&wanted(sql)), "{} B: {sql}", wanted(sql));
+        }
+        assert_eq!(wanted("SELECT b FROM t WHERE a = 5"), 0);
+        assert_eq!(wanted("SELECT count(*) FROM t WHERE b > 5"), 0);
+        assert!(wanted("SELECT a, b FROM t ORDER BY b LIMIT 5") < 1_000);
+    }
 }

@@ -75,10 +75,9 @@ pub struct QueryProgress {
     pub share: f64,
     /// As long as it goes on at the speed it has had.
     pub left: Option<Duration>,
-    /// What or whom it waits for.
+    /// What or whom it waits for, unless it is what every query waits for at moments: a slot, or
+    /// what it reads.
     pub waits_for: Option<String>,
-    /// As every query does for moments: for a slot, or for what it reads.
-    pub is_usual_wait: bool,
 }
 
 /// Work on its way to its result.
@@ -205,8 +204,8 @@ impl Session {
     fn begin(&self, text: &str) -> Result<Arc<Run>> {
         let origin = Origin::new(Some(self.inner.id), text);
         let state = self.inner.context.state_ref();
-        let settings = state.read().config_options().extensions.get::<Settings>().cloned();
-        let mut terms = settings.unwrap_or_default().terms();
+        let settings = |s: &SessionState| s.config_options().extensions.get().map(Settings::terms);
+        let mut terms = settings(&state.read()).unwrap_or_default();
         terms.exempt = is_control(text);
         Run::begin(self.inner.engine.runtime().driver(), origin, &terms)
     }
@@ -257,15 +256,13 @@ impl Session {
         let driver = self.inner.engine.runtime().driver();
         let query = driver.list(&[Arc::clone(&job.run)]).pop()?;
         let now_ns = driver.now_ns();
+        let is_usual = query.run.joined().is_none()
+            && matches!(query.waits_for, Some(WaitReason::Input | WaitReason::Slot { .. }));
         Some(QueryProgress {
             elapsed: Duration::from_nanos(now_ns.saturating_sub(query.state.arrival_ns)),
             share: query.share_done(),
             left: query.left(now_ns),
-            is_usual_wait: matches!(
-                query.waits_for,
-                Some(WaitReason::Input | WaitReason::Slot { .. })
-            ),
-            waits_for: query.waits_for.map(|reason| reason.to_string()),
+            waits_for: query.reason().filter(|_| !is_usual),
         })
     }
 

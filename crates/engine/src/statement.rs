@@ -21,13 +21,14 @@ use crate::catalog::without_tables;
 use crate::config::Settings;
 use crate::deliver::{self, Client, Stop};
 use crate::error::from_datafusion;
+use crate::estimate::Estimate;
 use crate::exec::{give_way, spill_joins};
 use crate::parse::{self, Parsed};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::Key;
 use crate::transaction::{self, Reading, TransactionStatus};
-use crate::{alter, as_of, ddl, dml, estimate, maintain, names, prepared, show, workload};
+use crate::{alter, as_of, ddl, dml, maintain, names, prepared, show, workload};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -372,7 +373,7 @@ pub(crate) async fn executable(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = state.query_planner();
     let physical = planner.create_physical_plan(optimized, state).await.map_err(from_datafusion)?;
-    run.driver().query_estimated(run.id(), estimate::cpu_ns(physical.as_ref()));
+    run.estimated(Estimate::of(physical.as_ref()));
     checkpoint().await;
     spill_joins(physical).and_then(give_way).map_err(from_datafusion)
 }
@@ -383,7 +384,7 @@ pub(crate) async fn execute(
     state: &SessionState,
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<SendableRecordBatchStream> {
-    run.memory_promised(estimate::memory_bytes(plan.as_ref())).await;
+    run.memory_promised().await;
     execute_stream(plan, run.context(state)).map_err(from_datafusion)
 }
 

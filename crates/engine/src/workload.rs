@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -164,7 +163,7 @@ impl fmt::Display for Text<'_> {
         ];
         for (key, ns) in times {
             if let Some(ns) = ns {
-                write!(f, " {key}={}ms", Duration::from_nanos(ns).as_millis())?;
+                write!(f, " {key}={}ms", ns as f64 / 1e6)?;
             }
         }
         for (key, bytes) in
@@ -279,7 +278,7 @@ mod tests {
     #[test]
     fn settings_are_read_written_and_read_again() {
         let sql = "CREATE WORKLOAD Reports (weight = 300, max_running 2, queue = 5, \
-                   queue_timeout = '30s', timeout = '5min', memory = '2GiB', query_memory = '512MB')";
+                   queue_timeout = '30s', timeout = '0.25ms', memory = '2GiB', query_memory = '512MB')";
         let Command::Create { name, if_not_exists: false, settings } = parsed(sql).unwrap() else {
             panic!("not a CREATE")
         };
@@ -290,7 +289,7 @@ mod tests {
             max_running: Some(2),
             queue_max: 5,
             queue_timeout_ns: Some(30_000_000_000),
-            statement_timeout_ns: Some(300_000_000_000),
+            statement_timeout_ns: Some(250_000),
             memory_bytes: Some(2 << 30),
             query_memory_bytes: Some(512_000_000),
             ..Class::new("reports")

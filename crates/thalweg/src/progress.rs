@@ -125,8 +125,7 @@ fn percent(done: u64, total: u64) -> u64 {
 fn describe_query(progress: &QueryProgress) -> String {
     let elapsed = left(progress.elapsed.as_secs_f64());
     match (&progress.waits_for, progress.left) {
-        // It waits for its own reading of files, for moments.
-        (Some(what), _) if !progress.is_usual_wait => format!("waiting for {what}  {elapsed}"),
+        (Some(what), _) => format!("waiting for {what}  {elapsed}"),
         (_, Some(rest)) => format!("{elapsed}  about {} left", left(rest.as_secs_f64())),
         (_, None) => elapsed,
     }

@@ -3,7 +3,7 @@
 //! The record is a table with a row for each query, as `system.query_log` has it. It is read by the
 //! engine's own readers, so it may be CSV, Parquet, JSON lines or Arrow.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
@@ -20,7 +20,7 @@ use crate::compare::collect;
 use crate::report::html;
 use crate::report::replay::{self as report, Query, Replay, Replayed};
 use crate::report::text as printed;
-use crate::run::say;
+use crate::run::{save, say};
 
 /// The command line.
 #[derive(Clone, Debug)]
@@ -61,24 +61,8 @@ pub fn run(options: &Options) -> Result<()> {
     let found =
         Replay::new(&options.file, options.slots, quantum_ms, &log.queries, log.left_out, played);
     println!("{}", report::text(&found, printed::Options::stdout()));
-    write(options, &found)
-}
-
-fn write(options: &Options, replay: &Replay) -> Result<()> {
-    let save = |path: &Path, content: String| {
-        std::fs::write(path, content)
-            .map_err(|e| Error::io(format!("cannot write the report \"{}\"", path.display()), e))
-    };
-    if let Some(path) = &options.json {
-        let json = serde_json::to_string_pretty(replay)
-            .map_err(|e| Error::internal(format!("the report is no JSON: {e}")))?;
-        save(path, json + "\n")?;
-    }
-    if let Some(path) = &options.report {
-        save(path, html::replay::render(replay))?;
-        println!("report: {}", path.display());
-    }
-    Ok(())
+    let page = || html::replay::render(&found);
+    save(options.json.as_deref(), options.report.as_deref(), &found, page)
 }
 
 /// A record of queries.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Serialize;
 use tempfile::TempDir;
 use thalweg_base::{Error, Result};
 use thalweg_engine::{Config, Engine, PolicyKind};
@@ -280,17 +281,28 @@ pub(crate) fn us(options: &Options) -> model::Engine {
 }
 
 pub(crate) fn write(options: &Options, report: &Report) -> Result<()> {
+    let page = || html::render(report);
+    save(options.json.as_deref(), options.report.as_deref(), report, page)
+}
+
+/// `report` as JSON and as a page, where asked for.
+pub(crate) fn save(
+    json: Option<&Path>,
+    html: Option<&Path>,
+    report: &impl Serialize,
+    page: impl FnOnce() -> String,
+) -> Result<()> {
     let save = |path: &Path, content: String| {
         std::fs::write(path, content)
             .map_err(|e| Error::io(format!("cannot write the report \"{}\"", path.display()), e))
     };
-    if let Some(path) = &options.json {
+    if let Some(path) = json {
         let json = serde_json::to_string_pretty(report)
             .map_err(|e| Error::internal(format!("the report is no JSON: {e}")))?;
         save(path, json + "\n")?;
     }
-    if let Some(path) = &options.report {
-        save(path, html::render(report))?;
+    if let Some(path) = html {
+        save(path, page())?;
         println!("report: {}", path.display());
     }
     Ok(())

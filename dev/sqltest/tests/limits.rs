@@ -643,3 +643,24 @@ fn concurrent_scans_decode_a_chunk_once() {
     // Shown in units of a hundredth.
     assert!((four - one).abs() < one / 20, "one decodes {one} bytes, four {four}");
 }
+
+/// However short the time is: a statement says that it was for the time that it ended.
+#[test]
+fn a_timeout_is_always_the_reason_that_is_given() {
+    let (engine, session) = with_numbers(2, 20_000);
+    run(&engine, &session, "CREATE WORKLOAD hasty (statement_timeout = '0.3ms')").expect("is made");
+    at_once(&engine, 4, |session, i| {
+        if i % 2 == 0 {
+            run(&engine, session, "SET thalweg.workload = 'hasty'").expect("is there");
+        }
+        for n in 0..100 {
+            session.set_timeout(Some(Duration::from_millis(1 + n % 3)));
+            let e = run(&engine, session, FRUITLESS).expect_err("never ends");
+            assert_eq!(e.kind(), Kind::Cancelled, "{e:#}");
+            assert!(e.message().starts_with("the query was stopped after"), "{e:#}");
+        }
+        0
+    });
+    soon("the end of the queries", || engine.queries().is_empty());
+    assert_eq!(engine.memory_held(), 0);
+}

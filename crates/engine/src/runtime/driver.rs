@@ -14,7 +14,7 @@ use thalweg_base::{Clock, Error, QueryId, Result, SystemClock, TaskId};
 use thalweg_scheduler::policy::remaining_ns;
 use thalweg_scheduler::{
     Action, Arrival, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd, QueryState, Scheduler,
-    ServerLimits, SlotView, Stop, Turn, WaitReason, task_index,
+    ServerLimits, SlotView, Turn, WaitReason, task_index,
 };
 use tokio::sync::Notify;
 
@@ -91,9 +91,9 @@ impl Listed {
     }
 }
 
-/// What the state machine has to say to a query, and not to one of its tasks.
+/// What a query is rung for.
 enum Word {
-    Stopped(Stop),
+    Stopped,
     MemoryFreed,
 }
 
@@ -154,15 +154,23 @@ impl Driver {
         // At most one grant per freed slot: nearly always none or one, hence no allocation.
         let mut first: Option<Waker> = None;
         let mut more: Vec<Waker> = Vec::new();
-        let mut words: Vec<(QueryId, Word)> = Vec::new();
+        // Dropped outside the lock as well: the last one ends its query.
+        let mut words: Vec<(Arc<Run>, Word)> = Vec::new();
         for action in actions.drain(..) {
             match action {
                 Action::Stop(query) => {
                     let state = inner.scheduler.query_state(query);
-                    let stop = state.and_then(|s| s.stopped.clone());
-                    words.extend(stop.map(|stop| (query, Word::Stopped(stop))));
+                    if let (Some(run), Some(stop)) =
+                        (self.run(query), state.and_then(|s| s.stopped.clone()))
+                    {
+                        // Before any of its tasks can see that it is cancelled.
+                        run.stopped(stop);
+                        words.push((run, Word::Stopped));
+                    }
                 }
-                Action::MemoryFreed(query) => words.push((query, Word::MemoryFreed)),
+                Action::MemoryFreed(query) => {
+                    words.extend(self.run(query).map(|run| (run, Word::MemoryFreed)));
+                }
                 // Its tasks are granted slots; its operators hear of it when they next ask.
                 Action::Admitted(_) | Action::Spill(_) => {}
                 Action::Grant(_) | Action::Cancel(_) => {}
@@ -181,20 +189,25 @@ impl Driver {
         if reserve_in_use {
             self.long_polls.step_back();
         }
-        for (query, word) in words {
-            match (self.run(query), word) {
-                (Some(run), Word::Stopped(stop)) => run.stopped(stop),
-                (Some(run), Word::MemoryFreed) => run.memory_freed(),
-                (None, _) => {}
+        for (run, word) in words {
+            match word {
+                Word::Stopped => run.ring(),
+                Word::MemoryFreed => run.memory_freed(),
             }
         }
         first.into_iter().chain(more).for_each(Waker::wake);
         result
     }
 
-    /// It may have to wait to be admitted; its tasks get no slot until then.
-    pub fn query_arrived(&self, estimate_ns: u64, terms: &Terms) -> Result<QueryId> {
-        let query = QueryId(self.queries.fetch_add(1, Ordering::Relaxed));
+    pub fn next_query(&self) -> QueryId {
+        QueryId(self.queries.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// From now on it is listed. It may have to wait to be admitted; its tasks get no slot until
+    /// then.
+    pub fn query_arrived(&self, run: &Arc<Run>, estimate_ns: u64, terms: &Terms) -> Result<()> {
+        let query = run.id();
+        self.runs.lock().insert(query, Arc::downgrade(run));
         self.event(|s, now, actions| {
             let named = terms.workload.as_deref();
             let class = named.and_then(|name| s.class_named(name));
@@ -214,7 +227,8 @@ impl Driver {
             };
             s.query_arrived(query, &arrival, now, actions).map_err(|r| Error::from(&r))
         })?;
-        Ok(query)
+        self.arrived.notify_one();
+        Ok(())
     }
 
     pub fn memory_grow(
@@ -265,12 +279,7 @@ impl Driver {
         &self.long_polls
     }
 
-    /// From now on it is listed.
-    pub fn query_runs(&self, run: &Arc<Run>) {
-        self.runs.lock().insert(run.id(), Arc::downgrade(run));
-        self.arrived.notify_one();
-    }
-
+    /// Or it was refused.
     pub fn query_ended(&self, run: &Run) {
         self.runs.lock().remove(&run.id());
         let (state, workload) = self.event(|s, now, actions| {

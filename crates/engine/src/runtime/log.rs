@@ -36,7 +36,7 @@ impl Logged {
             query: account.query.0,
             origin: run.origin().clone(),
             workload,
-            state: match (run.cancelled().is_some() || account.stopped.is_some(), run.failed()) {
+            state: match (run.cancelled().is_some(), run.failed()) {
                 (true, _) => "cancelled",
                 (false, true) => "failed",
                 (false, false) => "done",

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use super::driver::Driver;
 use super::memory::QueryMemory;
 use super::scheduled::Scheduled;
+use crate::estimate::Estimate;
 use crate::unrefused::Unrefused;
 
 /// Why a query was stopped before its end.
@@ -85,6 +86,7 @@ pub struct Run {
     origin: Origin,
     driver: Arc<Driver>,
     memory: Arc<Unrefused<QueryMemory>>,
+    memory_wanted: AtomicU64,
     /// Stored bytes of the columns that it read.
     read_bytes: AtomicU64,
     /// It ended in an error.
@@ -111,12 +113,13 @@ impl Run {
     /// Its workload is not there, or as many queries wait in it as may.
     pub fn begin(driver: &Arc<Driver>, origin: Origin, terms: &Terms) -> Result<Arc<Run>> {
         const PLANNING_NS: u64 = 5_000_000;
-        let id = driver.query_arrived(PLANNING_NS, terms)?;
+        let id = driver.next_query();
         let run = Arc::new(Run {
             id,
             origin,
             driver: Arc::clone(driver),
             memory: Arc::new(Unrefused(QueryMemory::new(id, Arc::clone(driver)))),
+            memory_wanted: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             cancel: Mutex::new(None),
@@ -125,7 +128,7 @@ impl Run {
             memory_bell: Notify::new(),
             refusal: Mutex::new(None),
         });
-        driver.query_runs(&run);
+        driver.query_arrived(&run, PLANNING_NS, terms)?;
         Ok(run)
     }
 
@@ -178,12 +181,15 @@ impl Run {
     pub fn cancel(&self, why: Cancel) {
         self.cancel.lock().get_or_insert(why);
         self.driver.query_cancelled(self.id);
-        self.bell.notify_waiters();
+        self.ring();
     }
 
-    /// The scheduler has cancelled it.
+    /// The scheduler has cancelled it. Its client hears of it when it is rung.
     pub(super) fn stopped(&self, stop: Stop) {
         self.cancel.lock().get_or_insert(Cancel::Stopped(stop));
+    }
+
+    pub(super) fn ring(&self) {
         self.bell.notify_waiters();
     }
 
@@ -199,14 +205,25 @@ impl Run {
         Arc::new(TaskContext::from(state).with_runtime(Arc::new(environment)))
     }
 
+    /// It is planned.
+    pub fn estimated(&self, estimate: Estimate) {
+        self.memory_wanted.store(estimate.memory_bytes, Ordering::Relaxed);
+        self.driver.query_estimated(self.id, estimate.cpu_ns);
+    }
+
+    /// Bytes that its plan will hold, as far as they can be estimated.
+    pub fn memory_wanted(&self) -> u64 {
+        self.memory_wanted.load(Ordering::Relaxed)
+    }
+
     /// Returns once the query is promised the memory that it is going to want, or as much as one
     /// query may be.
-    pub async fn memory_promised(&self, bytes: u64) {
+    pub async fn memory_promised(&self) {
         loop {
             let mut rung = pin!(self.memory_bell.notified());
             // Before the question, so that an answer right after it is not missed.
             rung.as_mut().enable();
-            if self.driver.memory_promise(self.id, bytes) {
+            if self.driver.memory_promise(self.id, self.memory_wanted()) {
                 return;
             }
             rung.await;
@@ -277,12 +294,7 @@ impl Run {
     }
 
     pub fn cancelled(&self) -> Option<Cancel> {
-        let told = self.cancel.lock().clone();
-        // Its tasks may hear of it before this query does.
-        told.or_else(|| {
-            let stopped = self.driver.look(|s| s.query_state(self.id)?.stopped.clone());
-            stopped.map(Cancel::Stopped)
-        })
+        self.cancel.lock().clone()
     }
 
     /// The query that computes the same, while this one waits for it.
