@@ -128,6 +128,7 @@ pub struct QueryState {
 pub(crate) struct Place {
     pub pass: u64,
     pub priority: u64,
+    pub turn: u64,
 }
 
 impl QueryState {

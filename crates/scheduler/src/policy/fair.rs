@@ -18,20 +18,27 @@ use crate::query::{QueryState, WEIGHT_NORMAL};
 ///   one: what it used while nobody else could is not held against it.
 /// - The quanta that run already count with `NOMINAL_NS` each, until it is known what they took.
 ///
+/// *Slices.* Two that take turns by the quantum evict each other's hash tables from the caches 500
+/// times a second. So queries that are no longer short and have the same priority stand in a
+/// line. When the passes choose one of them, the first of the line that waits is served, and the
+/// two exchange their passes, of which nobody else takes notice; after each `SLICE_NS` that a
+/// query has used it goes to the end of the line.
+///
 /// *Guarantees* that no query starves. Between the moment a query has a queued task and its next
 /// grant, all others together use no more CPU time than
 ///
 /// ```text
 ///   2 × ((2 × slots + 1) × its longest quantum / its priority) × (sum of all priorities)
 ///     + (queries + 3 × slots) × the longest quantum
+///     + 2 × (a slice and, for each slot, the longest quantum) / its priority × (sum of all)
 /// ```
 ///
 /// (quanta shorter than `NOMINAL_NS` taken as that): its pass leads virtual time by no more than
 /// the term in brackets, a quantum for each slot and one more, and those under way; virtual time
 /// gets there once so much has been used; those that joined before that use as much until they
 /// have passed it; and those that lag behind virtual time, because of quanta longer than what
-/// they were granted for, do so by two per slot. Priorities fall to a hundredth and no further,
-/// so a long query that shares the machine with an endless stream of short ones, one at a time,
+/// they were granted for, do so by two per slot. The last term is for those in a line: each that
+/// stands before it has what is left of its slice. Priorities fall to a hundredth and no further, so a long query that shares the machine with an endless stream of short ones, one at a time,
 /// still gets a hundredth.
 #[derive(Default)]
 pub struct Fair {
@@ -41,11 +48,17 @@ pub struct Fair {
     remainder: u64,
     /// Sum of the priorities of all queries with a queued or running task.
     active: u64,
+    /// Who came to the end of the line so far.
+    turns: u64,
     tuner: Tuner,
 }
 
 /// What a quantum counts until it has ended: what one of ours aims at.
 pub const NOMINAL_NS: u64 = 2_000_000;
+
+/// CPU time after which the next of a line is served: long against what it takes to fill the
+/// caches, and short against what people notice of long queries.
+pub const SLICE_NS: u64 = 100_000_000;
 
 /// So that a pass counts CPU nanoseconds of a query of normal weight at full priority. A pass
 /// that would run over stays at the largest: the order is then that of arrival, after 10 days
@@ -60,6 +73,11 @@ pub fn stride(cpu_ns: u64, priority: u64) -> u64 {
 impl Fair {
     fn priority(&self, query: &QueryState) -> u64 {
         query.share * self.tuner.decay().at(query.cpu_ns)
+    }
+
+    fn send_back(&mut self, query: &mut QueryState) {
+        self.turns += 1;
+        query.place.turn = self.turns;
     }
 
     /// From now on the query counts among the active with its priority of now, and leads virtual
@@ -84,7 +102,21 @@ impl Policy for Fair {
         (query.place.pass.saturating_add(under_way), query.arrival_order)
     }
 
+    fn line(&self, query: &QueryState) -> Option<(u64, u64)> {
+        (!query.is_short()).then_some((query.place.priority, query.place.turn))
+    }
+
+    fn exchange(&mut self, a: &mut QueryState, b: &mut QueryState) {
+        std::mem::swap(&mut a.place.pass, &mut b.place.pass);
+        // What one may lead by is too much for the other, if its quanta are shorter.
+        self.weigh(a);
+        self.weigh(b);
+    }
+
     fn joined(&mut self, query: &mut QueryState) {
+        if query.place.turn == 0 {
+            self.send_back(query);
+        }
         query.place.pass = query.place.pass.max(self.virtual_pass);
         self.weigh(query);
     }
@@ -98,6 +130,9 @@ impl Policy for Fair {
             self.remainder = self.remainder.saturating_add(cpu_ns.saturating_mul(SCALE));
             self.virtual_pass = self.virtual_pass.saturating_add(self.remainder / self.active);
             self.remainder %= self.active;
+        }
+        if query.cpu_ns / SLICE_NS > (query.cpu_ns - cpu_ns) / SLICE_NS {
+            self.send_back(query);
         }
         let used = stride(cpu_ns, query.place.priority);
         query.place.pass = query.place.pass.saturating_add(used);

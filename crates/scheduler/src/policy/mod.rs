@@ -37,6 +37,16 @@ pub trait Policy: Send {
     /// the policy; of other queries' ranks, never.
     fn rank(&self, query: &QueryState) -> Rank;
 
+    /// A line of queries, among which it is all the same to everybody else who goes first, and
+    /// when this one came to its end: of those in one line that wait, the one that came first
+    /// takes the place of the one that the ranks choose. `None`: it stands in none.
+    fn line(&self, _query: &QueryState) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Two queries of one line change places in the order.
+    fn exchange(&mut self, _a: &mut QueryState, _b: &mut QueryState) {}
+
     /// The query had no queued task and now has one.
     fn joined(&mut self, _query: &mut QueryState) {}
 

@@ -55,6 +55,8 @@ pub struct Report {
     pub promises_awaited: u64,
     /// Times that a bound on waiting was compared to a wait.
     pub bounds: u64,
+    /// Times that one of a line was served in place of another.
+    pub exchanges: u64,
     pub end_ns: u64,
 }
 
@@ -74,6 +76,7 @@ impl Report {
         self.memory_freed += other.memory_freed;
         self.promises_awaited += other.promises_awaited;
         self.bounds += other.bounds;
+        self.exchanges += other.exchanges;
         self.end_ns += other.end_ns;
     }
 }

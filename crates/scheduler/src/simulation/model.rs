@@ -3,7 +3,7 @@
 //! it looks whether each might be.
 
 use crate::deadline::BANK_NS;
-use crate::policy::fair::{NOMINAL_NS, SCALE, stride};
+use crate::policy::fair::{NOMINAL_NS, SCALE, SLICE_NS, stride};
 use crate::policy::{Tuner, remaining_ns, weighted};
 use crate::{
     Action, Arrival, Class, ClassId, PolicyKind, PollEnd, Priority, SHORT_CPU_NS, ServerLimits,
@@ -40,6 +40,7 @@ struct Query {
     /// Under fair.
     pass: u64,
     priority: u64,
+    turn: u64,
     watch: Watch,
 }
 
@@ -79,6 +80,7 @@ pub struct Model {
     debt_ns: i64,
     virtual_pass: u64,
     remainder: u64,
+    turns: u64,
     tuner: Tuner,
     /// The largest that ever were.
     slots_max: u64,
@@ -86,6 +88,7 @@ pub struct Model {
     /// A query with a deadline, or a reserve: the bound of `fair` is not for these schedules.
     out_of_turn: bool,
     pub bounds: u64,
+    pub exchanges: u64,
 }
 
 impl Model {
@@ -105,11 +108,13 @@ impl Model {
             debt_ns: 0,
             virtual_pass: 0,
             remainder: 0,
+            turns: 0,
             tuner: Tuner::default(),
             slots_max: slots as u64,
             longest_ns: NOMINAL_NS,
             out_of_turn: false,
             bounds: 0,
+            exchanges: 0,
         }
     }
 
@@ -141,6 +146,7 @@ impl Model {
             passed_by: Vec::new(),
             pass: 0,
             priority: 0,
+            turn: 0,
             watch: Watch::default(),
         };
         self.queries.insert(query, entry);
@@ -371,10 +377,11 @@ impl Model {
 
     pub fn set_policy(&mut self, policy: PolicyKind) {
         self.policy = policy;
-        (self.virtual_pass, self.remainder, self.tuner) = (0, 0, Tuner::default());
+        (self.virtual_pass, self.remainder, self.turns) = (0, 0, 0);
+        self.tuner = Tuner::default();
         for query in self.queries.values_mut() {
             query.passed_by.clear();
-            (query.pass, query.priority) = (0, 0);
+            (query.pass, query.priority, query.turn) = (0, 0, 0);
         }
         let mut line = Vec::from(std::mem::take(&mut self.line));
         line.sort_by_key(|q| self.queries[q].arrival);
@@ -432,11 +439,40 @@ impl Model {
         let entry = self.query_mut(query);
         entry.passed_by.clear();
         if self.policy == PolicyKind::Fair {
+            if self.queries[&query].turn == 0 {
+                self.send_back(query);
+            }
             let entry = self.query_mut(query);
             entry.pass = entry.pass.max(virtual_pass);
             self.weigh(query);
         }
         self.watch(query);
+    }
+
+    fn send_back(&mut self, query: QueryId) {
+        self.turns += 1;
+        self.query_mut(query).turn = self.turns;
+    }
+
+    /// Who is served when fair's passes choose `first`.
+    fn first_of_line(&mut self, first: QueryId) -> QueryId {
+        let is_long = |q: &QueryId| self.queries[q].used_ns >= SHORT_CPU_NS;
+        if self.policy != PolicyKind::Fair || !is_long(&first) {
+            return first;
+        }
+        let priority = self.queries[&first].priority;
+        let line = self.line.iter().copied().filter(is_long);
+        let line = line.filter(|q| self.queries[q].priority == priority);
+        let chosen = line.min_by_key(|q| (self.queries[q].turn, self.queries[q].arrival));
+        let chosen = chosen.expect("`first` is one of them");
+        if chosen != first {
+            self.exchanges += 1;
+            let passes = (self.queries[&first].pass, self.queries[&chosen].pass);
+            (self.query_mut(chosen).pass, self.query_mut(first).pass) = passes;
+            self.weigh(first);
+            self.weigh(chosen);
+        }
+        chosen
     }
 
     fn weigh(&mut self, query: QueryId) {
@@ -457,6 +493,10 @@ impl Model {
             self.remainder += cpu_ns * SCALE;
             self.virtual_pass += self.remainder / active;
             self.remainder %= active;
+        }
+        let used_ns = self.queries[&query].used_ns;
+        if used_ns / SLICE_NS > (used_ns - cpu_ns) / SLICE_NS {
+            self.send_back(query);
         }
         let entry = self.query_mut(query);
         entry.pass += stride(cpu_ns, entry.priority);
@@ -526,8 +566,13 @@ impl Model {
                 return Err(format!("query {waiting} leads by {}, over {lead_max}", watch.lead));
             }
             let lead_ns = u128::from(watch.lead) * u128::from(watch.active_max);
-            let bound_ns = 2 * (lead_ns / u128::from(SCALE)) as u64
+            let mut bound_ns = 2 * (lead_ns / u128::from(SCALE)) as u64
                 + (watch.queries_max + 3 * slots) * longest_ns;
+            if entry.used_ns >= SHORT_CPU_NS {
+                let slices_ns = u128::from(SLICE_NS + slots * longest_ns);
+                let all = slices_ns * u128::from(watch.active_max) / u128::from(entry.priority);
+                bound_ns += 2 * all as u64;
+            }
             if watch.others_ns > bound_ns {
                 return Err(format!(
                     "others used {} ns while query {waiting} waited, and {bound_ns} are the bound",
@@ -583,7 +628,7 @@ impl Model {
         let (chosen, out_of_turn, by_policy) = if self.held.len() < self.slots {
             match urgent {
                 Some((urgent, out_of_turn)) => (urgent, out_of_turn, urgent == first),
-                None => (first, false, true),
+                None => (self.first_of_line(first), false, true),
             }
         } else {
             let is_short = |q: &Query| q.used_ns < SHORT_CPU_NS;

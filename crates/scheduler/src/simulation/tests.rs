@@ -26,6 +26,7 @@ fn thousands_of_schedules_hold_all_promises() {
         ("waits for memory that ended", total.memory_freed, 10),
         ("waits for a promise", total.promises_awaited, 20),
         ("waits compared to a bound", total.bounds, 3_000),
+        ("turns in a line", total.exchanges, 200),
     ];
     for (what, count, least) in counts {
         assert!(count > least, "{count} {what}, {least} expected: {total:?}");
@@ -95,6 +96,11 @@ fn a_stale_id_that_is_believed_is_caught() {
 #[test]
 fn credit_for_rest_is_caught() {
     is_caught(Fault::CreditForRest, true, 5);
+}
+
+#[test]
+fn a_line_served_from_its_end_is_caught() {
+    is_caught(Fault::BackToFront, true, 3);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::Report;
 use super::model::Model;
 use crate::{
     Action, Admission, Advice, Arrival, Class, ClassId, Fault, PolicyKind, PollEnd, Priority,
-    Scheduler, ServerLimits, Turn,
+    Scheduler, ServerLimits, Turn, WEIGHT_NORMAL,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -77,6 +77,8 @@ pub struct World {
     /// Compare every step to the model.
     compare: bool,
     deadlines: bool,
+    /// Nobody has a weight, a priority or a class, and tasks go on for longer.
+    alike: bool,
     classes: u64,
 }
 
@@ -89,6 +91,7 @@ impl World {
         scheduler.fault = fault;
         let mut world = World {
             deadlines: random.below(2) == 0,
+            alike: random.below(4) == 0,
             random,
             scheduler,
             model: Model::new(slots, policy),
@@ -209,6 +212,7 @@ impl World {
             return Err(format!("{} B of memory leaked", self.scheduler.memory_held()));
         }
         self.report.bounds = self.model.bounds;
+        self.report.exchanges = self.model.exchanges;
         self.report.end_ns = self.now_ns;
         Ok(self.report)
     }
@@ -312,6 +316,9 @@ impl World {
     }
 
     fn weight(&mut self) -> (u32, Priority) {
+        if self.alike {
+            return (WEIGHT_NORMAL, Priority::Normal);
+        }
         let priorities = [Priority::Low, Priority::Normal, Priority::High];
         (10 + self.random.below(1_000) as u32, priorities[self.random.below(3) as usize])
     }
@@ -343,7 +350,7 @@ impl World {
         let (weight, priority) = self.weight();
         let arrival = Arrival {
             estimate_ns: self.random.below(4) * self.random.below(600 * UNIT_NS),
-            class: self.chance(80).then(|| self.any_class()),
+            class: (!self.alike && self.chance(80)).then(|| self.any_class()),
             weight,
             priority,
             deadline_ns: if self.deadlines && self.chance(40) { self.deadline() } else { None },
@@ -362,7 +369,7 @@ impl World {
             self.model.admit(query)?;
         }
         self.settle()?;
-        let length = if self.chance(40) { 16 } else { 1 };
+        let length = if self.chance(if self.alike { 80 } else { 40 }) { 16 } else { 1 };
         let spawns_left = self.random.below(4);
         self.living.insert(query, Living { spawns_left, length, memory: 0, wished: 0 });
         for _ in 0..1 + self.random.below(5) {
@@ -379,7 +386,7 @@ impl World {
         if self.futures.contains_key(&task) {
             return Err(format!("the id of the living task {task} was given out again"));
         }
-        let polls_left = 1 + self.random.below(5);
+        let polls_left = 1 + self.random.below(if self.alike { 25 } else { 5 });
         self.futures.insert(task, Future { query, polls_left, polling: false });
         self.model.task_spawned(task, query);
         // The runtime polls what is spawned, granted or not, and may do so at any time.

@@ -6,6 +6,16 @@ use crate::slots::Held;
 use crate::task::{NONE, State};
 use crate::wait::Phase;
 
+/// Who gets a free slot.
+enum Next {
+    ByPolicy(u32),
+    /// For its deadline, perhaps before its turn.
+    Urgent {
+        query: u32,
+        out_of_turn: bool,
+    },
+}
+
 impl Scheduler {
     pub(super) fn query(&self, q: u32) -> &Query {
         self.queries[q as usize].as_ref().expect("a task or an id keeps its query's entry")
@@ -22,7 +32,11 @@ impl Scheduler {
                 true => self.next(now_ns),
                 false => self.next_in_reserve(now_ns),
             };
-            let Some((q, out_of_turn)) = next else { return };
+            let (q, out_of_turn) = match next {
+                None => return,
+                Some(Next::Urgent { query, out_of_turn }) => (query, out_of_turn),
+                Some(Next::ByPolicy(first)) => (self.first_of_line(first), false),
+            };
             let task = self.query(q).head;
             self.unlink(task, now_ns);
             let long = !self.query(q).state.is_short();
@@ -44,22 +58,44 @@ impl Scheduler {
         }
     }
 
-    /// Who gets a free slot, and whether that is before the policy's turn.
-    fn next(&mut self, now_ns: u64) -> Option<(u32, bool)> {
+    fn next(&mut self, now_ns: u64) -> Option<Next> {
         let first = self.order.first()?;
-        let Some(urgent) = self.deadlines.first(now_ns) else { return Some((first, false)) };
+        let Some(query) = self.deadlines.first(now_ns) else { return Some(Next::ByPolicy(first)) };
         if self.deadlines.len() == self.order.len() {
-            return Some((urgent, false));
+            return Some(Next::Urgent { query, out_of_turn: false });
         }
         match self.deadlines.may_go() || self.faulty(Fault::EndlessDeadlines) {
-            true => Some((urgent, urgent != first)),
-            false => Some((first, false)),
+            true => Some(Next::Urgent { query, out_of_turn: query != first }),
+            false => Some(Next::ByPolicy(first)),
         }
+    }
+
+    /// Who is served when `first` is the policy's choice.
+    fn first_of_line(&mut self, first: u32) -> u32 {
+        let place = |q: u32| {
+            let state = &self.query(q).state;
+            self.policy.line(state).map(|(line, turn)| (line, turn, state.arrival_order))
+        };
+        let Some((line, ..)) = place(first) else { return first };
+        let waiting = self.order.entries().filter_map(|(_, q)| Some((place(q)?, q)));
+        let of_line = waiting.filter(|((other, ..), _)| *other == line);
+        let chosen = match self.faulty(Fault::BackToFront) {
+            false => of_line.min(),
+            true => of_line.max(),
+        };
+        let chosen = chosen.map_or(first, |(_, q)| q);
+        if chosen != first {
+            let both = self.queries.get_disjoint_mut([first as usize, chosen as usize]);
+            let [Some(a), Some(b)] = both.expect("two queries") else { unreachable!("both wait") };
+            self.policy.exchange(&mut a.state, &mut b.state);
+            self.rerank(first);
+        }
+        chosen
     }
 
     /// Who gets one more slot than there are: a short query, if every slot is held by a long
     /// one, or for so long that it must be one.
-    fn next_in_reserve(&mut self, now_ns: u64) -> Option<(u32, bool)> {
+    fn next_in_reserve(&mut self, now_ns: u64) -> Option<Next> {
         if self.held.in_use() >= self.slots + self.reserve || self.shorts == 0 {
             return None;
         }
@@ -67,12 +103,13 @@ impl Scheduler {
         if self.held.held().filter(|(_, held)| is_long(held)).count() < self.slots {
             return None;
         }
-        let next = self.next(now_ns);
-        if next.is_none_or(|(q, _)| self.query(q).short) || self.faulty(Fault::ReserveForAll) {
-            return next;
+        let next = self.next(now_ns)?;
+        let (Next::ByPolicy(query) | Next::Urgent { query, .. }) = next;
+        if self.query(query).short || self.faulty(Fault::ReserveForAll) {
+            return Some(next);
         }
         let shorts = self.order.entries().filter(|(_, q)| self.query(*q).short);
-        shorts.min().map(|(_, q)| (q, false))
+        shorts.min().map(|(_, q)| Next::ByPolicy(q))
     }
 
     pub(super) fn release(&mut self, task: u32) {

@@ -102,6 +102,8 @@ pub enum Fault {
     StaleId,
     /// A query that begins to wait goes before all that have run, under `fair`.
     CreditForRest,
+    /// The last of a line is served in place of the first.
+    BackToFront,
     /// Long queries use the reserve.
     ReserveForAll,
     /// Queries with deadlines may always go first.
@@ -130,7 +132,8 @@ struct Query {
 /// Decides which query may start, which task of which query may run, and who may have how much
 /// memory. See the [crate's page](crate) for how to drive it.
 ///
-/// Events of tasks are O(log queries) and allocate only to grow. Admission, cancelling or ending
+/// Events of tasks are O(log queries), or O(queries that wait) where `fair` serves one of its
+/// long queries, and allocate only to grow. Admission, cancelling or ending
 /// a query with living tasks, and changes of settings look at all queries. Actions are appended
 /// to the caller's buffer.
 pub struct Scheduler {

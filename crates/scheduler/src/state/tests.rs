@@ -422,6 +422,38 @@ fn fair_serves_who_has_used_less_and_rest_earns_nothing() {
     bench.granted(&[a]);
 }
 
+/// As a quantum is 2 ms, 100 ms are fifty of them.
+#[test]
+fn fair_lets_long_queries_take_turns_by_the_slice_and_short_ones_go_between() {
+    let mut bench = Bench::new(1, PolicyKind::Fair);
+    let first = bench.arrive(1, 0);
+    let a = bench.spawn(first);
+    (0..150).for_each(|_| bench.quantum(a, PollEnd::Yielded, 2 * MS));
+    let second = bench.arrive(2, 0);
+    bench.spawn(second);
+    // Until it has used as much as makes a query long, and its priority is down.
+    let mut next = a;
+    let mut run = |bench: &mut Bench, quanta: usize| -> Vec<TaskId> {
+        let mut served = Vec::new();
+        for _ in 0..quanta {
+            bench.quantum(next, PollEnd::Yielded, 2 * MS);
+            served.push(next);
+            next = bench.actions.iter().find_map(|a| a.task()).unwrap();
+        }
+        served
+    };
+    run(&mut bench, 200);
+    let served = run(&mut bench, 400);
+    let turns: Vec<usize> = served.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+    let whole = &turns[1..turns.len() - 1];
+    assert!(whole.len() > 4 && whole.iter().all(|quanta| *quanta == 50), "{turns:?}");
+
+    let short = bench.arrive(3, 0);
+    let c = bench.spawn(short);
+    let before = run(&mut bench, 4);
+    assert!(before.contains(&c), "{before:?}");
+}
+
 /// New queries without end, each gone after a quantum: if they began where virtual time stood
 /// when somebody was last served, they would always come before the one that waits.
 #[test]
