@@ -164,8 +164,7 @@ impl Transactions {
 
     /// Takes in what other processes have committed, before a transaction begins.
     pub async fn refresh(&self) -> Result<()> {
-        let in_memory = self.database.path().is_none() && !self.database.is_remote();
-        if in_memory || self.status() != TransactionStatus::Idle {
+        if self.status() != TransactionStatus::Idle || !self.database.may_be_behind() {
             return Ok(());
         }
         let database = self.database.clone();

@@ -99,7 +99,9 @@ pub use class::{Admission, Class, ClassId, ServerLimits};
 pub use histogram::Histogram;
 pub use memory::{Advice, Holder, MemoryLimit, MemoryRefusal};
 pub use policy::PolicyKind;
-pub use query::{Arrival, Priority, QueryState, SHORT_CPU_NS, WEIGHT_MAX, WEIGHT_NORMAL};
+pub use query::{
+    Arrival, OVERDUE_NS, Priority, QueryState, SHORT_CPU_NS, WEIGHT_MAX, WEIGHT_NORMAL,
+};
 pub use slots::SlotView;
 #[cfg(any(test, feature = "simulation"))]
 pub use state::Fault;

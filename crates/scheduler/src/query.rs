@@ -10,6 +10,9 @@ use thalweg_base::QueryId;
 /// use the [reserve](crate::Scheduler::set_reserve).
 pub const SHORT_CPU_NS: u64 = 100_000_000;
 
+/// A task that has held its slot for this long does not give way: its quantum aimed at half of it.
+pub const OVERDUE_NS: u64 = 4_000_000;
+
 /// The weight of a query, or of a class, that nobody gave one.
 pub const WEIGHT_NORMAL: u32 = 100;
 

@@ -230,6 +230,16 @@ impl Database {
         Ok(self.snapshot())
     }
 
+    /// Whether [`refresh`](Self::refresh) may find something, as far as it can be told without
+    /// waiting for a network: on a disk of this machine, by one question of a microsecond.
+    pub fn may_be_behind(&self) -> bool {
+        if self.excludes_others() {
+            return false;
+        }
+        let next = SnapshotId(self.snapshot().id.0 + 1);
+        !self.0.home.store.is_on_local_disk() || self.0.log.has(next).unwrap_or(true)
+    }
+
     /// Whether nobody else can have committed since this process last looked.
     fn excludes_others(&self) -> bool {
         self.0.home.store.is_private()

@@ -41,7 +41,7 @@ pub struct Driver {
 
 /// How often the scheduler looks at the time while queries are alive. Only then can it see that a
 /// quantum does not end.
-const TICK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(4);
 
 /// A query that is alive.
 pub struct Listed {

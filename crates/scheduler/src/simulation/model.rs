@@ -6,8 +6,8 @@ use crate::deadline::BANK_NS;
 use crate::policy::fair::{NOMINAL_NS, SCALE, SLICE_NS, stride};
 use crate::policy::{Tuner, remaining_ns, weighted};
 use crate::{
-    Action, Arrival, Class, ClassId, PolicyKind, PollEnd, Priority, SHORT_CPU_NS, ServerLimits,
-    Turn,
+    Action, Arrival, Class, ClassId, OVERDUE_NS, PolicyKind, PollEnd, Priority, SHORT_CPU_NS,
+    ServerLimits, Turn,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -632,7 +632,7 @@ impl Model {
             }
         } else {
             let is_short = |q: &Query| q.used_ns < SHORT_CPU_NS;
-            let long = |h: &&Held| h.long || now_ns - h.since_ns >= SHORT_CPU_NS;
+            let long = |h: &&Held| h.long || now_ns - h.since_ns >= OVERDUE_NS;
             if self.held.len() >= self.slots + self.reserve
                 || self.held.values().filter(long).count() < self.slots
             {

@@ -1,7 +1,7 @@
 //! Who gets a free slot, and the common parts of all transitions.
 
 use super::{Action, Fault, Query, Scheduler};
-use crate::query::SHORT_CPU_NS;
+use crate::query::OVERDUE_NS;
 use crate::slots::Held;
 use crate::task::{NONE, State};
 use crate::wait::Phase;
@@ -94,13 +94,13 @@ impl Scheduler {
     }
 
     /// Who gets one more slot than there are: a short query, if every slot is held by a long
-    /// one, or for so long that it must be one.
+    /// one, or by a task that is overdue.
     fn next_in_reserve(&mut self, now_ns: u64) -> Option<Next> {
         if self.held.in_use() >= self.slots + self.reserve || self.shorts == 0 {
             return None;
         }
-        let is_long = |held: &Held| held.long || now_ns >= held.since_ns + SHORT_CPU_NS;
-        if self.held.held().filter(|(_, held)| is_long(held)).count() < self.slots {
+        let in_the_way = |held: &Held| held.long || now_ns >= held.since_ns + OVERDUE_NS;
+        if self.held.held().filter(|(_, held)| in_the_way(held)).count() < self.slots {
             return None;
         }
         let next = self.next(now_ns)?;

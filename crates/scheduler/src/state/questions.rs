@@ -4,7 +4,7 @@ use super::Scheduler;
 use crate::class::{Class, ClassId, ServerLimits};
 use crate::histogram::Histogram;
 use crate::policy::PolicyKind;
-use crate::query::{QueryState, SHORT_CPU_NS};
+use crate::query::{OVERDUE_NS, QueryState};
 use crate::slots::SlotView;
 use crate::wait::WaitReason;
 use std::cmp::Reverse;
@@ -97,9 +97,8 @@ impl Scheduler {
             return None;
         }
         let held = self.held.held();
-        let mut long_at: Vec<u64> = held
-            .map(|(_, held)| if held.long { 0 } else { held.since_ns + SHORT_CPU_NS })
-            .collect();
+        let mut long_at: Vec<u64> =
+            held.map(|(_, held)| if held.long { 0 } else { held.since_ns + OVERDUE_NS }).collect();
         long_at.sort_unstable();
         // If it is 0 nothing has to become long: the reserve is open.
         long_at.get(self.slots - 1).copied().filter(|at| *at > 0)

@@ -19,8 +19,8 @@ impl Scheduler {
 
     /// So many slots more for [short](crate::SHORT_CPU_NS) queries, granted only while as many
     /// tasks of long ones hold slots as there are slots: then a quantum that does not end is
-    /// not waited for. A task counts as of a long query too once it has held its slot for that
-    /// long. A driver with a reserve has as many threads more, and lets long quanta
+    /// not waited for. A task of a short query counts too once it is
+    /// [overdue](crate::OVERDUE_NS). A driver with a reserve has as many threads more, and lets long quanta
     /// ([`Turn::Run`](crate::Turn::Run)) run at a lower priority, or they would slow down those
     /// that they were to make room for.
     pub fn set_reserve(&mut self, reserve: usize, now_ns: u64, actions: &mut Vec<Action>) {

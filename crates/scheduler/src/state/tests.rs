@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Admission, Arrival, MemoryLimit, Phase, Priority, Refusal, SHORT_CPU_NS, ServerLimits, Stop,
-    WaitReason, task_index,
+    Admission, Arrival, MemoryLimit, OVERDUE_NS, Phase, Priority, Refusal, SHORT_CPU_NS,
+    ServerLimits, Stop, WaitReason, task_index,
 };
 
 /// A scheduler, its clock, and the actions of the last event.
@@ -400,8 +400,8 @@ fn a_first_quantum_that_does_not_end_opens_the_reserve_in_time() {
     let short = bench.arrive(2, 0);
     let x = bench.spawn(short);
     bench.granted(&[]);
-    assert_eq!(bench.scheduler.next_deadline(), Some(SHORT_CPU_NS));
-    bench.now_ns = SHORT_CPU_NS;
+    assert_eq!(bench.scheduler.next_deadline(), Some(OVERDUE_NS));
+    bench.now_ns = OVERDUE_NS;
     bench.event(|s, now, a| s.tick(now, a));
     bench.granted(&[x]);
     assert_eq!(bench.scheduler.next_deadline(), None);

@@ -236,8 +236,11 @@ fn a_second_process_reads_while_the_first_writes() {
     let reader = open(&dir).unwrap();
     fill(&writer, 3_000);
     assert!(reader.snapshot().table("public", "t").is_none());
+    assert!(reader.may_be_behind());
     reader.refresh().unwrap();
     assert_eq!(contents(&reader).unwrap().len(), 3_000);
+    // Where temporary files are on a disk of this machine.
+    assert!(!reader.may_be_behind());
 
     let guard = writer.writing().unwrap();
     let e = reader.begin();

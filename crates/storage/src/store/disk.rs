@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, statfs};
 use rustix::io::Errno;
 
 pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
@@ -39,6 +39,9 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
 
     /// Where the file is on this machine, if it is.
     fn real_path(&self, path: PathBuf) -> Option<PathBuf>;
+
+    /// Whether the folder, which is there, is known to be on a disk of this machine.
+    fn is_local(&self, folder: &Path) -> io::Result<bool>;
 }
 
 pub(crate) trait DiskFile: fmt::Debug + Send + Sync + 'static {
@@ -166,7 +169,26 @@ impl Disk for OsDisk {
     fn real_path(&self, path: PathBuf) -> Option<PathBuf> {
         Some(path)
     }
+
+    fn is_local(&self, folder: &Path) -> io::Result<bool> {
+        let kind = statfs(folder)?.f_type;
+        Ok(LOCAL.iter().any(|local| i128::from(*local) == i128::from(kind)))
+    }
 }
+
+/// File systems on disks of this machine, or in its memory, as `statfs(2)` names them: ext2 to ext4,
+/// XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, and overlayfs, which containers see. Of others, such as
+/// NFS or FUSE, any question may take long.
+const LOCAL: [u32; 8] = [
+    0xEF53,
+    0x5846_5342,
+    0x9123_683E,
+    0xF2F5_2010,
+    0x2FC1_2FC1,
+    0xCA45_1A4E,
+    0x0102_1994,
+    0x794C_7630,
+];
 
 fn described(name: String, metadata: &fs::Metadata) -> io::Result<Entry> {
     Ok(Entry {

@@ -416,6 +416,10 @@ impl Disk for FaultDisk {
     fn real_path(&self, _path: PathBuf) -> Option<PathBuf> {
         None
     }
+
+    fn is_local(&self, _folder: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 impl State {

@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, IoSliceMut};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use std::{io, process, thread};
 
@@ -38,6 +38,8 @@ struct Inner<D: Disk> {
     files: OpenFiles<D::File>,
     folders: Mutex<HashMap<PathBuf, Folder>>,
     swept: AtomicBool,
+    /// Asked once.
+    is_local: OnceLock<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,7 @@ impl<D: Disk> LocalStore<D> {
             files: OpenFiles::default(),
             folders: Mutex::default(),
             swept: AtomicBool::new(false),
+            is_local: OnceLock::new(),
         }))
     }
 }
@@ -86,6 +89,15 @@ impl<D: Disk> Store for LocalStore<D> {
 
     fn path(&self, name: &str) -> Option<PathBuf> {
         self.0.disk.real_path(self.0.at(name))
+    }
+
+    fn is_on_local_disk(&self) -> bool {
+        let Inner { disk, root, is_local, .. } = &*self.0;
+        if let Some(known) = is_local.get() {
+            return *known;
+        }
+        // A directory that is not there yet may be made anywhere.
+        disk.is_local(root).is_ok_and(|found| *is_local.get_or_init(|| found))
     }
 
     fn put_new(&self, name: &str, bytes: &[u8]) -> Result<bool> {

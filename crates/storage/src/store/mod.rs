@@ -99,6 +99,11 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether what names there are is asked of a disk of this machine, and known at once.
+    fn is_on_local_disk(&self) -> bool {
+        false
+    }
+
     /// Whether nobody but this process can ever see it.
     fn is_private(&self) -> bool {
         false
