@@ -23,8 +23,10 @@ pub struct QueryMemory {
     query: QueryId,
     driver: Arc<Driver>,
     reserved: AtomicUsize,
-    /// Of `reserved`, what operators took without asking and the ledger did not have.
+    /// Of `reserved`, what the ledger did not have: taken by operators that cannot spill.
     overdrawn: AtomicUsize,
+    /// And by those that can, and did not ask. It is no reason to refuse the others.
+    forced: AtomicUsize,
     /// The most it was ever given. An operator that spills sorts what it has first, and needs for
     /// that a part of what it has just given back.
     granted_most: AtomicUsize,
@@ -37,6 +39,7 @@ impl QueryMemory {
             driver,
             reserved: AtomicUsize::new(0),
             overdrawn: AtomicUsize::new(0),
+            forced: AtomicUsize::new(0),
             granted_most: AtomicUsize::new(0),
         }
     }
@@ -46,6 +49,19 @@ impl QueryMemory {
         let most = (limit / OVERDRAFT_PART).max(OVERDRAFT_BYTES_MIN);
         (self.overdrawn.load(Ordering::Relaxed) + bytes) as u64 <= most
             || self.reserved() + bytes <= self.granted_most.load(Ordering::Relaxed)
+    }
+
+    /// What the ledger does not know of such a reservation and those like it.
+    fn beside_the_ledger(&self, reservation: &MemoryReservation) -> &AtomicUsize {
+        match reservation.consumer().can_spill() {
+            true => &self.forced,
+            false => &self.overdrawn,
+        }
+    }
+
+    fn take_beside_the_ledger(&self, reservation: &MemoryReservation, bytes: usize) {
+        self.beside_the_ledger(reservation).fetch_add(bytes, Ordering::Relaxed);
+        self.reserved.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn granted(&self, bytes: usize) {
@@ -59,13 +75,10 @@ impl MemoryPool for QueryMemory {
         "query"
     }
 
-    fn grow(&self, _: &MemoryReservation, additional: usize) {
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         match self.driver.memory_grow(self.query, additional as u64) {
             Ok(()) => self.granted(additional),
-            Err(_) => {
-                self.overdrawn.fetch_add(additional, Ordering::Relaxed);
-                self.reserved.fetch_add(additional, Ordering::Relaxed);
-            }
+            Err(_) => self.take_beside_the_ledger(reservation, additional),
         }
     }
 
@@ -82,18 +95,17 @@ impl MemoryPool for QueryMemory {
             let text = Error::from(&*refusal).message().to_owned();
             return Err(DataFusionError::ResourcesExhausted(text));
         }
-        self.overdrawn.fetch_add(additional, Ordering::Relaxed);
-        self.reserved.fetch_add(additional, Ordering::Relaxed);
+        self.take_beside_the_ledger(reservation, additional);
         Ok(())
     }
 
-    fn shrink(&self, _: &MemoryReservation, bytes: usize) {
+    fn shrink(&self, reservation: &MemoryReservation, bytes: usize) {
         self.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        let overdrawn = self
-            .overdrawn
+        let beside = self
+            .beside_the_ledger(reservation)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |o| Some(o.saturating_sub(bytes)))
             .unwrap_or_else(|unchanged| unchanged);
-        let back = bytes - overdrawn.min(bytes);
+        let back = bytes - beside.min(bytes);
         if back > 0 {
             self.driver.memory_shrink(self.query, back as u64);
         }
@@ -117,5 +129,42 @@ impl fmt::Debug for QueryMemory {
 impl fmt::Display for QueryMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of query {}", self.reserved(), self.query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::MemoryConsumer;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::runtime::{Origin, Run, Terms};
+
+    /// What a spill forces must not cost the query the few bytes that its last operator needs.
+    #[test]
+    fn what_is_forced_is_no_reason_to_refuse_who_cannot_spill() {
+        const LIMIT: usize = 1 << 30;
+        let config =
+            Config { threads: 1, memory_bytes_max: Some(LIMIT as u64), ..Config::default() };
+        let driver = Arc::new(Driver::new(&config, 0));
+        let run = |text| Run::begin(&driver, Origin::new(None, text), &Terms::default()).unwrap();
+        let (other, run) = (run("other"), run("this"));
+        let all = MemoryConsumer::new("all").with_can_spill(true).register(&other.memory());
+        all.try_grow(LIMIT).unwrap();
+
+        let pool = run.memory();
+        let spills = MemoryConsumer::new("spills").with_can_spill(true).register(&pool);
+        spills.try_grow(1).unwrap_err();
+        spills.grow(LIMIT / 4);
+        let cannot = MemoryConsumer::new("cannot").register(&pool);
+        cannot.try_grow(272).unwrap();
+        let most = LIMIT / OVERDRAFT_PART as usize;
+        cannot.try_grow(most).unwrap_err();
+        cannot.try_grow(most - 272).unwrap();
+        assert_eq!(pool.reserved(), LIMIT / 4 + most);
+        drop((spills, cannot));
+        assert_eq!(pool.reserved(), 0);
+        drop(all);
+        assert_eq!(driver.look(|s| s.memory_held()), 0);
     }
 }

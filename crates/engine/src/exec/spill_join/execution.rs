@@ -303,7 +303,7 @@ impl Shared {
 
     /// What the rows on their way to files take. It is not asked for: nothing else frees memory.
     fn buffers(&self, writers: usize) -> MemoryReservation {
-        let consumer = MemoryConsumer::new("HashJoinSpill");
+        let consumer = MemoryConsumer::new("HashJoinSpill").with_can_spill(true);
         let reservation = consumer.register(self.context.memory_pool());
         reservation.grow(writers * self.bounds.buffer_bytes);
         reservation
