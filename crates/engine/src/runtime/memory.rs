@@ -148,10 +148,12 @@ mod tests {
             Config { threads: 1, memory_bytes_max: Some(LIMIT as u64), ..Config::default() };
         let driver = Arc::new(Driver::new(&config, 0));
         let run = |text| Run::begin(&driver, Origin::new(None, text), &Terms::default()).unwrap();
-        let (other, run) = (run("other"), run("this"));
+        // Alone it may have everything.
+        let other = run("other");
         let all = MemoryConsumer::new("all").with_can_spill(true).register(&other.memory());
         all.try_grow(LIMIT).unwrap();
 
+        let run = run("this");
         let pool = run.memory();
         let spills = MemoryConsumer::new("spills").with_can_spill(true).register(&pool);
         spills.try_grow(1).unwrap_err();
