@@ -18,6 +18,13 @@ const OVERDRAFT_PART: u64 = 32;
 /// And this much in any case: what it takes to merge a few sorted runs.
 const OVERDRAFT_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
+/// What an operator always gets, as it would free nothing by spilling: this part of the server's
+/// memory while it holds nothing, such as a sort that has spilled and goes on with its next batch,
+const FIRST_PART: u64 = 256;
+const FIRST_BYTES_MIN: u64 = 512 * 1024;
+/// or this much in all, such as the few groups of an aggregate.
+const LITTLE_BYTES: usize = 64 * 1024;
+
 /// The account of one query.
 pub struct QueryMemory {
     query: QueryId,
@@ -49,6 +56,13 @@ impl QueryMemory {
         let most = (limit / OVERDRAFT_PART).max(OVERDRAFT_BYTES_MIN);
         (self.overdrawn.load(Ordering::Relaxed) + bytes) as u64 <= most
             || self.reserved() + bytes <= self.granted_most.load(Ordering::Relaxed)
+    }
+
+    /// Whether the operator holds so little that it must have it.
+    fn is_little(&self, held: usize, additional: usize) -> bool {
+        let limit = self.driver.limits().memory_bytes.unwrap_or(u64::MAX);
+        let first = (limit / FIRST_PART).max(FIRST_BYTES_MIN);
+        held + additional <= LITTLE_BYTES || (held == 0 && additional as u64 <= first)
     }
 
     /// What the ledger does not know of such a reservation and those like it.
@@ -90,7 +104,8 @@ impl MemoryPool for QueryMemory {
             self.granted(additional);
             return Ok(());
         };
-        if reservation.consumer().can_spill() || !self.may_overdraw(additional) {
+        let must_spill = reservation.consumer().can_spill() || !self.may_overdraw(additional);
+        if must_spill && !self.is_little(reservation.size(), additional) {
             // Operators look for this variant, and spill.
             let text = Error::from(&*refusal).message().to_owned();
             return Err(DataFusionError::ResourcesExhausted(text));
@@ -142,21 +157,30 @@ mod tests {
 
     /// What a spill forces must not cost the query the few bytes that its last operator needs.
     #[test]
-    fn what_is_forced_is_no_reason_to_refuse_who_cannot_spill() {
+    fn nobody_is_refused_what_cannot_be_had_by_spilling() {
         const LIMIT: usize = 1 << 30;
         let config =
             Config { threads: 1, memory_bytes_max: Some(LIMIT as u64), ..Config::default() };
         let driver = Arc::new(Driver::new(&config, 0));
         let run = |text| Run::begin(&driver, Origin::new(None, text), &Terms::default()).unwrap();
-        // Alone it may have everything.
-        let other = run("other");
-        let all = MemoryConsumer::new("all").with_can_spill(true).register(&other.memory());
-        all.try_grow(LIMIT).unwrap();
+        let others: Vec<_> = (0..4).map(|_| run("other")).collect();
+        let all = |other: &Arc<Run>| {
+            let taken = MemoryConsumer::new("all").with_can_spill(true).register(&other.memory());
+            let mut bytes = LIMIT;
+            while bytes > 0 {
+                if taken.try_grow(bytes).is_err() {
+                    bytes /= 2;
+                }
+            }
+            taken
+        };
+        let taken: Vec<_> = others.iter().map(all).collect();
+        assert_eq!(driver.look(|s| s.memory_held()), LIMIT as u64);
 
         let run = run("this");
         let pool = run.memory();
         let spills = MemoryConsumer::new("spills").with_can_spill(true).register(&pool);
-        spills.try_grow(1).unwrap_err();
+        spills.try_grow(LIMIT / 4).unwrap_err();
         spills.grow(LIMIT / 4);
         let cannot = MemoryConsumer::new("cannot").register(&pool);
         cannot.try_grow(272).unwrap();
@@ -165,8 +189,19 @@ mod tests {
         cannot.try_grow(most - 272).unwrap();
         assert_eq!(pool.reserved(), LIMIT / 4 + most);
         drop((spills, cannot));
+
+        let empty = MemoryConsumer::new("empty").with_can_spill(true).register(&pool);
+        let first = LIMIT / FIRST_PART as usize;
+        empty.try_grow(first + 1).unwrap_err();
+        empty.try_grow(first).unwrap();
+        empty.try_grow(1).unwrap_err();
+        empty.shrink(first);
+        empty.try_grow(LITTLE_BYTES / 2).unwrap();
+        empty.try_grow(LITTLE_BYTES / 2).unwrap();
+        empty.try_grow(1).unwrap_err();
+        drop(empty);
         assert_eq!(pool.reserved(), 0);
-        drop(all);
+        drop(taken);
         assert_eq!(driver.look(|s| s.memory_held()), 0);
     }
 }

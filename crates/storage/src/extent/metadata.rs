@@ -9,6 +9,7 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
+use arrow::ipc::root_as_message;
 use arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
@@ -276,10 +277,45 @@ pub(crate) fn to_ipc(schema: &ArrowSchema, batch: Option<&RecordBatch>) -> Resul
 /// Not by Arrow's `StreamReader`: it reserves what a message says that it has, which may be more
 /// than there is in the world.
 fn ipc(bytes: &[u8]) -> Result<(Option<Arc<ArrowSchema>>, Option<RecordBatch>), ArrowError> {
+    if has_compressed(bytes)? {
+        return Err(ArrowError::IpcError("a compressed buffer, which nobody writes".to_owned()));
+    }
     let mut decoder = StreamDecoder::new();
     let batch = decoder.decode(&mut Buffer::from(bytes))?;
     Ok((decoder.schema(), batch))
 }
+
+/// Whether a message of the stream has compressed buffers: of those Arrow reserves what they say
+/// that they become.
+fn has_compressed(stream: &[u8]) -> Result<bool, ArrowError> {
+    let mut rest = stream;
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        // Newer writers put a marker before the length.
+        let (length, after) = match (*length, after.split_first_chunk::<4>()) {
+            (CONTINUATION, Some((length, after))) => (*length, after),
+            (length, _) => (length, after),
+        };
+        let Some((header, body)) = after.split_at_checked(u32::from_le_bytes(length) as usize)
+        else {
+            break;
+        };
+        if header.is_empty() {
+            break;
+        }
+        let message = root_as_message(header).map_err(|e| ArrowError::IpcError(e.to_string()))?;
+        let dictionary = message.header_as_dictionary_batch().and_then(|d| d.data());
+        let batch = message.header_as_record_batch().or(dictionary);
+        if batch.is_some_and(|batch| batch.compression().is_some()) {
+            return Ok(true);
+        }
+        let Ok(length) = usize::try_from(message.bodyLength()) else { break };
+        let Some((_, next)) = body.split_at_checked(length) else { break };
+        rest = next;
+    }
+    Ok(false)
+}
+
+const CONTINUATION: [u8; 4] = [0xFF; 4];
 
 pub(crate) fn schema_from_ipc(bytes: &[u8]) -> Result<Arc<ArrowSchema>, ArrowError> {
     ipc(bytes)?.0.ok_or_else(|| ArrowError::IpcError("no schema".to_owned()))

@@ -127,11 +127,12 @@ impl TextSource {
         Position { file: self.file, line: self.line }
     }
 
-    /// The next block; it ends at a record's end. `None` at the end of the file.
+    /// The next block; it ends at a record's end. `None` at the end of the file. The first one
+    /// has a line that is not blank, if there is any: it is what tells how blank ones are meant.
     pub(super) fn next_block(&mut self) -> Result<Option<Block>> {
         let mut data = std::mem::take(&mut self.carry);
         data.reserve(self.block_bytes);
-        let mut start = 0;
+        let (mut start, at_first) = (0, self.first);
         let mut cutter = Cutter::default();
         let cut = loop {
             let read = self
@@ -151,7 +152,8 @@ impl TextSource {
                 }
                 break data.len();
             }
-            if let Some(end) = end {
+            let has_line = |end: &usize| data[start..*end].iter().any(|b| !b"\r\n".contains(b));
+            if let Some(end) = end.filter(|end| !at_first || has_line(end)) {
                 break end;
             }
             if data.len() > self.record_bytes_max {

@@ -195,7 +195,7 @@ impl Reader {
         let opened = match &self.format {
             Format::Csv(options) => {
                 let mut text = text(options.dialect(), done)?;
-                // With tiny blocks the first may hold nothing but blank lines.
+                // The first holds nothing but blank lines if the file does.
                 loop {
                     let Some(mut block) = text.next_block()? else {
                         return Err(no_records(path, options.header == Some(true)));

@@ -57,7 +57,7 @@ impl File {
     ) -> Result<(File, Block)> {
         let dialect = options.dialect();
         let nulls = Nulls::new(options);
-        // With tiny blocks the first may hold nothing but blank lines.
+        // The first holds nothing but blank lines if the file does.
         let (mut block, first) = loop {
             let Some(block) = source.next_block()? else {
                 return Err(no_records(path, options.header == Some(true)));
