@@ -257,7 +257,7 @@ impl Ledger {
     }
 
     /// The query is admitted; from now on the others' shares are smaller.
-    pub fn open(&mut self, query: QueryId, id: ClassId, promised: u64) {
+    pub fn open(&mut self, query: QueryId, id: ClassId, promised: u64, actions: &mut Vec<Action>) {
         let account = Account {
             class: id,
             held: 0,
@@ -274,6 +274,8 @@ impl Ledger {
         let class = self.classes.get_mut(&id).expect("a query has a living class");
         class.promised += promised;
         class.queries += 1;
+        // Whom the server's limit held up, his class's may now: then he holds up no other class.
+        self.invite(actions);
     }
 
     /// The query, which is planned by now, will want so many bytes: whether they are promised to

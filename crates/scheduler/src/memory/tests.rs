@@ -18,7 +18,7 @@ impl Bench {
     }
 
     fn open(&mut self, queries: std::ops::RangeInclusive<u64>) {
-        queries.for_each(|q| self.ledger.open(QueryId(q), ClassId::DEFAULT, 0));
+        queries.for_each(|q| self.ledger.open(QueryId(q), ClassId::DEFAULT, 0, &mut self.actions));
     }
 
     fn grow(&mut self, query: u64, mib: u64) -> Result<(), Advice> {
@@ -93,7 +93,7 @@ fn limits_of_class_and_query_hold_and_name_themselves() {
     let reports = ClassId(7);
     bench.ledger.set_class(reports, &class, &mut bench.actions);
     for query in 1..=3 {
-        bench.ledger.open(QueryId(query), reports, 0);
+        bench.ledger.open(QueryId(query), reports, 0, &mut bench.actions);
     }
     assert_eq!(bench.grow(1, 6), Ok(()));
     let refusal = bench.ledger.try_grow(QueryId(1), 1, &mut bench.actions).unwrap_err();
@@ -140,7 +140,7 @@ fn a_promise_is_kept_before_any_share() {
     let mut bench = Bench::new();
     bench.open(1..=1);
     assert_eq!(bench.ledger.can_promise(ClassId::DEFAULT, 40 * MIB), Ok(()));
-    bench.ledger.open(QueryId(2), ClassId::DEFAULT, 40 * MIB);
+    bench.ledger.open(QueryId(2), ClassId::DEFAULT, 40 * MIB, &mut bench.actions);
     assert_eq!(bench.ledger.share_of(QueryId(2)), Some(50 * MIB));
     assert_eq!(bench.ledger.share_of(QueryId(1)), Some(10 * MIB));
     assert!(bench.ledger.can_promise(ClassId::DEFAULT, 21 * MIB).is_err());
@@ -167,7 +167,7 @@ fn promises_are_made_in_order_and_nobody_who_wants_little_waits() {
     assert_eq!(promise(&mut bench, 6, 20), (false, vec![]));
     assert_eq!(promise(&mut bench, 5, 10), (false, vec![]), "which came before it");
     let open = QueryId(7);
-    bench.ledger.open(open, ClassId::DEFAULT, 0);
+    bench.ledger.open(open, ClassId::DEFAULT, 0, &mut bench.actions);
     assert_eq!(promise(&mut bench, 7, 1), (true, vec![]), "a 64th of the limit");
     assert!(bench.ledger.awaits(QueryId(5)) && !bench.ledger.awaits(open));
     let holders = bench.ledger.awaited_limit(QueryId(5)).unwrap();

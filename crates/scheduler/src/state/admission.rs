@@ -171,7 +171,7 @@ impl Scheduler {
         state.admitted_ns = Some(now_ns);
         let (query, class, promised) = (state.query, state.class, state.arrival.memory_bytes);
         let queued = state.queued > 0;
-        self.memory.open(query, class, promised);
+        self.memory.open(query, class, promised, actions);
         if queued {
             self.join_order(q);
         }

@@ -197,6 +197,8 @@ impl Scheduler {
     ) -> bool {
         let promised = self.memory.promise(query, bytes, actions);
         self.note_memory(query, now_ns);
+        // Whom the server's limit held up, his class's may now: then he holds up no other class.
+        self.admit(None, now_ns, actions);
         promised
     }
 
