@@ -12,10 +12,11 @@ use crate::query::{QueryState, WEIGHT_NORMAL};
 /// Nothing depends on an estimate.
 ///
 /// *Virtual time* is the pass of a query that always got exactly its share: CPU time used / sum
-/// of the priorities of all queries that want to run. Three rules keep it and the passes close:
+/// of the priorities of all queries that want to run. Four rules keep it and the passes close:
 /// - A query that begins to wait starts no lower: rest earns no credit.
 /// - A pass runs ahead by no more than a longest quantum for each slot that the query holds, and
 ///   one: what it used while nobody else could is not held against it.
+/// - Who lags behind by so much CPU time lags by no more when he is given a larger priority.
 /// - The quanta that run already count with `NOMINAL_NS` each, until it is known what they took.
 ///
 /// *Slices.* Two that take turns by the quantum evict each other's hash tables from the caches 500
@@ -70,6 +71,13 @@ pub fn stride(cpu_ns: u64, priority: u64) -> u64 {
     cpu_ns.saturating_mul(SCALE).div_ceil(priority)
 }
 
+/// Of a pass that lags behind `virtual_pass`, where it is after a change of priority that leaves
+/// the lag as much CPU time as it was.
+pub fn behind(virtual_pass: u64, pass: u64, old: u64, new: u64) -> u64 {
+    let lag = u128::from(virtual_pass.saturating_sub(pass)) * u128::from(old) / u128::from(new);
+    virtual_pass - u64::try_from(lag).unwrap_or(virtual_pass).min(virtual_pass)
+}
+
 impl Fair {
     fn priority(&self, query: &QueryState) -> u64 {
         query.share * self.tuner.decay().at(query.cpu_ns)
@@ -84,8 +92,12 @@ impl Fair {
     /// time by no more than that allows.
     fn weigh(&mut self, query: &mut QueryState) {
         let priority = self.priority(query);
-        self.active = self.active - query.place.priority + priority;
-        query.place.priority = priority;
+        let old = std::mem::replace(&mut query.place.priority, priority);
+        self.active = self.active - old + priority;
+        if priority > old && old > 0 {
+            let place = &mut query.place;
+            place.pass = place.pass.max(behind(self.virtual_pass, place.pass, old, priority));
+        }
         let lead_ns = query.longest_quantum_ns.max(NOMINAL_NS) * (u64::from(query.running) + 1);
         let ahead = self.virtual_pass.saturating_add(stride(lead_ns, priority));
         query.place.pass = query.place.pass.min(ahead);

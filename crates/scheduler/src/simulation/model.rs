@@ -3,7 +3,7 @@
 //! it looks whether each might be.
 
 use crate::deadline::BANK_NS;
-use crate::policy::fair::{NOMINAL_NS, SCALE, SLICE_NS, stride};
+use crate::policy::fair::{NOMINAL_NS, SCALE, SLICE_NS, behind, stride};
 use crate::policy::{Tuner, remaining_ns, weighted};
 use crate::{
     Action, Arrival, Class, ClassId, OVERDUE_NS, PolicyKind, PollEnd, Priority, SHORT_CPU_NS,
@@ -45,7 +45,7 @@ struct Query {
 }
 
 /// What happened since a query began to wait, under fair: the terms of its bound.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     others_ns: u64,
     /// Of its rank on virtual time.
@@ -480,7 +480,11 @@ impl Model {
         let priority = self.share(entry) * self.tuner.decay().at(entry.used_ns);
         let lead_ns = entry.longest_ns.max(NOMINAL_NS) * (self.running(query) + 1);
         let ahead = self.virtual_pass + stride(lead_ns, priority);
+        let virtual_pass = self.virtual_pass;
         let entry = self.query_mut(query);
+        if priority > entry.priority && entry.priority > 0 {
+            entry.pass = entry.pass.max(behind(virtual_pass, entry.pass, entry.priority, priority));
+        }
         (entry.priority, entry.pass) = (priority, entry.pass.min(ahead));
     }
 
@@ -575,7 +579,8 @@ impl Model {
             }
             if watch.others_ns > bound_ns {
                 return Err(format!(
-                    "others used {} ns while query {waiting} waited, and {bound_ns} are the bound",
+                    "others used {} ns while query {waiting} waited, and {bound_ns} are the bound \
+                     with {watch:?}, {slots} slots and quanta of {longest_ns} ns",
                     watch.others_ns
                 ));
             }

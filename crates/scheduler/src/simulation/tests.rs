@@ -33,12 +33,14 @@ fn thousands_of_schedules_hold_all_promises() {
     }
 }
 
-/// Memory promised to one query fills its class, which then holds up nobody else: of those, one
-/// could be admitted, or be promised memory, and was not.
 #[test]
 fn seeds_that_found_something_hold_all_promises() {
+    // Memory promised to one query fills its class, which then holds up nobody else: of those, one
+    // could be admitted, or be promised memory, and was not.
     sum_of_reports(97_579..97_580);
     sum_of_reports(134_039..134_040);
+    // A query that lagged behind was given a larger priority, and took that much more time.
+    sum_of_reports(146_035..146_036);
 }
 
 /// A second test, so that two cores share the time.

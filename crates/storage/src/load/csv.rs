@@ -46,6 +46,11 @@ impl Nulls {
         Nulls { only_empty: spellings.iter().all(Vec::is_empty), empty, spellings }
     }
 
+    /// The spelling that is nothing.
+    pub(super) fn empty(&self) -> Option<usize> {
+        self.empty
+    }
+
     /// Which spelling a field is, if it is one.
     #[inline]
     pub(super) fn find(&self, field: &[u8]) -> Option<usize> {

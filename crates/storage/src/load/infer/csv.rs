@@ -322,9 +322,13 @@ pub(super) fn combine(
         let path = &paths[file.index];
         let mut found = std::mem::take(&mut *file.found.lock());
         let (mut names, mut first) = (file.first.names(), file.first.clone());
-        // The empty column after a delimiter that ends each record.
+        // The empty column after a delimiter that ends each record: empty, and not only NULL.
         let last = names.len() - 1;
-        if last > 0 && first.trailing(last) && found.rows > 0 && found.guesses[last].none() {
+        let is_empty = |guess: &Guess| {
+            let empty = file.nulls.empty().map_or(0, |i| 1 << i.min(63));
+            guess.none() && guess.blanks == 0 && guess.spellings & !empty == 0
+        };
+        if last > 0 && first.trailing(last) && found.rows > 0 && is_empty(&found.guesses[last]) {
             names.pop();
             first.fields.pop();
             found.guesses.pop();
