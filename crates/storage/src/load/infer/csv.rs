@@ -81,8 +81,25 @@ impl File {
             Some(_) => vec![false; first.fields.len()],
             None => vec![true; first.fields.len()],
         };
-        let guesses = vec![Guess::default(); first.fields.len()];
-        let found = Mutex::new(Found { guesses, rows: 0 });
+        let mut guesses = vec![Guess::default(); first.fields.len()];
+        let mut rows = 0;
+        // Above the values of an only column, blank lines are values as well.
+        let blank = first.line - block.line;
+        if let ([guess], false) = (&mut *guesses, header)
+            && blank > 0
+        {
+            rows = blank;
+            match nulls.empty() {
+                Some(spelling) => {
+                    guess.nulls += blank;
+                    guess.spellings |= 1 << spelling.min(63);
+                }
+                None => {
+                    guess.add(look(b""), b"", || block.position());
+                }
+            }
+        }
+        let found = Mutex::new(Found { guesses, rows });
         Ok((File { index: block.file, first, header, shape, nulls, wanted, found }, block))
     }
 
