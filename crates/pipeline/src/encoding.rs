@@ -1,0 +1,171 @@
+//! The forms in which a column travels through a pipeline.
+//!
+//! A register has one *logical* type, that of the plan. Its arrays may come in another form, which
+//! is smaller or faster to work on, and differs from batch to batch:
+//!
+//! | logical type | may also come as | |
+//! |---|---|---|
+//! | text and binary | `Dictionary(UInt8 \| UInt16 \| UInt32, logical type)` | the values have no NULL, and may repeat |
+//! | `Decimal128(p, s)` | `Decimal64(18, s)` | whatever `p` is: the values fit 64 bits |
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
+use arrow::compute::take;
+use arrow::datatypes::{
+    ArrowNativeType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow::error::ArrowError;
+use thalweg_base::{Error, Result};
+
+/// The digits of an encoded decimal: what 64 bits hold.
+pub const NARROW_DIGITS: u8 = 18;
+
+/// An error of an Arrow kernel that is a mistake of ours.
+pub fn internal(e: ArrowError) -> Error {
+    Error::internal(format!("a pipeline failed: {e}"))
+}
+
+/// The plain form of an array of that logical type; itself if it is plain.
+pub fn expand(array: &ArrayRef, logical: &DataType) -> Result<ArrayRef> {
+    match (array.data_type(), logical) {
+        (found, _) if found == logical => Ok(Arc::clone(array)),
+        (DataType::Dictionary(_, value), _) if value.as_ref() == logical => {
+            let dictionary = array.as_any_dictionary();
+            take(dictionary.values(), dictionary.keys(), None).map_err(internal)
+        }
+        (DataType::Decimal64(..), DataType::Decimal128(precision, scale)) => {
+            let narrow = array.as_primitive::<Decimal64Type>();
+            let values = narrow.values().iter().map(|&v| i128::from(v)).collect::<Vec<_>>();
+            let wide = Decimal128Array::new(values.into(), narrow.nulls().cloned());
+            let wide = wide.with_precision_and_scale(*precision, *scale).map_err(internal)?;
+            Ok(Arc::new(wide))
+        }
+        (found, _) => Err(Error::internal(format!("a column of {logical} came as {found}"))),
+    }
+}
+
+/// Whether [`words`] takes arrays of a type.
+pub fn is_word(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(
+        data_type,
+        Boolean
+            | Int8
+            | Int16
+            | Int32
+            | Int64
+            | UInt8
+            | UInt16
+            | UInt32
+            | UInt64
+            | Date32
+            | Date64
+            | Time32(_)
+            | Time64(_)
+            | Timestamp(..)
+            | Decimal32(..)
+            | Decimal64(..)
+    )
+}
+
+/// The values of integers and what is stored as such, widened to 64 bits: equal words mean equal
+/// values and, but for `UInt64` beyond `i64`, words are ordered as values are. What stands in the
+/// place of a NULL is anything. `None`: the type is no such.
+pub fn words(array: &dyn Array) -> Option<Cow<'_, [i64]>> {
+    macro_rules! widened {
+        ($type:ty) => {
+            Cow::Owned(
+                array.as_primitive::<$type>().values().iter().map(|&v| i64::from(v)).collect(),
+            )
+        };
+    }
+    macro_rules! as_they_are {
+        ($type:ty) => {
+            Cow::Borrowed(array.as_primitive::<$type>().values().as_ref())
+        };
+    }
+    use DataType::*;
+    Some(match array.data_type() {
+        Boolean => Cow::Owned(array.as_boolean().values().iter().map(i64::from).collect()),
+        Int8 => widened!(Int8Type),
+        Int16 => widened!(Int16Type),
+        Int32 => widened!(Int32Type),
+        Int64 => as_they_are!(Int64Type),
+        UInt8 => widened!(UInt8Type),
+        UInt16 => widened!(UInt16Type),
+        UInt32 => widened!(UInt32Type),
+        UInt64 => {
+            let values = array.as_primitive::<UInt64Type>().values();
+            Cow::Owned(values.iter().map(|&v| v.cast_signed()).collect())
+        }
+        Date32 => widened!(Date32Type),
+        Date64 => as_they_are!(Date64Type),
+        Time32(TimeUnit::Second) => widened!(Time32SecondType),
+        Time32(_) => widened!(Time32MillisecondType),
+        Time64(TimeUnit::Microsecond) => as_they_are!(Time64MicrosecondType),
+        Time64(_) => as_they_are!(Time64NanosecondType),
+        Timestamp(TimeUnit::Second, _) => as_they_are!(TimestampSecondType),
+        Timestamp(TimeUnit::Millisecond, _) => as_they_are!(TimestampMillisecondType),
+        Timestamp(TimeUnit::Microsecond, _) => as_they_are!(TimestampMicrosecondType),
+        Timestamp(TimeUnit::Nanosecond, _) => as_they_are!(TimestampNanosecondType),
+        Decimal32(..) => widened!(Decimal32Type),
+        Decimal64(..) => as_they_are!(Decimal64Type),
+        _ => return None,
+    })
+}
+
+/// The keys of a dictionary as indices; what stands in the place of a NULL is anything below the
+/// number of values, or 0.
+pub fn codes(array: &dyn Array) -> Option<Cow<'_, [u32]>> {
+    fn widened<T: ArrowNativeType>(keys: &[T]) -> Cow<'static, [u32]> {
+        Cow::Owned(keys.iter().map(|k| k.as_usize() as u32).collect())
+    }
+    let DataType::Dictionary(key, _) = array.data_type() else { return None };
+    Some(match key.as_ref() {
+        DataType::UInt8 => widened(array.as_dictionary::<UInt8Type>().keys().values()),
+        DataType::UInt16 => widened(array.as_dictionary::<UInt16Type>().keys().values()),
+        DataType::UInt32 => {
+            Cow::Borrowed(array.as_dictionary::<UInt32Type>().keys().values().as_ref())
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Decimal64Array, DictionaryArray, Int16Array, StringViewArray, UInt8Array};
+
+    use super::*;
+
+    #[test]
+    fn encoded_forms_expand_to_what_they_stand_for() {
+        let narrow = Decimal64Array::from(vec![Some(-5), None, Some(i64::MAX)]);
+        let narrow: ArrayRef = Arc::new(narrow.with_precision_and_scale(18, 2).unwrap());
+        let logical = DataType::Decimal128(15, 2);
+        let wide = expand(&narrow, &logical).unwrap();
+        assert_eq!(wide.data_type(), &logical);
+        assert_eq!(wide.as_primitive::<arrow::datatypes::Decimal128Type>().value(0), -5);
+        assert!(wide.is_null(1));
+
+        let keys = UInt8Array::from(vec![Some(1), None, Some(0), Some(1)]);
+        let values: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "b"]));
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::new(keys, values));
+        let plain = expand(&dictionary, &DataType::Utf8View).unwrap();
+        let expected = StringViewArray::from(vec![Some("b"), None, Some("a"), Some("b")]);
+        assert_eq!(plain.as_ref(), &expected as &dyn Array);
+        expand(&dictionary, &DataType::Int64).unwrap_err();
+    }
+
+    #[test]
+    fn words_keep_the_order_of_values() {
+        let array = Int16Array::from(vec![-3, 0, 7]);
+        assert_eq!(words(&array).unwrap().as_ref(), [-3, 0, 7]);
+        assert!(words(&StringViewArray::from(vec!["a"])).is_none());
+    }
+}
