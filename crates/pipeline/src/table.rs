@@ -1,1 +1,299 @@
+//! The build side of a hash join: rows found by their keys.
+//!
+//! Each worker puts batches into a [`Collected`]. From all of these [`Building`] makes a [`Table`],
+//! in tasks of about a millisecond that any threads may run. Nothing here has a thread or waits.
+//!
+//! | keys | layout | a lookup is |
+//! |---|---|---|
+//! | numbers of a small range, or several whose ranges multiply to one | dense ([`mod@dense`]): an index | a load |
+//! | numbers that fit 64 bits together ([`pack`]) | hashed ([`slots`]): keys inline | a probe of one cache line |
+//! | anything else | the same over hashes of rows as bytes ([`bytes`]) | and a comparison of bytes |
+//!
+//! The table leads to one row of each key; further rows with the same key are chained behind it.
 
+mod build;
+mod bytes;
+mod chain;
+mod collect;
+mod dense;
+mod dictionary;
+mod pack;
+mod payload;
+mod shared;
+mod slots;
+mod word;
+
+#[cfg(test)]
+mod measure;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+use thalweg_base::Result;
+
+pub use build::Building;
+pub use collect::Collected;
+
+use build::ENCODED_ROWS;
+use bytes::Encoded;
+use pack::Packing;
+use shared::Slot;
+
+use crate::encoding;
+
+/// No row.
+pub const NONE: u32 = u32::MAX;
+
+/// What is to be joined.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Logical types.
+    pub key_types: Vec<DataType>,
+    /// Logical types.
+    pub payload_types: Vec<DataType>,
+    /// NULL matches NULL.
+    pub nulls_equal: bool,
+    /// Rows with a NULL in a key are kept as rows, for left, full and anti joins, even where they
+    /// match nothing.
+    pub keep_null_keys: bool,
+}
+
+/// The rows of the build side, found by their keys.
+pub struct Table {
+    /// Tells tables apart, for what a [`Scratch`] remembers.
+    id: u64,
+    rows: usize,
+    null_key: bool,
+    ranges: Vec<Option<(i64, i64)>>,
+    found: Found,
+    /// Of each row another one with the same keys + 1; empty if there is none.
+    next: Box<[u32]>,
+    payload: Vec<ArrayRef>,
+    memory_bytes: usize,
+    spec: Spec,
+}
+
+/// How a row is found.
+enum Found {
+    /// The row + 1 of each packed key, and a 0 for those out of range.
+    Dense {
+        packing: Packing,
+        first: Box<[u32]>,
+    },
+    Packed {
+        packing: Packing,
+        slots: Box<[Slot]>,
+    },
+    /// The slots' keys are hashes of the rows' bytes.
+    Rows {
+        chunks: Vec<Encoded>,
+        slots: Box<[Slot]>,
+    },
+}
+
+/// What lookups need on their way, kept from one to the next.
+#[derive(Default)]
+pub struct Scratch {
+    packed: Vec<u64>,
+    encoded: Encoded,
+    dictionary: Option<KnownDictionary>,
+}
+
+/// The rows of a dictionary's values.
+struct KnownDictionary {
+    table: u64,
+    values: ArrayRef,
+    rows: Vec<u32>,
+}
+
+impl Table {
+    fn new(
+        rows: usize,
+        null_key: bool,
+        ranges: Vec<Option<(i64, i64)>>,
+        found: Found,
+        next: Box<[u32]>,
+        payload: Vec<ArrayRef>,
+        spec: Spec,
+    ) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        let found_bytes = match &found {
+            Found::Dense { first, .. } => size_of_val::<[u32]>(first),
+            Found::Packed { slots, .. } => size_of_val::<[Slot]>(slots),
+            Found::Rows { chunks, slots } => {
+                let chunks = chunks.iter().map(Encoded::memory_bytes).sum::<usize>();
+                chunks + size_of_val::<[Slot]>(slots)
+            }
+        };
+        let payload_bytes = payload.iter().map(|a| a.get_buffer_memory_size()).sum::<usize>();
+        let memory_bytes = found_bytes + size_of_val::<[u32]>(&next) + payload_bytes;
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        Self { id, rows, null_key, ranges, found, next, payload, memory_bytes, spec }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    /// No two rows have equal keys: there is at most one match.
+    pub fn is_unique(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    /// Some row had a NULL in a key, also if it is not kept.
+    pub fn has_null_key(&self) -> bool {
+        self.null_key
+    }
+
+    /// A payload column of all rows. It may be encoded: text that came as dictionaries only is one
+    /// dictionary of distinct values, unless these are too many.
+    pub fn payload(&self, column: usize) -> &ArrayRef {
+        &self.payload[column]
+    }
+
+    /// The smallest and the largest word of a key column (see [`encoding::words`]): no other value
+    /// matches, but NULL if NULLs are equal. `None`: there is no value, or not only words.
+    pub fn key_range(&self, key: usize) -> Option<(i64, i64)> {
+        self.ranges[key]
+    }
+
+    /// Another row with the same keys, or [`NONE`]. From what [`Self::lookup`] found one comes to
+    /// each of them once.
+    #[inline]
+    pub fn next_equal(&self, row: u32) -> u32 {
+        self.next.get(row as usize).map_or(NONE, |next| next.wrapping_sub(1))
+    }
+
+    /// For each of `rows` probe rows a row with equal keys, or [`NONE`]; the former contents of
+    /// `out` go.
+    pub fn lookup(
+        &self,
+        keys: &[ArrayRef],
+        rows: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        collect::check(&self.spec.key_types, keys, rows)?;
+        out.clear();
+        match &self.found {
+            Found::Dense { packing, first } => {
+                if let ([key], [digit]) = (keys, packing.digits.as_slice()) {
+                    let lookup =
+                        dense::Lookup { first, min: digit.min, reach: digit.reach, out: &mut *out };
+                    if !digit.values {
+                        out.resize(rows, NONE);
+                    } else if word::visit(key.as_ref(), lookup).is_none() {
+                        return Err(pack::no_number(key));
+                    }
+                    let of_null = digit.null.map_or(NONE, |n| first[n as usize].wrapping_sub(1));
+                    put_nulls(key, of_null, out);
+                } else {
+                    packing.pack(keys, rows, &mut scratch.packed)?;
+                    dense::lookup(first, &scratch.packed, out);
+                }
+            }
+            Found::Packed { packing, slots } => {
+                packing.pack(keys, rows, &mut scratch.packed)?;
+                slots::lookup(slots, &scratch.packed, |_, _| true, out);
+            }
+            Found::Rows { chunks, slots } => {
+                if let [key] = keys
+                    && let DataType::Dictionary(..) = key.data_type()
+                    && self.lookup_dictionary(chunks, slots, key, scratch, out)?
+                {
+                    return Ok(());
+                }
+                self.lookup_bytes(chunks, slots, keys, rows, scratch, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lookup_bytes(
+        &self,
+        chunks: &[Encoded],
+        slots: &[Slot],
+        keys: &[ArrayRef],
+        rows: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        let probe = &mut scratch.encoded;
+        probe.clear();
+        probe.add(&self.spec.key_types, keys, rows, self.spec.nulls_equal)?;
+        let same = |i: usize, row: u32| {
+            let chunk = &chunks[row as usize / ENCODED_ROWS];
+            probe.row(i) == chunk.row(row as usize % ENCODED_ROWS)
+        };
+        slots::lookup(slots, &probe.hashes, same, out);
+        Ok(())
+    }
+
+    /// Looks up each value of a dictionary once, if these are not more than the rows or are known
+    /// from the batch before. Returns whether it did.
+    fn lookup_dictionary(
+        &self,
+        chunks: &[Encoded],
+        slots: &[Slot],
+        key: &ArrayRef,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<bool> {
+        let Some(codes) = encoding::codes(key.as_ref()) else { return Ok(false) };
+        let values = key.as_any_dictionary().values();
+        let known = scratch
+            .dictionary
+            .take_if(|known| known.table == self.id && Arc::ptr_eq(&known.values, values));
+        let known = match known {
+            Some(known) => known,
+            None if values.len() > key.len() => return Ok(false),
+            None => {
+                let mut rows = Vec::with_capacity(values.len());
+                let keys = std::slice::from_ref(values);
+                self.lookup_bytes(chunks, slots, keys, values.len(), scratch, &mut rows)?;
+                KnownDictionary { table: self.id, values: Arc::clone(values), rows }
+            }
+        };
+        out.extend(codes.iter().map(|&c| known.rows.get(c as usize).copied().unwrap_or(NONE)));
+        scratch.dictionary = Some(known);
+        if key.null_count() > 0 {
+            let mut of_null = Vec::with_capacity(1);
+            if self.spec.nulls_equal {
+                let null = [new_null_array(&self.spec.key_types[0], 1)];
+                self.lookup_bytes(chunks, slots, &null, 1, scratch, &mut of_null)?;
+            }
+            put_nulls(key, of_null.first().copied().unwrap_or(NONE), out);
+        }
+        Ok(true)
+    }
+}
+
+/// Gives the NULLs of a key their row.
+fn put_nulls(key: &ArrayRef, row: u32, out: &mut [u32]) {
+    if let Some(nulls) = nulls_of(key.as_ref()) {
+        for (i, out) in out.iter_mut().enumerate() {
+            if nulls.is_null(i) {
+                *out = row;
+            }
+        }
+    }
+}
+
+/// Which rows are NULL; `None` if none is.
+fn nulls_of(array: &dyn Array) -> Option<NullBuffer> {
+    let nulls = match array.data_type() {
+        DataType::Null | DataType::RunEndEncoded(..) | DataType::Union(..) => array.logical_nulls(),
+        // The values of a dictionary have no NULL.
+        _ => array.nulls().cloned(),
+    };
+    nulls.filter(|nulls| nulls.null_count() > 0)
+}

@@ -1,0 +1,389 @@
+//! From collected rows to a table, in tasks for any number of threads.
+//!
+//! ```text
+//! phase 0   keys of chunks of rows: packed, or encoded and hashed     dictionaries made one
+//!             dense: stored in their places
+//! phase 1   rows inserted, or (dense) checked to have stayed;         payload copied
+//!             those with equal keys chained
+//! ```
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use arrow::array::ArrayRef;
+use thalweg_base::{Error, Result};
+
+use super::bytes::Encoded;
+use super::chain::Chain;
+use super::collect::{Collected, Piece, pieces_in};
+use super::pack::Packing;
+use super::payload::{CHUNK_ROWS, Column};
+use super::shared::{AtomicSlot, Shared, settled_slots, settled_u32, zeroed_slots, zeroed_u32};
+use super::word::Bounds;
+use super::{Found, Spec, Table, dense, slots};
+use crate::encoding;
+
+const PHASES: usize = 2;
+
+/// The rows of a task that encodes them as bytes. Also how a row's bytes are found: a power of 2.
+pub const ENCODED_ROWS: usize = 16 * 1024;
+
+/// A table by index may always have that many places: 2 MB, about what a core's cache holds.
+const DENSE_PLACES: u64 = 512 * 1024;
+
+/// Beyond, so many for each row: as much memory as a hash table takes.
+const DENSE_PLACES_PER_ROW: u64 = 8;
+
+pub struct Building {
+    spec: Spec,
+    pieces: Vec<Piece>,
+    /// The first row of each piece, and one more: how many rows there are.
+    starts: Vec<usize>,
+    rows: usize,
+    bounds: Vec<Bounds>,
+    layout: Layout,
+    columns: Vec<Column>,
+    progress: Progress,
+    /// Allocated by the first task.
+    work: OnceLock<Work>,
+}
+
+#[derive(Clone)]
+enum Layout {
+    Dense(Packing),
+    Packed(Packing),
+    Rows,
+}
+
+struct Work {
+    keys: Keys,
+    chain: Chain,
+}
+
+enum Keys {
+    Dense { first: Box<[AtomicU32]> },
+    Packed { keys: Shared<u64>, slots: Box<[AtomicSlot]> },
+    Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: Box<[AtomicSlot]> },
+}
+
+impl Building {
+    /// Plans the work, from what all workers have collected.
+    pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
+        let mut bounds = vec![Bounds::default(); spec.key_types.len()];
+        let mut pieces = Vec::new();
+        for part in parts {
+            bounds.iter_mut().zip(&part.bounds).for_each(|(all, &part)| all.add(part));
+            pieces.extend(part.pieces);
+        }
+        let mut starts = vec![0];
+        let mut rows = 0;
+        for piece in &pieces {
+            rows += piece.rows;
+            starts.push(rows);
+        }
+        if rows >= u32::MAX as usize {
+            return Err(Error::resources(format!(
+                "the smaller side of a join has {rows} rows, and at most {} can be held",
+                u32::MAX - 1
+            ))
+            .hint("Filter it, or aggregate it before the join."));
+        }
+        let layout = layout(&bounds, spec.nulls_equal, rows);
+        let columns = spec
+            .payload_types
+            .iter()
+            .enumerate()
+            .map(|(i, logical)| Column::new(i, logical, &pieces, rows))
+            .collect::<Vec<_>>();
+        let chunk = if let Layout::Rows = layout { ENCODED_ROWS } else { CHUNK_ROWS };
+        let key_tasks = rows.div_ceil(chunk);
+        let progress = Progress::new([
+            key_tasks + columns.iter().map(Column::unify_tasks).sum::<usize>(),
+            key_tasks + columns.iter().map(Column::tasks).sum::<usize>(),
+        ]);
+        let work = OnceLock::new();
+        Ok(Self { spec, pieces, starts, rows, bounds, layout, columns, progress, work })
+    }
+
+    /// What the work and the table need beyond what is collected, which is held until the end.
+    pub fn memory_bytes_needed(&self) -> usize {
+        let rows = self.rows;
+        let chain = rows * 4;
+        let table = slots::slots_for(rows) * size_of::<AtomicSlot>();
+        let keys = match &self.layout {
+            Layout::Dense(packing) => packing.count as usize * 4,
+            Layout::Packed(_) => rows * 8 + table,
+            Layout::Rows => {
+                // As many bytes as the arrays have, and a word or two for each.
+                let fixed = rows * (8 + 8 + 16 * self.spec.key_types.len()) + table;
+                let text = |piece: &Piece| {
+                    let keys = piece.keys.iter().map(|key| {
+                        let data = key.to_data();
+                        data.get_slice_memory_size().unwrap_or(data.get_buffer_memory_size())
+                    });
+                    keys.sum::<usize>()
+                };
+                fixed + self.pieces.iter().map(text).sum::<usize>()
+            }
+        };
+        let payload = self.columns.iter().map(|c| c.memory_bytes_needed(&self.pieces));
+        keys + chain + payload.sum::<usize>()
+    }
+
+    pub fn phases(&self) -> usize {
+        PHASES
+    }
+
+    pub fn tasks(&self, phase: usize) -> usize {
+        self.progress.taken[phase].len()
+    }
+
+    fn chunk_rows(&self) -> usize {
+        if let Layout::Rows = self.layout { ENCODED_ROWS } else { CHUNK_ROWS }
+    }
+
+    fn work(&self) -> &Work {
+        self.work.get_or_init(|| {
+            let rows = self.rows;
+            let keys = match &self.layout {
+                // One more, for keys that are out of range.
+                Layout::Dense(packing) => {
+                    Keys::Dense { first: zeroed_u32(packing.count as usize + 1) }
+                }
+                Layout::Packed(_) => Keys::Packed {
+                    keys: Shared::new(rows),
+                    slots: zeroed_slots(slots::slots_for(rows)),
+                },
+                Layout::Rows => Keys::Rows {
+                    chunks: (0..rows.div_ceil(ENCODED_ROWS)).map(|_| OnceLock::new()).collect(),
+                    hashes: Shared::new(rows),
+                    slots: zeroed_slots(slots::slots_for(rows)),
+                },
+            };
+            Work { keys, chain: Chain::new(rows) }
+        })
+    }
+
+    /// Does a task; each once, and none before all of the phase before are done.
+    pub fn run(&self, phase: usize, task: usize) -> Result<()> {
+        self.progress.begin(phase, task)?;
+        let key_tasks = self.rows.div_ceil(self.chunk_rows());
+        let mut rest = task;
+        if rest < key_tasks {
+            // SAFETY: `begin` let this task through, so that nobody else runs it, and what the
+            // phase before wrote is visible.
+            unsafe {
+                match phase {
+                    0 => self.prepare(task)?,
+                    _ => self.insert(task)?,
+                }
+            }
+            return self.progress.end(phase);
+        }
+        rest -= key_tasks;
+        for column in &self.columns {
+            let tasks = if phase == 0 { column.unify_tasks() } else { column.tasks() };
+            if rest < tasks {
+                match phase {
+                    0 => column.unify(rest, &self.pieces)?,
+                    // SAFETY: as above, this task is run once.
+                    _ => unsafe { column.run(rest, &self.pieces, &self.starts)? },
+                }
+                return self.progress.end(phase);
+            }
+            rest -= tasks;
+        }
+        Err(Error::internal(format!("a join has no task {task} in phase {phase}")))
+    }
+
+    /// The packed keys of a task's rows, one piece after the other.
+    fn packed(
+        &self,
+        packing: &Packing,
+        task: usize,
+        mut each: impl FnMut(usize, &[u64]),
+    ) -> Result<()> {
+        let start = task * CHUNK_ROWS;
+        let mut keys = Vec::new();
+        for (piece, of, at) in pieces_in(&self.starts, start..self.rows.min(start + CHUNK_ROWS)) {
+            packing.pack(&slice(&self.pieces[piece], &of), of.len(), &mut keys)?;
+            each(start + at, &keys);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The task must run once only.
+    unsafe fn prepare(&self, task: usize) -> Result<()> {
+        match (&self.layout, &self.work().keys) {
+            (Layout::Dense(packing), Keys::Dense { first }) => {
+                self.packed(packing, task, |row, keys| dense::store(first, keys, row as u32))
+            }
+            (Layout::Packed(packing), Keys::Packed { keys: all, .. }) => {
+                self.packed(packing, task, |row, keys| {
+                    // SAFETY: the task's own rows.
+                    let out = unsafe { all.slice_mut(row..row + keys.len()) };
+                    out.copy_from_slice(keys);
+                })
+            }
+            (_, Keys::Rows { chunks, hashes, .. }) => {
+                let start = task * ENCODED_ROWS;
+                let rows = start..self.rows.min(start + ENCODED_ROWS);
+                let mut encoded = Encoded::default();
+                encoded.clear();
+                for (piece, of, _) in pieces_in(&self.starts, rows.clone()) {
+                    let keys = slice(&self.pieces[piece], &of);
+                    encoded.add(&self.spec.key_types, &keys, of.len(), self.spec.nulls_equal)?;
+                }
+                // SAFETY: the task's own rows.
+                let out = unsafe { hashes.slice_mut(rows) };
+                out.copy_from_slice(&encoded.hashes);
+                encoded.shrink();
+                chunks[task].get_or_init(|| encoded);
+                Ok(())
+            }
+            _ => Err(Error::internal("a join's keys are of another layout")),
+        }
+    }
+
+    /// # Safety
+    /// All tasks of the phase before must be done, and visible.
+    unsafe fn insert(&self, task: usize) -> Result<()> {
+        let Work { keys, chain } = self.work();
+        match (&self.layout, keys) {
+            (Layout::Dense(packing), Keys::Dense { first }) => {
+                self.packed(packing, task, |row, keys| {
+                    dense::verify(first, keys, row as u32, chain);
+                })
+            }
+            (_, Keys::Packed { keys, slots }) => {
+                // SAFETY: they were written in the phase before.
+                let keys = unsafe { keys.all() };
+                let start = task * CHUNK_ROWS;
+                let own = &keys[start..self.rows.min(start + CHUNK_ROWS)];
+                slots::insert(slots, own, start as u32, keys, chain, |_, _| true);
+                Ok(())
+            }
+            (_, Keys::Rows { chunks, hashes, slots }) => {
+                // SAFETY: they were written in the phase before.
+                let hashes = unsafe { hashes.all() };
+                let chunks = chunks
+                    .iter()
+                    .map(OnceLock::get)
+                    .collect::<Option<Vec<_>>>()
+                    .ok_or_else(|| Error::internal("a join's rows are not encoded"))?;
+                let row =
+                    |row: u32| chunks[row as usize / ENCODED_ROWS].row(row as usize % ENCODED_ROWS);
+                let start = task * ENCODED_ROWS;
+                let own = &hashes[start..self.rows.min(start + ENCODED_ROWS)];
+                slots::insert(slots, own, start as u32, hashes, chain, |a, b| row(a) == row(b));
+                Ok(())
+            }
+            _ => Err(Error::internal("a join's keys are of another layout")),
+        }
+    }
+
+    /// The table, when all tasks are done.
+    pub fn finish(self) -> Result<Table> {
+        self.progress.check_done()?;
+        self.work();
+        let Some(Work { keys, chain }) = self.work.into_inner() else {
+            return Err(Error::internal("a join's table was not begun"));
+        };
+        let found = match (self.layout, keys) {
+            (Layout::Dense(packing), Keys::Dense { first }) => {
+                Found::Dense { packing, first: settled_u32(first) }
+            }
+            (Layout::Packed(packing), Keys::Packed { slots, .. }) => {
+                Found::Packed { packing, slots: settled_slots(slots) }
+            }
+            (_, Keys::Rows { chunks, slots, .. }) => Found::Rows {
+                chunks: chunks.into_iter().filter_map(OnceLock::into_inner).collect(),
+                slots: settled_slots(slots),
+            },
+            _ => return Err(Error::internal("a join's keys are of another layout")),
+        };
+        let payload = self
+            .columns
+            .into_iter()
+            .map(|column| column.finish(&self.pieces))
+            .collect::<Result<Vec<_>>>()?;
+        let ranges = self.bounds.iter().zip(&self.spec.key_types).map(|(bounds, logical)| {
+            let words = encoding::is_word(logical) || logical.is_decimal();
+            (words && !bounds.misfit && !bounds.is_empty()).then_some((bounds.min, bounds.max))
+        });
+        Ok(Table::new(
+            self.rows,
+            self.bounds.iter().any(|b| b.nulls),
+            ranges.collect(),
+            found,
+            chain.settle(),
+            payload,
+            self.spec,
+        ))
+    }
+}
+
+fn layout(bounds: &[Bounds], nulls_equal: bool, rows: usize) -> Layout {
+    match Packing::new(bounds, nulls_equal) {
+        None => Layout::Rows,
+        Some(packing) if packing.count <= DENSE_PLACES.max(rows as u64 * DENSE_PLACES_PER_ROW) => {
+            Layout::Dense(packing)
+        }
+        Some(packing) => Layout::Packed(packing),
+    }
+}
+
+fn slice(piece: &Piece, of: &std::ops::Range<usize>) -> Vec<ArrayRef> {
+    if of.len() == piece.rows {
+        piece.keys.clone()
+    } else {
+        piece.keys.iter().map(|key| key.slice(of.start, of.len())).collect()
+    }
+}
+
+/// Which tasks are taken, and how many are left: so that each runs once, and a phase begins when
+/// the one before is done. The tasks' access to shared memory rests on it.
+struct Progress {
+    taken: [Box<[AtomicBool]>; PHASES],
+    left: [AtomicUsize; PHASES],
+}
+
+impl Progress {
+    fn new(tasks: [usize; PHASES]) -> Self {
+        Self {
+            taken: tasks.map(|n| (0..n).map(|_| AtomicBool::new(false)).collect()),
+            left: tasks.map(AtomicUsize::new),
+        }
+    }
+
+    fn begin(&self, phase: usize, task: usize) -> Result<()> {
+        let taken = self.taken.get(phase).and_then(|tasks| tasks.get(task));
+        let taken = taken.ok_or_else(|| {
+            Error::internal(format!("a join has no task {task} in phase {phase}"))
+        })?;
+        // Acquire: with the Release of each `end`, what was written before is visible.
+        if phase > 0 && self.left[phase - 1].load(Ordering::Acquire) > 0 {
+            let message =
+                format!("a join's phase {phase} was begun before the one before it ended");
+            return Err(Error::internal(message));
+        }
+        if taken.swap(true, Ordering::Relaxed) {
+            let message = format!("task {task} in phase {phase} of a join was begun twice");
+            return Err(Error::internal(message));
+        }
+        Ok(())
+    }
+
+    fn end(&self, phase: usize) -> Result<()> {
+        self.left[phase].fetch_sub(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn check_done(&self) -> Result<()> {
+        if self.left.iter().any(|left| left.load(Ordering::Acquire) > 0) {
+            return Err(Error::internal("a join's table was wanted before all tasks were done"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Memory that several tasks fill at once.
+
+use std::cell::UnsafeCell;
+use std::mem::{align_of, size_of};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use arrow::buffer::Buffer;
+
+/// An array, zero at first, of which disjoint pieces are written from several threads.
+pub struct Shared<T>(Box<[UnsafeCell<T>]>);
+
+// SAFETY: the only access through `&self` is by the unsafe methods, whose callers vouch for it.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+/// A type of which all zeros are a value.
+///
+/// # Safety
+/// All zeros must be a valid value, and there is nothing to drop.
+pub unsafe trait Zero: Copy {}
+// SAFETY: integers.
+unsafe impl Zero for u8 {}
+// SAFETY: integers.
+unsafe impl Zero for u32 {}
+// SAFETY: integers.
+unsafe impl Zero for u64 {}
+// SAFETY: integers.
+unsafe impl Zero for u128 {}
+
+impl<T: Zero> Shared<T> {
+    pub fn new(len: usize) -> Self {
+        let cells = Box::<[UnsafeCell<T>]>::new_zeroed_slice(len);
+        // SAFETY: all zeros are a value of T, and UnsafeCell has the layout of what is in it.
+        Self(unsafe { cells.assume_init() })
+    }
+
+    /// # Safety
+    /// Until the slice is gone, nobody else may read or write any of the range.
+    #[expect(clippy::mut_from_ref, reason = "that is the point, see Safety")]
+    pub unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [T] {
+        let cells = &self.0[range];
+        // SAFETY: UnsafeCell<T> has the layout of T and permits writing; the caller vouches for
+        // being alone.
+        unsafe { std::slice::from_raw_parts_mut(UnsafeCell::raw_get(cells.as_ptr()), cells.len()) }
+    }
+
+    /// # Safety
+    /// Until the slice is gone, nobody may write.
+    pub unsafe fn all(&self) -> &[T] {
+        // SAFETY: UnsafeCell<T> has the layout of T; the caller vouches that nobody writes.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<T>(), self.0.len()) }
+    }
+
+    pub fn into_vec(self) -> Vec<T> {
+        let cells = Box::into_raw(self.0);
+        // SAFETY: UnsafeCell<T> has the layout of T, and we own the box.
+        unsafe { Box::from_raw(cells as *mut [T]) }.into_vec()
+    }
+}
+
+impl<T: Zero + arrow::datatypes::ArrowNativeType> Shared<T> {
+    pub fn into_buffer(self) -> Buffer {
+        Buffer::from_vec(self.into_vec())
+    }
+}
+
+/// Atomic numbers, zero at first, taken from the operating system without being written: their
+/// pages come into being where tasks first touch them.
+pub fn zeroed_u32(len: usize) -> Box<[AtomicU32]> {
+    // SAFETY: zero is a valid AtomicU32.
+    unsafe { Box::<[AtomicU32]>::new_zeroed_slice(len).assume_init() }
+}
+
+/// The numbers of which nobody else has a reference any more.
+pub fn settled_u32(atomics: Box<[AtomicU32]>) -> Box<[u32]> {
+    const { assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == align_of::<u32>()) };
+    // SAFETY: same size and alignment, and all values of the one are values of the other.
+    unsafe { Box::from_raw(Box::into_raw(atomics) as *mut [u32]) }
+}
+
+/// A slot of a hash table while it is filled.
+#[repr(C)]
+#[derive(Default)]
+pub struct AtomicSlot {
+    pub key: AtomicU64,
+    /// The row + 1 in the lower half, a part of the hash in the upper one; 0: empty.
+    pub row: AtomicU64,
+}
+
+/// The same when it is settled.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub struct Slot {
+    pub key: u64,
+    pub row: u64,
+}
+
+pub fn zeroed_slots(len: usize) -> Box<[AtomicSlot]> {
+    // SAFETY: zero is a valid AtomicU64.
+    unsafe { Box::<[AtomicSlot]>::new_zeroed_slice(len).assume_init() }
+}
+
+pub fn settled_slots(slots: Box<[AtomicSlot]>) -> Box<[Slot]> {
+    const {
+        assert!(
+            size_of::<AtomicSlot>() == size_of::<Slot>()
+                && align_of::<AtomicSlot>() == align_of::<Slot>()
+        );
+    };
+    // SAFETY: same layout (both repr(C)), and all values of the one are values of the other.
+    unsafe { Box::from_raw(Box::into_raw(slots) as *mut [Slot]) }
+}
