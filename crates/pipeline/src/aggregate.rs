@@ -1,1 +1,148 @@
+//! The aggregate sink: GROUP BY and aggregate functions.
+//!
+//! Every worker feeds its rows to a [`Partial`]; [`Merging`] makes the groups of all of them out of
+//! that, in phases of tasks. Nothing here starts a thread or waits.
+//!
+//! ```text
+//!   keys ──► Grouper ──► group ids ─┐                      ┌─ partition 0 ─► Groups
+//!                                   ├─► States ──► Chunk ──┼─ partition 1 ─► Groups
+//!   arguments, filters ─────────────┘                      └─ …
+//!            (a Partial, of one worker)                      (tasks of Merging)
+//! ```
+//!
+//! A *grouper* maps rows of keys to dense ids in order of appearance, and *states* are vectors
+//! indexed by these ids. When a worker's groups outgrow the caches it seals them as a *chunk* and
+//! starts afresh; if hardly any row found its group there, the next chunks take every row as a
+//! group of its own and leave the work to the merge. Chunks are partitioned by a hash of the keys'
+//! contents only when all rows are in.
+//!
+//! What functions have in common they share: the plan of a [`Spec`] has *slots*, and `AVG(x)` reads
+//! the slots of `SUM(x)` and of the counts.
 
+mod direct;
+mod emit;
+mod grouper;
+mod hash;
+mod kernels;
+mod keys;
+#[cfg(test)]
+mod measure;
+mod merging;
+mod partial;
+mod plan;
+mod states;
+mod strings;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::datatypes::DataType;
+use thalweg_base::Result;
+
+pub use merging::{Groups, Merging};
+pub use partial::Partial;
+pub use plan::is_native;
+
+/// Groups that a worker holds in one table: beyond that it seals them. Their keys, slots and a
+/// state or two fit a core's own cache.
+pub const CHUNK_GROUPS_MAX: usize = 128 << 10;
+
+/// Slots of a direct table: 1 MiB.
+pub const DIRECT_SLOTS_LOG2_MAX: u32 = 18;
+
+/// Groups up to which states have several copies in turn (see `kernels::lanes`): those of four
+/// functions fit the first-level cache.
+pub const FEW_GROUPS_MAX: usize = 128;
+
+/// Groups in all partials together that one task merges.
+pub const MERGE_AT_ONCE_GROUPS_MAX: usize = 16 << 10;
+
+/// What a partition has of groups at most, while there are partitions to be had: about a
+/// millisecond of work.
+pub const PARTITION_GROUPS_MAX: usize = 16 << 10;
+pub const PARTITIONS_LOG2_MAX: u32 = 10;
+
+/// Rows of a batch of results.
+pub const OUTPUT_ROWS_MAX: usize = 64 << 10;
+
+/// A worker whose sealed table made a group of more than 7 in 10 rows stops looking rows up.
+const NEW_GROUPS_MAX: (usize, usize) = (7, 10);
+
+/// Chunks filled without a look before a table is tried again: the data may have changed.
+const CHUNKS_UNTIL_TRIAL: u32 = 16;
+
+/// What is small enough to be reached by tests and large enough to be of use.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    chunk_groups: usize,
+    merge_at_once: usize,
+    partition_groups: usize,
+}
+
+const LIMITS: Limits = Limits {
+    chunk_groups: CHUNK_GROUPS_MAX,
+    merge_at_once: MERGE_AT_ONCE_GROUPS_MAX,
+    partition_groups: PARTITION_GROUPS_MAX,
+};
+
+/// What to aggregate, and by what. All types are logical ones (see [`crate::encoding`]).
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub key_types: Vec<DataType>,
+    /// Of the evaluated expressions that the functions' arguments name. An expression that several
+    /// functions use is best given once: they then share its state.
+    pub argument_types: Vec<DataType>,
+    pub functions: Vec<Function>,
+}
+
+/// One aggregate function.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub kind: Kind,
+    /// Indices into [`Spec::argument_types`].
+    pub arguments: Vec<usize>,
+    /// FILTER (WHERE …): an index into the filters given with every batch.
+    pub filter: Option<usize>,
+    pub result: DataType,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// COUNT(*)
+    CountRows,
+    /// Rows none of whose arguments is NULL.
+    Count,
+    Sum,
+    Min,
+    Max,
+    Avg,
+    External(Arc<dyn External>),
+}
+
+/// A function that has no code here.
+pub trait External: Send + Sync + Debug {
+    fn accumulator(&self) -> Result<Box<dyn Accumulator>>;
+    fn state_types(&self) -> Vec<DataType>;
+}
+
+/// The state of one function for all groups; group ids are dense, `0..total`, and `total` never
+/// shrinks. Arguments come in their plain forms.
+pub trait Accumulator: Send {
+    fn update(
+        &mut self,
+        args: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+        groups: &[u32],
+        total: usize,
+    ) -> Result<()>;
+    /// Adds states, one a row, to those of the groups given.
+    fn merge(&mut self, states: &[ArrayRef], groups: &[u32], total: usize) -> Result<()>;
+    /// The states of all groups; the accumulator is empty afterwards.
+    fn state(&mut self) -> Result<Vec<ArrayRef>>;
+    /// The results of all groups.
+    fn evaluate(&mut self) -> Result<ArrayRef>;
+    fn memory_bytes(&self) -> usize;
+}

@@ -1,5 +1,5 @@
 //! The execution core: pipelines over Arrow arrays.
 
+pub mod aggregate;
 pub mod encoding;
 pub mod table;
-pub mod aggregate;

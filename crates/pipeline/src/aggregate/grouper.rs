@@ -1,0 +1,266 @@
+//! From rows of keys to dense group ids, in order of appearance.
+
+use arrow::array::ArrayRef;
+use thalweg_base::Result;
+
+use super::direct::Direct;
+use super::hash::{BLOCK, Table, find_rows, hash_words};
+use super::keys::{Column, Encoded, Encoder, Key, Values, interned_flag, null_flag};
+use super::strings::Strings;
+
+/// The keys of groups: a row of words for each, and once any key was NULL or interned, a word of
+/// flags at its end.
+#[derive(Clone)]
+pub(super) struct GroupKeys {
+    pub rows: Vec<u64>,
+    /// Words without flags: as many as keys.
+    pub keys: usize,
+    pub flagged: bool,
+    pub groups: usize,
+}
+
+impl GroupKeys {
+    pub fn new(keys: usize) -> Self {
+        Self { rows: vec![], keys, flagged: false, groups: 0 }
+    }
+
+    pub fn stride(&self) -> usize {
+        self.keys + usize::from(self.flagged)
+    }
+
+    /// Gives every group flags, if they have none.
+    pub fn flag(&mut self) {
+        if self.flagged {
+            return;
+        }
+        let mut rows = Vec::with_capacity(self.groups * (self.keys + 1));
+        for row in self.rows.chunks_exact(self.keys) {
+            rows.extend_from_slice(row);
+            rows.push(0);
+        }
+        self.rows = rows;
+        self.flagged = true;
+    }
+
+    pub fn words(&self, group: usize) -> &[u64] {
+        &self.rows[group * self.stride()..][..self.keys]
+    }
+
+    pub fn flags(&self, group: usize) -> u64 {
+        if self.flagged { self.rows[group * self.stride() + self.keys] } else { 0 }
+    }
+
+    pub fn all_flags(&self) -> Vec<u64> {
+        if !self.flagged {
+            return vec![];
+        }
+        self.rows.iter().skip(self.keys).step_by(self.stride()).copied().collect()
+    }
+
+    pub fn column<'a>(&self, key: usize, flags: &'a [u64]) -> Column<'a> {
+        let words = self.rows.iter().skip(key).step_by(self.stride()).copied().collect();
+        Column { words, flags, number: key }
+    }
+
+    /// Hashes of what the keys say, not of the codes that strings happen to have here.
+    pub fn content_hashes(&self, keys: &[Key], strings: &[Strings]) -> Vec<u64> {
+        let coded: Vec<bool> = keys.iter().map(Key::is_coded).collect();
+        let hash = |group| {
+            let flags = self.flags(group);
+            let word = |(k, &word): (usize, &u64)| {
+                let is_code = coded[k] || flags & interned_flag(k) != 0;
+                let is_null = flags & null_flag(k) != 0;
+                if is_code && !is_null { strings[k].hash(word) } else { word }
+            };
+            hash_words(self.words(group).iter().enumerate().map(word), flags)
+        };
+        (0..self.groups).map(hash).collect()
+    }
+
+    /// The groups in that order.
+    pub fn permute(&mut self, order: &[u32]) {
+        let w = self.stride();
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for &group in order {
+            rows.extend_from_slice(&self.rows[group as usize * w..][..w]);
+        }
+        self.rows = rows;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<u64>()
+    }
+}
+
+/// Packs rows of a batch as [`GroupKeys`] has them.
+pub(super) fn pack(
+    encoded: &[Encoded],
+    rows: std::ops::Range<usize>,
+    flagged: bool,
+    packed: &mut Vec<u64>,
+) {
+    let stride = encoded.len() + usize::from(flagged);
+    let start = packed.len();
+    packed.resize(start + rows.len() * stride, 0);
+    let packed = &mut packed[start..];
+    for (k, key) in encoded.iter().enumerate() {
+        let places = packed.iter_mut().skip(k).step_by(stride);
+        match &key.values {
+            Values::Words(words) => {
+                places.zip(&words[rows.clone()]).for_each(|(p, w)| *p = w.cast_unsigned());
+            }
+            Values::Codes(codes) => {
+                places.zip(&codes[rows.clone()]).for_each(|(p, &c)| *p = u64::from(c));
+            }
+        }
+        if !key.has_flags() {
+            continue;
+        }
+        for (row, i) in packed.chunks_exact_mut(stride).zip(rows.clone()) {
+            let flags = key.flags(i) << k;
+            row[encoded.len()] |= flags;
+            if flags & null_flag(k) != 0 {
+                row[k] = 0;
+            }
+        }
+    }
+}
+
+pub(super) fn hash_packed(packed: &[u64], keys: usize, flagged: bool, hashes: &mut Vec<u64>) {
+    hashes.clear();
+    match (keys, flagged) {
+        (1, false) => hashes.extend(packed.iter().map(|&w| hash_words([w].into_iter(), 0))),
+        (2, false) => {
+            let (rows, _) = packed.as_chunks::<2>();
+            hashes.extend(rows.iter().map(|&row| hash_words(row.into_iter(), 0)));
+        }
+        _ => {
+            let hash = |row: &[u64]| {
+                let flags = if flagged { row[keys] } else { 0 };
+                hash_words(row[..keys].iter().copied(), flags)
+            };
+            hashes.extend(packed.chunks_exact(keys + usize::from(flagged)).map(hash));
+        }
+    }
+}
+
+/// Looks up packed rows of any width; the table makes room.
+pub(super) fn find(
+    table: &mut Table,
+    groups: &mut GroupKeys,
+    packed: &[u64],
+    hashes: &[u64],
+    ids: &mut Vec<u32>,
+) {
+    table.reserve(groups.groups + hashes.len());
+    let w = groups.stride();
+    let find = match w {
+        1 => find_rows::<1>,
+        2 => find_rows::<2>,
+        3 => find_rows::<3>,
+        4 => find_rows::<4>,
+        _ => find_rows::<0>,
+    };
+    find(table, &mut groups.rows, packed, w, hashes, ids);
+    groups.groups = groups.rows.len() / w;
+}
+
+enum Mode {
+    Direct(Direct),
+    Hashed(Table),
+    /// Every row is a group of its own.
+    Append,
+}
+
+pub(super) struct Grouper {
+    encoders: Vec<Encoder>,
+    groups: GroupKeys,
+    mode: Mode,
+    packed: Vec<u64>,
+    hashes: Vec<u64>,
+}
+
+impl Grouper {
+    pub fn new(keys: &[Key]) -> Result<Self> {
+        let encoders = keys.iter().map(|k| Encoder::new(k.clone())).collect::<Result<Vec<_>>>()?;
+        let groups = GroupKeys::new(keys.len());
+        let mode = Mode::Direct(Direct::new(keys));
+        Ok(Self { encoders, groups, mode, packed: vec![], hashes: vec![] })
+    }
+
+    pub fn groups(&self) -> usize {
+        self.groups.groups
+    }
+
+    pub fn bytes(&self) -> usize {
+        let mode = match &self.mode {
+            Mode::Direct(direct) => direct.bytes(),
+            Mode::Hashed(table) => table.bytes(),
+            Mode::Append => 0,
+        };
+        let buffers = (self.packed.capacity() + self.hashes.capacity()) * size_of::<u64>();
+        let encoders: usize = self.encoders.iter().map(Encoder::bytes).sum();
+        mode + encoders + buffers + self.groups.bytes()
+    }
+
+    /// Strings held, of the key that has most: unlike groups they may be of rows filtered out.
+    pub fn strings(&self) -> usize {
+        self.encoders.iter().map(|e| e.strings.len()).max().unwrap_or(0)
+    }
+
+    /// The groups so far; it starts afresh, with or without looking rows up.
+    pub fn seal(&mut self, append: bool) -> (GroupKeys, Vec<Strings>) {
+        let keys: Vec<Key> = self.encoders.iter().map(|e| e.key().clone()).collect();
+        // What was too wide for a direct table will be so again.
+        self.mode = match self.mode {
+            _ if append => Mode::Append,
+            Mode::Direct(_) => Mode::Direct(Direct::new(&keys)),
+            _ => Mode::Hashed(Table::default()),
+        };
+        let groups = std::mem::replace(&mut self.groups, GroupKeys::new(keys.len()));
+        (groups, self.encoders.iter_mut().map(Encoder::take_strings).collect())
+    }
+
+    /// Appends the group ids of a batch.
+    pub fn group(&mut self, keys: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+        let append = matches!(self.mode, Mode::Append);
+        let encoded = self.encoders.iter_mut().map(|e| e.encode(keys, rows, append));
+        let encoded = encoded.collect::<Result<Vec<_>>>()?;
+        if encoded.iter().any(Encoded::has_flags) {
+            self.groups.flag();
+        }
+        if let Mode::Direct(direct) = &mut self.mode {
+            let strings = |k: usize| self.encoders[k].strings.len();
+            if direct.group(&encoded, strings, &mut self.groups, ids) {
+                return Ok(());
+            }
+            self.mode = Mode::Hashed(self.table());
+        }
+        let (groups, packed) = (&mut self.groups, &mut self.packed);
+        let Mode::Hashed(table) = &mut self.mode else {
+            pack(&encoded, 0..rows, groups.flagged, &mut groups.rows);
+            ids.extend(groups.groups as u32..(groups.groups + rows) as u32);
+            groups.groups += rows;
+            return Ok(());
+        };
+        for start in (0..rows).step_by(BLOCK) {
+            packed.clear();
+            pack(&encoded, start..(start + BLOCK).min(rows), groups.flagged, packed);
+            hash_packed(packed, groups.keys, groups.flagged, &mut self.hashes);
+            find(table, groups, packed, &self.hashes, ids);
+        }
+        Ok(())
+    }
+
+    /// A table of the groups that a direct one found.
+    fn table(&mut self) -> Table {
+        let mut table = Table::default();
+        let GroupKeys { rows, keys, flagged, groups } = &self.groups;
+        table.reserve(groups + BLOCK);
+        hash_packed(rows, *keys, *flagged, &mut self.hashes);
+        for (id, &hash) in self.hashes.iter().enumerate() {
+            table.insert(hash, id as u32);
+        }
+        table
+    }
+}

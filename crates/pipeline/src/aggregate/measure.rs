@@ -1,0 +1,185 @@
+//! Measurements, not tests: `cargo test --release -p thalweg-pipeline measure -- --ignored --nocapture`.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use arrow::array::*;
+use arrow::datatypes::*;
+use thalweg_base::Prng;
+
+use super::*;
+
+const BATCH: usize = 16 << 10;
+
+struct Load {
+    name: &'static str,
+    spec: Spec,
+    /// (keys, arguments) of every batch.
+    batches: Vec<(Vec<ArrayRef>, Vec<ArrayRef>)>,
+}
+
+/// Runs it three times on one worker, and prints the least of each: nanoseconds a row.
+fn measure(load: Load) {
+    let spec = Arc::new(load.spec);
+    let rows: usize = load.batches.iter().map(|(keys, _)| keys[0].len()).sum();
+    let mut best = [f64::MAX; 2];
+    let (mut groups, mut bytes, mut longest) = (0, 0, 0.0f64);
+    for _ in 0..5 {
+        let start = Instant::now();
+        let mut part = Partial::new(&spec).unwrap();
+        for (keys, arguments) in &load.batches {
+            part.push(keys, arguments, &[], keys[0].len()).unwrap();
+        }
+        let pushed = start.elapsed().as_secs_f64();
+        bytes = part.memory_bytes();
+        let start = Instant::now();
+        let merging = Merging::new(Arc::clone(&spec), vec![part]).unwrap();
+        longest = 0.0;
+        for phase in 0..merging.phases() {
+            for task in 0..merging.tasks(phase) {
+                let start = Instant::now();
+                merging.run(phase, task).unwrap();
+                longest = longest.max(start.elapsed().as_secs_f64());
+            }
+        }
+        let found = black_box(merging.finish().unwrap());
+        groups = found.iter().map(|g| g.rows).sum::<usize>();
+        best[0] = best[0].min(pushed);
+        best[1] = best[1].min(start.elapsed().as_secs_f64());
+    }
+    println!(
+        "{:44} {:6.2} + {:6.2} ns/row, {groups} groups, {:.1} MB, longest task {:.2} ms",
+        load.name,
+        best[0] * 1e9 / rows as f64,
+        best[1] * 1e9 / rows as f64,
+        bytes as f64 / 1e6,
+        longest * 1e3,
+    );
+}
+
+fn function(kind: Kind, argument: usize, result: DataType) -> Function {
+    let arguments = if matches!(kind, Kind::CountRows) { vec![] } else { vec![argument] };
+    Function { kind, arguments, filter: None, result }
+}
+
+fn sum(argument: usize) -> Function {
+    function(Kind::Sum, argument, DataType::Decimal128(25, 2))
+}
+
+fn decimals(rows: usize, below: u64, random: &mut Prng) -> ArrayRef {
+    let values: Decimal64Array = (0..rows).map(|_| Some(random.below(below) as i64)).collect();
+    Arc::new(values.with_precision_and_scale(18, 2).unwrap())
+}
+
+fn letters(rows: usize, values: &[&str], random: &mut Prng) -> ArrayRef {
+    let keys: UInt8Array =
+        (0..rows).map(|_| Some(random.below(values.len() as u64) as u8)).collect();
+    Arc::new(DictionaryArray::new(keys, Arc::new(StringViewArray::from(values.to_vec()))))
+}
+
+const MONEY: DataType = DataType::Decimal128(15, 2);
+
+fn pricing_summary(random: &mut Prng) -> Load {
+    let averages = [0, 1, 4].map(|i| function(Kind::Avg, i, DataType::Decimal128(19, 6)));
+    let batch = |_| {
+        let keys = vec![letters(BATCH, &["A", "N"], random), letters(BATCH, &["F", "O"], random)];
+        let columns = [5000, 10_000_000, 1 << 30, 1 << 37, 11];
+        (keys, columns.iter().map(|&below| decimals(BATCH, below, random)).collect())
+    };
+    Load {
+        name: "TPC-H 1: 4 groups, 5 sums, 3 averages, count",
+        batches: (0..200).map(batch).collect(),
+        spec: Spec {
+            key_types: vec![DataType::Utf8View; 2],
+            argument_types: vec![MONEY; 5],
+            functions: (0..4)
+                .map(sum)
+                .chain(averages)
+                .chain([function(Kind::CountRows, 0, DataType::Int64)])
+                .collect(),
+        },
+    }
+}
+
+fn brands_by_year(random: &mut Prng) -> Load {
+    let brands: Vec<String> = (0..1000).map(|i| format!("MFGR#{i}")).collect();
+    let brands: ArrayRef = Arc::new(StringViewArray::from_iter_values(brands));
+    let batch = |_| {
+        let codes: UInt16Array = (0..BATCH).map(|_| Some(random.below(1000) as u16)).collect();
+        let years: Int32Array = (0..BATCH).map(|_| Some(1992 + random.below(7) as i32)).collect();
+        let brand = DictionaryArray::new(codes, Arc::clone(&brands));
+        let keys: Vec<ArrayRef> = vec![Arc::new(years), Arc::new(brand)];
+        (keys, vec![decimals(BATCH, 10_000_000, random)])
+    };
+    Load {
+        name: "SSB 2.1: 7000 groups of year and brand",
+        batches: (0..200).map(batch).collect(),
+        spec: Spec {
+            key_types: vec![DataType::Int32, DataType::Utf8View],
+            argument_types: vec![MONEY],
+            functions: vec![sum(0)],
+        },
+    }
+}
+
+/// Four rows an order, one order after the other, or anywhere.
+fn orders(clustered: bool, random: &mut Prng) -> Load {
+    const ROWS: u64 = 6_000_000;
+    let batch = |b: u64| {
+        let key = |i: u64| match clustered {
+            true => (b * BATCH as u64 + i) / 4,
+            false => random.below(ROWS / 4),
+        };
+        let keys: Int64Array = (0..BATCH as u64)
+            .map(key)
+            .map(|order| Some((order / 8 * 32 + order % 8) as i64))
+            .collect();
+        let keys: Vec<ArrayRef> = vec![Arc::new(keys)];
+        (keys, vec![decimals(BATCH, 5000, random)])
+    };
+    Load {
+        name: match clustered {
+            true => "TPC-H 18: 1.5 M groups, clustered",
+            false => "1.5 M groups, at random",
+        },
+        batches: (0..ROWS / BATCH as u64).map(batch).collect(),
+        spec: Spec {
+            key_types: vec![DataType::Int64],
+            argument_types: vec![MONEY],
+            functions: vec![sum(0)],
+        },
+    }
+}
+
+fn texts(rows: u64, of: u64, random: &mut Prng) -> Load {
+    let batch = |_| {
+        let text = |_| format!("Customer#{:09}", random.below(of));
+        let keys = StringViewArray::from_iter_values((0..BATCH).map(text));
+        let keys: Vec<ArrayRef> = vec![Arc::new(keys)];
+        (keys, vec![])
+    };
+    Load {
+        name: match of < rows {
+            true => "strings at random, 10,000 of them, count",
+            false => "strings, nearly all distinct, count",
+        },
+        batches: (0..rows / BATCH as u64).map(batch).collect(),
+        spec: Spec {
+            key_types: vec![DataType::Utf8View],
+            argument_types: vec![],
+            functions: vec![function(Kind::CountRows, 0, DataType::Int64)],
+        },
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn measure_loads() {
+    let random = &mut Prng::new(7);
+    measure(pricing_summary(random));
+    measure(brands_by_year(random));
+    measure(orders(true, random));
+    measure(orders(false, random));
+    measure(texts(1_000_000, 1 << 40, random));
+    measure(texts(2_000_000, 10_000, random));
+}

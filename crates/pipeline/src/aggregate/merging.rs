@@ -1,0 +1,278 @@
+//! From the chunks of all workers to groups.
+//!
+//! Few groups are merged by one task. Of many, first every chunk is sorted into partitions by its
+//! keys' hashes, one task a chunk, and then every partition is merged, one task each.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, RwLock};
+
+use arrow::array::{ArrayRef, UInt32Array};
+use arrow::compute::take;
+use thalweg_base::{Error, Result};
+
+use super::emit::Finished;
+use super::grouper::{GroupKeys, find};
+use super::hash::{BLOCK, Table, partition};
+use super::keys::{interned_flag, null_flag};
+use super::partial::{Chunk, Partial, accumulators};
+use super::plan::Plan;
+use super::states::{Merge, States};
+use super::strings::Strings;
+use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec};
+use crate::encoding::internal;
+
+/// Some groups: the columns of keys, then results. Keys may come in encoded forms.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    pub columns: Vec<ArrayRef>,
+    pub rows: usize,
+}
+
+/// How many partitions there are, if there is more than one task.
+enum Way {
+    Nothing,
+    AtOnce,
+    Partitions { log2: u32 },
+}
+
+/// From partials to groups: phases of tasks. All tasks of a phase are to be run, each once, in any
+/// order and on any threads, before the next phase begins.
+pub struct Merging {
+    spec: Arc<Spec>,
+    plan: Arc<Plan>,
+    way: Way,
+    chunks: Vec<RwLock<Chunk>>,
+    /// Of every task of the last phase.
+    outputs: Vec<Mutex<Option<Vec<Groups>>>>,
+}
+
+impl Merging {
+    pub fn new(spec: Arc<Spec>, parts: Vec<Partial>) -> Result<Self> {
+        Self::with_limits(spec, parts, LIMITS)
+    }
+
+    pub(super) fn with_limits(
+        spec: Arc<Spec>,
+        mut parts: Vec<Partial>,
+        limits: Limits,
+    ) -> Result<Self> {
+        if parts.is_empty() {
+            parts.push(Partial::new(&spec)?);
+        }
+        let plan = Arc::clone(&parts[0].plan);
+        let chunks = parts.into_iter().map(Partial::into_chunks).collect::<Result<Vec<_>>>()?;
+        let chunks: Vec<Chunk> = chunks.into_iter().flatten().collect();
+        let groups: usize = chunks.iter().map(|c| c.groups).sum();
+        let way = match &chunks[..] {
+            [] => Way::Nothing,
+            [chunk] if chunk.distinct => Way::AtOnce,
+            _ if groups <= limits.merge_at_once || spec.key_types.is_empty() => Way::AtOnce,
+            _ => {
+                let partitions = groups.div_ceil(limits.partition_groups).next_power_of_two();
+                Way::Partitions { log2: partitions.ilog2().min(PARTITIONS_LOG2_MAX) }
+            }
+        };
+        let outputs = match way {
+            Way::Nothing => 0,
+            Way::AtOnce => 1,
+            Way::Partitions { log2 } => 1 << log2,
+        };
+        let chunks = chunks.into_iter().map(RwLock::new).collect();
+        let outputs = (0..outputs).map(|_| Mutex::new(None)).collect();
+        Ok(Self { spec, plan, way, chunks, outputs })
+    }
+
+    pub fn phases(&self) -> usize {
+        match self.way {
+            Way::Nothing => 0,
+            Way::AtOnce => 1,
+            Way::Partitions { .. } => 2,
+        }
+    }
+
+    pub fn tasks(&self, phase: usize) -> usize {
+        if phase + 1 == self.phases() { self.outputs.len() } else { self.chunks.len() }
+    }
+
+    pub fn run(&self, phase: usize, task: usize) -> Result<()> {
+        let poisoned = || Error::internal("another task of this aggregation panicked");
+        let groups = match self.way {
+            Way::Nothing => return Err(Error::internal("there is nothing to merge")),
+            Way::Partitions { log2 } if phase == 0 => {
+                let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
+                return split(&mut chunk, &self.plan, log2);
+            }
+            Way::AtOnce => {
+                let mut chunks = Vec::with_capacity(self.chunks.len());
+                for chunk in &self.chunks {
+                    chunks.push(chunk.write().map_err(|_| poisoned())?);
+                }
+                if let [chunk] = &mut chunks[..]
+                    && chunk.distinct
+                {
+                    self.finish_chunk(chunk)?
+                } else {
+                    for chunk in &mut chunks {
+                        chunk.hashes = chunk.keys.content_hashes(&self.plan.keys, &chunk.strings);
+                    }
+                    let whole = chunks.iter().map(|c| (&**c, 0..c.groups)).collect::<Vec<_>>();
+                    self.merge(&whole)?
+                }
+            }
+            Way::Partitions { .. } => {
+                let mut chunks = Vec::with_capacity(self.chunks.len());
+                for chunk in &self.chunks {
+                    chunks.push(chunk.read().map_err(|_| poisoned())?);
+                }
+                let part = |c: &Chunk| {
+                    let start = task.checked_sub(1).map_or(0, |before| c.ends[before]);
+                    start..c.ends[task]
+                };
+                let parts = chunks.iter().map(|c| (&**c, part(c))).filter(|(_, r)| !r.is_empty());
+                self.merge(&parts.collect::<Vec<_>>())?
+            }
+        };
+        *self.outputs[task].lock().map_err(|_| poisoned())? = Some(groups);
+        Ok(())
+    }
+
+    /// All groups; every task has run.
+    pub fn finish(self) -> Result<Vec<Groups>> {
+        let mut all = vec![];
+        for output in self.outputs {
+            let groups = output.into_inner().ok().flatten();
+            all.extend(groups.ok_or_else(|| Error::internal("a task of a merge has not run"))?);
+        }
+        Ok(all)
+    }
+
+    /// A chunk that needs no merging.
+    fn finish_chunk(&self, chunk: &mut Chunk) -> Result<Vec<Groups>> {
+        let groups = chunk.groups;
+        let mut accumulators = accumulators(&self.spec, &self.plan)?;
+        let ids: Vec<u32> = (0..groups as u32).collect();
+        for (accumulator, states) in accumulators.iter_mut().zip(&chunk.externals) {
+            accumulator.merge(states, &ids, groups)?;
+        }
+        let finished = Finished {
+            keys: std::mem::replace(&mut chunk.keys, GroupKeys::new(0)),
+            strings: std::mem::take(&mut chunk.strings),
+            states: std::mem::replace(&mut chunk.states, States::new(&[], false)),
+            accumulators,
+            groups,
+        };
+        finished.emit(&self.spec, &self.plan)
+    }
+
+    /// Merges those groups of every chunk; all hashes are there.
+    fn merge(&self, chunks: &[(&Chunk, Range<usize>)]) -> Result<Vec<Groups>> {
+        let Merging { spec, plan, .. } = self;
+        let mut keys = GroupKeys::new(plan.keys.len());
+        keys.flagged = chunks.iter().any(|(chunk, _)| chunk.keys.flagged);
+        let mut strings: Vec<Strings> = plan.keys.iter().map(|_| Strings::default()).collect();
+        let mut table = Table::default();
+        table.reserve(chunks.iter().map(|(_, range)| range.len()).max().unwrap_or(0));
+        let mut states = States::new(&plan.slots, spec.key_types.is_empty());
+        let mut accumulators = accumulators(spec, plan)?;
+        let (mut ids, mut packed) = (vec![], vec![]);
+        let mut groups = usize::from(spec.key_types.is_empty());
+        for (chunk, range) in chunks {
+            let before = groups;
+            ids.clear();
+            if spec.key_types.is_empty() {
+                ids.push(0);
+            } else {
+                let mut codes = Codes::new(plan, chunk, range.len());
+                for start in range.clone().step_by(BLOCK) {
+                    let block = start..(start + BLOCK).min(range.end);
+                    packed.clear();
+                    for group in block.clone() {
+                        let flags = chunk.keys.flags(group);
+                        let words = chunk.keys.words(group).iter().enumerate();
+                        packed
+                            .extend(words.map(|(k, &word)| {
+                                codes.translate(k, word, flags, &mut strings[k])
+                            }));
+                        if keys.flagged {
+                            packed.push(flags);
+                        }
+                    }
+                    find(&mut table, &mut keys, &packed, &chunk.hashes[block], &mut ids);
+                }
+                groups = keys.groups;
+            }
+            let at = Merge { start: range.start, ids: &ids, before, total: groups };
+            states.merge(&chunk.states, &at);
+            for (accumulator, columns) in accumulators.iter_mut().zip(&chunk.externals) {
+                let columns = columns.iter().map(|c| c.slice(range.start, range.len()));
+                accumulator.merge(&columns.collect::<Vec<_>>(), &ids, groups)?;
+            }
+        }
+        Finished { keys, strings, states, accumulators, groups }.emit(spec, plan)
+    }
+}
+
+/// From the codes of a chunk's strings to those of the merged ones.
+struct Codes<'a> {
+    chunk: &'a Chunk,
+    coded: Vec<bool>,
+    /// By key: the codes known, plus 1, where strings are few enough for that to pay.
+    known: Vec<Vec<u32>>,
+}
+
+impl<'a> Codes<'a> {
+    fn new(plan: &Plan, chunk: &'a Chunk, groups: usize) -> Self {
+        let known = chunk.strings.iter().map(|strings| match strings.len() {
+            n if n <= groups * 4 => vec![0; n],
+            _ => vec![],
+        });
+        let coded = plan.keys.iter().map(|k| k.is_coded()).collect();
+        Self { chunk, coded, known: known.collect() }
+    }
+
+    #[inline]
+    fn translate(&mut self, key: usize, word: u64, flags: u64, into: &mut Strings) -> u64 {
+        let is_code = self.coded[key] || flags & interned_flag(key) != 0;
+        if !is_code || flags & null_flag(key) != 0 {
+            return word;
+        }
+        let strings = &self.chunk.strings[key];
+        let mut look_up =
+            || strings.with(word, |bytes| into.code_of_hash(strings.hash(word), bytes));
+        match self.known[key].get_mut(word as usize) {
+            None => look_up().into(),
+            Some(0) => {
+                let code = look_up();
+                self.known[key][word as usize] = code + 1;
+                code.into()
+            }
+            Some(known) => (*known - 1).into(),
+        }
+    }
+}
+
+/// Sorts a chunk's groups by partition.
+fn split(chunk: &mut Chunk, plan: &Plan, log2: u32) -> Result<()> {
+    let hashes = chunk.keys.content_hashes(&plan.keys, &chunk.strings);
+    let mut ends = vec![0; 1 << log2];
+    hashes.iter().for_each(|&h| ends[partition(h, log2)] += 1);
+    let mut next = 0;
+    for end in &mut ends {
+        next += std::mem::replace(end, next);
+    }
+    let mut order = vec![0; hashes.len()];
+    for (group, &hash) in hashes.iter().enumerate() {
+        let place = &mut ends[partition(hash, log2)];
+        order[*place] = group as u32;
+        *place += 1;
+    }
+    chunk.hashes = order.iter().map(|&g| hashes[g as usize]).collect();
+    chunk.keys.permute(&order);
+    chunk.states.permute(&order);
+    let order = UInt32Array::from(order);
+    for column in chunk.externals.iter_mut().flatten() {
+        *column = take(column, &order, None).map_err(internal)?;
+    }
+    chunk.ends = ends;
+    Ok(())
+}

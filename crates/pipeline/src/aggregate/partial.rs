@@ -1,0 +1,216 @@
+//! What one worker aggregates.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, new_empty_array};
+use thalweg_base::{Error, Result};
+
+use super::grouper::{GroupKeys, Grouper};
+use super::plan::Plan;
+use super::states::{Batch, States};
+use super::strings::Strings;
+use super::{Accumulator, CHUNKS_UNTIL_TRIAL, Kind, LIMITS, Limits, NEW_GROUPS_MAX, Spec};
+use crate::encoding::expand;
+
+/// Strings of a key that a worker holds for every group it may hold: those of dictionaries' values
+/// whose rows were no longer looked for, and of keys that come in many combinations.
+const STRINGS_PER_GROUP_MAX: usize = 8;
+
+/// Groups and their states, not to change any more. `hashes` and `bounds` come with partitioning.
+pub(super) struct Chunk {
+    pub keys: GroupKeys,
+    pub strings: Vec<Strings>,
+    pub states: States,
+    /// State columns of every external function.
+    pub externals: Vec<Vec<ArrayRef>>,
+    pub groups: usize,
+    /// No group is there twice.
+    pub distinct: bool,
+    pub hashes: Vec<u64>,
+    /// Where each partition ends.
+    pub ends: Vec<usize>,
+}
+
+impl Chunk {
+    fn bytes(&self) -> usize {
+        let externals = self.externals.iter().flatten().map(|a| a.get_array_memory_size());
+        let strings = self.strings.iter().map(Strings::bytes);
+        self.keys.bytes() + self.states.bytes() + externals.sum::<usize>() + strings.sum::<usize>()
+    }
+}
+
+/// What one worker aggregates.
+pub struct Partial {
+    spec: Arc<Spec>,
+    pub(super) plan: Arc<Plan>,
+    limits: Limits,
+    /// `None` without keys.
+    grouper: Option<Grouper>,
+    states: States,
+    accumulators: Vec<Box<dyn Accumulator>>,
+    ids: Vec<u32>,
+    /// Rows of the chunk that is being filled.
+    rows: usize,
+    /// Chunks, with this one, to fill without looking rows up.
+    append_chunks: u32,
+    chunks: Vec<Chunk>,
+    chunks_bytes: usize,
+}
+
+pub(super) fn accumulators(spec: &Spec, plan: &Plan) -> Result<Vec<Box<dyn Accumulator>>> {
+    let accumulator = |&i: &usize| match &spec.functions[i].kind {
+        Kind::External(external) => external.accumulator(),
+        other => Err(Error::internal(format!("{other:?} is not external"))),
+    };
+    plan.externals.iter().map(accumulator).collect()
+}
+
+impl Partial {
+    pub fn new(spec: &Arc<Spec>) -> Result<Self> {
+        Self::with_limits(spec, LIMITS)
+    }
+
+    pub(super) fn with_limits(spec: &Arc<Spec>, limits: Limits) -> Result<Self> {
+        let plan = Arc::new(Plan::new(spec)?);
+        let single = spec.key_types.is_empty();
+        let mut accumulators = accumulators(spec, &plan)?;
+        if single {
+            // The group is there before any row.
+            for (accumulator, &function) in accumulators.iter_mut().zip(&plan.externals) {
+                let types = spec.functions[function].arguments.iter();
+                let none = types.map(|&i| new_empty_array(&spec.argument_types[i]));
+                accumulator.update(&none.collect::<Vec<_>>(), None, &[], 1)?;
+            }
+        }
+        Ok(Self {
+            grouper: if single { None } else { Some(Grouper::new(&plan.keys)?) },
+            states: States::new(&plan.slots, single),
+            spec: Arc::clone(spec),
+            plan,
+            limits,
+            accumulators,
+            ids: vec![],
+            rows: 0,
+            append_chunks: 0,
+            chunks: vec![],
+            chunks_bytes: 0,
+        })
+    }
+
+    /// Adds a batch: its keys, the arguments that [`Spec::argument_types`] lists, and the filters
+    /// that functions name. Batches of some thousand to 65,536 rows are best.
+    pub fn push(
+        &mut self,
+        keys: &[ArrayRef],
+        arguments: &[ArrayRef],
+        filters: &[BooleanArray],
+        rows: usize,
+    ) -> Result<()> {
+        let lengths = keys.iter().chain(arguments).map(|a| a.len());
+        if keys.len() != self.spec.key_types.len()
+            || arguments.len() != self.spec.argument_types.len()
+            || lengths.chain(filters.iter().map(BooleanArray::len)).any(|n| n != rows)
+        {
+            return Err(Error::internal("a batch is not what the aggregation was planned for"));
+        }
+        if rows == 0 {
+            return Ok(());
+        }
+        self.ids.clear();
+        let (before, total) = match &mut self.grouper {
+            None => {
+                self.ids.resize(rows, 0);
+                (1, 1)
+            }
+            Some(grouper) => {
+                let before = grouper.groups();
+                grouper.group(keys, rows, &mut self.ids)?;
+                (before, grouper.groups())
+            }
+        };
+        self.rows += rows;
+        let batch = Batch { ids: &self.ids, before, total, arguments, filters };
+        self.states.update(&self.plan.slots, &batch)?;
+        self.update_externals(arguments, filters, total)?;
+        if let Some(grouper) = &self.grouper
+            && (total >= self.limits.chunk_groups
+                || grouper.strings() >= self.limits.chunk_groups * STRINGS_PER_GROUP_MAX)
+        {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    fn update_externals(
+        &mut self,
+        arguments: &[ArrayRef],
+        filters: &[BooleanArray],
+        total: usize,
+    ) -> Result<()> {
+        if self.accumulators.is_empty() {
+            return Ok(());
+        }
+        let mut expanded: Vec<Option<ArrayRef>> = vec![None; arguments.len()];
+        for (accumulator, &function) in self.accumulators.iter_mut().zip(&self.plan.externals) {
+            let function = &self.spec.functions[function];
+            let mut plain = Vec::with_capacity(function.arguments.len());
+            for &i in &function.arguments {
+                let array = match expanded[i].take() {
+                    Some(array) => array,
+                    None => expand(&arguments[i], &self.spec.argument_types[i])?,
+                };
+                expanded[i] = Some(Arc::clone(&array));
+                plain.push(array);
+            }
+            let filter = function.filter.map(|i| &filters[i]);
+            accumulator.update(&plain, filter, &self.ids, total)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes held: tables, strings, states and sealed chunks.
+    pub fn memory_bytes(&self) -> usize {
+        let accumulators: usize = self.accumulators.iter().map(|a| a.memory_bytes()).sum();
+        self.chunks_bytes
+            + self.states.bytes()
+            + accumulators
+            + self.grouper.as_ref().map_or(0, Grouper::bytes)
+            + self.ids.capacity() * size_of::<u32>()
+    }
+
+    /// Ends the chunk that is being filled and decides how to fill the next.
+    fn seal(&mut self) -> Result<()> {
+        let distinct = self.append_chunks == 0;
+        let groups = self.grouper.as_ref().map_or(1, Grouper::groups);
+        if groups == 0 {
+            return Ok(());
+        }
+        if distinct {
+            let mostly_new = groups * NEW_GROUPS_MAX.1 > self.rows * NEW_GROUPS_MAX.0;
+            // Externals' states may be large ones: sets, lists.
+            if mostly_new && self.accumulators.is_empty() {
+                self.append_chunks = CHUNKS_UNTIL_TRIAL;
+            }
+        } else {
+            self.append_chunks -= 1;
+        }
+        let (keys, strings) = match &mut self.grouper {
+            None => (GroupKeys::new(0), vec![]),
+            Some(grouper) => grouper.seal(self.append_chunks > 0),
+        };
+        let mut states = std::mem::replace(&mut self.states, States::new(&self.plan.slots, false));
+        states.resize(groups);
+        let externals = self.accumulators.iter_mut().map(|a| a.state()).collect::<Result<_>>()?;
+        let (hashes, ends) = (vec![], vec![]);
+        let chunk = Chunk { keys, strings, states, externals, groups, distinct, hashes, ends };
+        self.chunks_bytes += chunk.bytes();
+        self.chunks.push(chunk);
+        self.rows = 0;
+        Ok(())
+    }
+
+    pub(super) fn into_chunks(mut self) -> Result<Vec<Chunk>> {
+        self.seal()?;
+        Ok(self.chunks)
+    }
+}

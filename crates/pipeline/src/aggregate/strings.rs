@@ -1,0 +1,168 @@
+//! Byte strings numbered in order of appearance: the dictionary that a worker makes as it goes.
+
+use arrow::array::{ArrayAccessor, make_view};
+use arrow::buffer::{Buffer, NullBuffer};
+
+use super::hash::{BLOCK, Table, hash_bytes};
+
+/// Bytes of the first block; each further one is twice as large, up to the last of these.
+const BLOCK_BYTES: (usize, usize) = (4 << 10, 1 << 20);
+
+/// The longest string that stands in its view.
+const INLINE_MAX: usize = 12;
+
+/// Strings by code, as Arrow's views and the blocks that these point into.
+#[derive(Default)]
+pub(super) struct Strings {
+    table: Table,
+    hashes: Vec<u64>,
+    views: Vec<u128>,
+    blocks: Vec<Vec<u8>>,
+    block_bytes: usize,
+}
+
+impl Strings {
+    pub fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+            + self.hashes.capacity() * size_of::<u64>()
+            + self.views.capacity() * size_of::<u128>()
+            + self.block_bytes
+    }
+
+    pub fn hash(&self, code: u64) -> u64 {
+        self.hashes[code as usize]
+    }
+
+    /// The blocks themselves, when these strings are done with.
+    pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
+        (self.views, self.blocks.into_iter().map(Buffer::from_vec).collect())
+    }
+
+    pub fn with<R>(&self, code: u64, f: impl FnOnce(&[u8]) -> R) -> R {
+        let view = self.views[code as usize];
+        let len = view as u32 as usize;
+        if len <= INLINE_MAX {
+            f(&view.to_le_bytes()[4..4 + len])
+        } else {
+            f(long(&self.blocks, view))
+        }
+    }
+
+    /// The code of a string, a new one if it is new.
+    pub fn code(&mut self, bytes: &[u8]) -> u32 {
+        self.code_of_hash(hash_bytes(bytes), bytes)
+    }
+
+    #[inline]
+    pub fn code_of_hash(&mut self, hash: u64, bytes: &[u8]) -> u32 {
+        self.table.reserve(self.views.len() + 1);
+        let (views, blocks) = (&self.views, &self.blocks);
+        let next = views.len() as u32;
+        // Of a long string these are the length and its first bytes.
+        let view = make_view(bytes, 0, 0);
+        let code = self.table.find_or_insert(
+            hash,
+            |code| {
+                let found = views[code as usize];
+                if bytes.len() <= INLINE_MAX {
+                    found == view
+                } else {
+                    found as u64 == view as u64 && long(blocks, found) == bytes
+                }
+            },
+            || next,
+        );
+        if code == next {
+            self.append_hashed(hash, bytes);
+        }
+        code
+    }
+
+    /// A code of its own, whether the string is new or not. It will not be found again.
+    pub fn append(&mut self, bytes: &[u8]) -> u32 {
+        self.append_hashed(hash_bytes(bytes), bytes)
+    }
+
+    fn append_hashed(&mut self, hash: u64, bytes: &[u8]) -> u32 {
+        let code = self.views.len() as u32;
+        let view = if bytes.len() <= INLINE_MAX {
+            make_view(bytes, 0, 0)
+        } else {
+            if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
+                let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
+                let block = Vec::with_capacity(size.max(bytes.len()));
+                self.block_bytes += block.capacity();
+                self.blocks.push(block);
+            }
+            let number = self.blocks.len() as u32 - 1;
+            let block = self.blocks.last_mut().expect("pushed if there was none");
+            let offset = block.len() as u32;
+            block.extend_from_slice(bytes);
+            make_view(bytes, number, offset)
+        };
+        self.views.push(view);
+        self.hashes.push(hash);
+        code
+    }
+
+    /// The codes of an array's strings; 0 in the place of a NULL.
+    pub fn codes<A: ArrayAccessor<Item: AsRef<[u8]>>>(
+        &mut self,
+        array: A,
+        nulls: Option<&NullBuffer>,
+        append: bool,
+    ) -> Vec<u32> {
+        let rows = array.len();
+        let mut codes = Vec::with_capacity(rows);
+        let mut hashes = Vec::with_capacity(BLOCK);
+        for start in (0..rows).step_by(BLOCK) {
+            let block = start..(start + BLOCK).min(rows);
+            hashes.clear();
+            hashes.extend(block.clone().map(|i| hash_bytes(array.value(i).as_ref())));
+            if !append {
+                self.table.reserve(self.views.len() + block.len());
+                self.table.warm(&hashes);
+            }
+            for (i, &hash) in block.zip(&hashes) {
+                codes.push(if nulls.is_some_and(|n| n.is_null(i)) {
+                    0
+                } else if append {
+                    self.append_hashed(hash, array.value(i).as_ref())
+                } else {
+                    self.code_of_hash(hash, array.value(i).as_ref())
+                });
+            }
+        }
+        codes
+    }
+}
+
+fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {
+    let len = view as u32 as usize;
+    let block = (view >> 64) as u32 as usize;
+    let offset = (view >> 96) as u32 as usize;
+    &blocks[block][offset..offset + len]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_have_one_code() {
+        let mut strings = Strings::default();
+        let texts: Vec<String> =
+            (0..5000).map(|i| "x".repeat(i % 40) + &(i / 2).to_string()).collect();
+        let mut seen = std::collections::HashMap::new();
+        for text in &texts {
+            let code = strings.code(text.as_bytes());
+            assert_eq!(*seen.entry(text.clone()).or_insert(code), code);
+            strings.with(u64::from(code), |b| assert_eq!(b, text.as_bytes()));
+        }
+        assert_eq!(strings.len(), seen.len());
+    }
+}

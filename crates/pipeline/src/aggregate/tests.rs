@@ -1,0 +1,594 @@
+//! The sink against a model: a hash map of lists of values.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::*;
+use arrow::datatypes::*;
+use proptest::prelude::*;
+use thalweg_base::Prng;
+
+use super::*;
+use crate::encoding::expand;
+
+/// A value of any type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Cell {
+    Null,
+    Int(i128),
+    /// Bits of a double.
+    Float(u64),
+    Bytes(Vec<u8>),
+    List(Vec<i32>),
+}
+
+fn key_types() -> Vec<DataType> {
+    vec![
+        DataType::Int64,
+        DataType::Int32,
+        DataType::UInt64,
+        DataType::Date32,
+        DataType::Boolean,
+        DataType::Utf8View,
+        DataType::Utf8,
+        DataType::BinaryView,
+        DataType::Decimal128(38, 2),
+        DataType::Float64,
+        DataType::Float32,
+        DataType::new_list(DataType::Int32, true),
+    ]
+}
+
+fn argument_types() -> Vec<DataType> {
+    vec![
+        DataType::Int64,
+        DataType::Decimal128(15, 2),
+        DataType::Decimal128(34, 2),
+        DataType::Float64,
+        DataType::Utf8View,
+        DataType::UInt64,
+        DataType::Date32,
+        DataType::Boolean,
+        DataType::Float32,
+    ]
+}
+
+/// A random value; `spread` is about how many there are.
+fn random(data_type: &DataType, spread: u64, nulls: u64, random: &mut Prng) -> Cell {
+    if random.below(100) < nulls {
+        return Cell::Null;
+    }
+    let small = random.below(spread.max(1)) as i64 - spread as i64 / 4;
+    match data_type {
+        DataType::Boolean => Cell::Int((random.below(2)).into()),
+        DataType::UInt64 => match random.below(50) {
+            0 => Cell::Int(u64::MAX.into()),
+            _ => Cell::Int(small.unsigned_abs().into()),
+        },
+        DataType::Int64 => match random.below(200) {
+            0 => Cell::Int(i64::MIN.into()),
+            1 => Cell::Int(i64::MAX.into()),
+            _ => Cell::Int(small.into()),
+        },
+        DataType::Decimal128(precision, _) if *precision > 20 => match random.below(20) {
+            0 => Cell::Int(i128::from(small) << 64),
+            1 => Cell::Int(i64::MAX.into()),
+            _ => Cell::Int(small.into()),
+        },
+        DataType::Float32 | DataType::Float64 => match random.below(40) {
+            0 => Cell::Float(f64::NAN.to_bits()),
+            1 => Cell::Float((-0.0f64).to_bits()),
+            2 => Cell::Float(0.0f64.to_bits()),
+            3 => Cell::Float(f64::INFINITY.to_bits()),
+            _ => Cell::Float((small as f64 / 2.0).to_bits()),
+        },
+        DataType::List(_) => {
+            Cell::List((0..random.below(3)).map(|_| random.below(spread) as i32).collect())
+        }
+        t if t.is_string() || t.is_binary() || *t == DataType::BinaryView => {
+            let text = format!("{}{small}", "long text and ".repeat((small % 3).max(0) as usize));
+            Cell::Bytes(if small == 0 { vec![] } else { text.into_bytes() })
+        }
+        _ => Cell::Int(small.into()),
+    }
+}
+
+/// An array in one of the forms that its type may have.
+fn array(data_type: &DataType, cells: &[Cell], random: &mut Prng) -> ArrayRef {
+    let ints = || cells.iter().map(|c| if let Cell::Int(v) = c { Some(*v) } else { None });
+    let floats = || {
+        cells.iter().map(|c| if let Cell::Float(v) = c { Some(f64::from_bits(*v)) } else { None })
+    };
+    let bytes = || cells.iter().map(|c| if let Cell::Bytes(v) = c { Some(&v[..]) } else { None });
+    let texts = || bytes().map(|b| b.map(|b| std::str::from_utf8(b).unwrap()));
+    fn dictionary(values: ArrayRef, keys: Vec<Option<u32>>, narrow: bool) -> ArrayRef {
+        if narrow && values.len() < 256 {
+            let keys: UInt8Array = keys.into_iter().map(|k| k.map(|k| k as u8)).collect();
+            return Arc::new(DictionaryArray::new(keys, values));
+        }
+        Arc::new(DictionaryArray::new(UInt32Array::from(keys), values))
+    }
+    let is_bytes = matches!(cells.iter().find(|c| **c != Cell::Null), Some(Cell::Bytes(_)));
+    if is_bytes && random.below(2) == 0 {
+        // Values in another order every time, some twice, and one that no row has.
+        let mut values: Vec<Cell> = cells.iter().filter(|c| **c != Cell::Null).cloned().collect();
+        if random.below(2) == 0 {
+            values.sort_by_key(|c| format!("{c:?}"));
+            values.dedup();
+        }
+        values.push(Cell::Bytes(b"nobody".to_vec()));
+        random.shuffle(&mut values);
+        let places: HashMap<&Cell, u32> = values.iter().zip(0..).collect();
+        let keys = cells.iter().map(|c| places.get(c).copied()).collect();
+        let mut plain = Prng::new(1);
+        let values = loop {
+            let values = array(data_type, &values, &mut plain);
+            if values.data_type() == data_type {
+                break values;
+            }
+        };
+        return dictionary(values, keys, random.below(2) == 0);
+    }
+    match data_type {
+        DataType::Int64 => Arc::new(ints().map(|v| v.map(|v| v as i64)).collect::<Int64Array>()),
+        DataType::Int32 => Arc::new(ints().map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),
+        DataType::UInt64 => Arc::new(ints().map(|v| v.map(|v| v as u64)).collect::<UInt64Array>()),
+        DataType::Date32 => Arc::new(ints().map(|v| v.map(|v| v as i32)).collect::<Date32Array>()),
+        DataType::Boolean => Arc::new(ints().map(|v| v.map(|v| v != 0)).collect::<BooleanArray>()),
+        DataType::Utf8View => Arc::new(texts().collect::<StringViewArray>()),
+        DataType::Utf8 => Arc::new(texts().collect::<StringArray>()),
+        DataType::BinaryView => Arc::new(bytes().collect::<BinaryViewArray>()),
+        DataType::Float64 => Arc::new(floats().collect::<Float64Array>()),
+        DataType::Float32 => {
+            Arc::new(floats().map(|v| v.map(|v| v as f32)).collect::<Float32Array>())
+        }
+        DataType::Decimal128(precision, scale) => {
+            let narrow = ints().all(|v| v.is_none_or(|v| i64::try_from(v).is_ok()));
+            if narrow && random.below(2) == 0 {
+                let values = ints().map(|v| v.map(|v| v as i64)).collect::<Decimal64Array>();
+                return Arc::new(values.with_precision_and_scale(18, *scale).unwrap());
+            }
+            let values = ints().collect::<Decimal128Array>();
+            Arc::new(values.with_precision_and_scale(*precision, *scale).unwrap())
+        }
+        DataType::List(_) => {
+            let lists = cells.iter().map(|c| match c {
+                Cell::List(v) => Some(v.iter().map(|&v| Some(v)).collect::<Vec<_>>()),
+                _ => None,
+            });
+            Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists))
+        }
+        other => panic!("no cells of {other}"),
+    }
+}
+
+fn cell(array: &ArrayRef, row: usize) -> Cell {
+    if array.is_null(row) {
+        return Cell::Null;
+    }
+    macro_rules! int {
+        ($type:ty) => {
+            Cell::Int(array.as_primitive::<$type>().value(row).into())
+        };
+    }
+    match array.data_type() {
+        DataType::Int64 => int!(Int64Type),
+        DataType::Int32 => int!(Int32Type),
+        DataType::UInt64 => int!(UInt64Type),
+        DataType::Date32 => int!(Date32Type),
+        DataType::Decimal128(..) => int!(Decimal128Type),
+        DataType::Boolean => Cell::Int(array.as_boolean().value(row).into()),
+        DataType::Float64 => Cell::Float(array.as_primitive::<Float64Type>().value(row).to_bits()),
+        DataType::Float32 => {
+            Cell::Float(f64::from(array.as_primitive::<Float32Type>().value(row)).to_bits())
+        }
+        DataType::Utf8View => Cell::Bytes(array.as_string_view().value(row).into()),
+        DataType::Utf8 => Cell::Bytes(array.as_string::<i32>().value(row).into()),
+        DataType::BinaryView => Cell::Bytes(array.as_binary_view().value(row).into()),
+        DataType::List(_) => {
+            let list = array.as_list::<i32>().value(row);
+            Cell::List(list.as_primitive::<Int32Type>().values().to_vec())
+        }
+        other => panic!("no cells of {other}"),
+    }
+}
+
+/// The exclusive or of all numbers, and how many there were.
+#[derive(Debug)]
+struct Xor;
+
+impl External for Xor {
+    fn accumulator(&self) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(XorState(vec![])))
+    }
+
+    fn state_types(&self) -> Vec<DataType> {
+        vec![DataType::Int64]
+    }
+}
+
+struct XorState(Vec<i64>);
+
+impl Accumulator for XorState {
+    fn update(
+        &mut self,
+        args: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+        groups: &[u32],
+        total: usize,
+    ) -> Result<()> {
+        self.0.resize(total, 0);
+        assert_eq!(*args[0].data_type(), DataType::Decimal128(15, 2));
+        let values = args[0].as_primitive::<Decimal128Type>();
+        assert_eq!(values.len(), groups.len());
+        for (i, &group) in groups.iter().enumerate() {
+            let passes = filter.is_none_or(|f| f.is_valid(i) && f.value(i));
+            if passes && values.is_valid(i) {
+                self.0[group as usize] ^= values.value(i) as i64;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, states: &[ArrayRef], groups: &[u32], total: usize) -> Result<()> {
+        self.0.resize(total, 0);
+        let values = states[0].as_primitive::<Int64Type>();
+        assert_eq!(values.len(), groups.len());
+        groups.iter().zip(values.values()).for_each(|(&g, v)| self.0[g as usize] ^= v);
+        Ok(())
+    }
+
+    fn state(&mut self) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn evaluate(&mut self) -> Result<ArrayRef> {
+        Ok(Arc::new(Int64Array::from(std::mem::take(&mut self.0))))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.0.capacity() * 8
+    }
+}
+
+fn function(kind: Kind, arguments: &[usize], filter: Option<usize>) -> Function {
+    let result = match (&kind, arguments.first().map(|&i| argument_types()[i].clone())) {
+        (Kind::CountRows | Kind::Count | Kind::External(_), _) | (_, None) => DataType::Int64,
+        (Kind::Sum, Some(DataType::Decimal128(p, s))) => DataType::Decimal128((p + 10).min(38), s),
+        (Kind::Avg, Some(DataType::Decimal128(p, s))) => {
+            DataType::Decimal128((p + 4).min(38), s + 4)
+        }
+        (_, Some(t)) => t,
+    };
+    Function { kind, arguments: arguments.to_vec(), filter, result }
+}
+
+/// All functions over all arguments that they take, plus one of no code here.
+fn all_functions() -> Vec<Function> {
+    let mut functions = vec![];
+    for filter in [None, Some(0), Some(1)] {
+        functions.push(function(Kind::CountRows, &[], filter));
+        functions.push(function(Kind::Count, &[0, 3], filter));
+        functions.push(function(Kind::External(Arc::new(Xor)), &[1], filter));
+        for (i, t) in argument_types().into_iter().enumerate() {
+            for kind in [Kind::Count, Kind::Sum, Kind::Avg, Kind::Min, Kind::Max] {
+                let of_words = matches!(t, DataType::Int64 | DataType::UInt64);
+                if is_native(&kind, &[t.clone()]) && !(of_words && matches!(kind, Kind::Avg)) {
+                    functions.push(function(kind, &[i], filter));
+                }
+            }
+        }
+    }
+    functions
+}
+
+/// What the function makes of those rows' arguments.
+fn model(function: &Function, rows: &[&Row]) -> Cell {
+    let passes = |row: &&&Row| function.filter.is_none_or(|f| row.filters[f] == Some(true));
+    let whole = |row: &&&Row| function.arguments.iter().all(|&i| row.arguments[i] != Cell::Null);
+    let rows: Vec<&&Row> = rows.iter().filter(passes).filter(whole).collect();
+    let values = || rows.iter().map(|r| r.arguments[function.arguments[0]].clone());
+    let ints = || values().map(|v| if let Cell::Int(v) = v { v } else { panic!("{v:?}") });
+    let floats = || {
+        values().map(|v| if let Cell::Float(v) = v { f64::from_bits(v) } else { panic!("{v:?}") })
+    };
+    let is_float =
+        !function.arguments.is_empty() && matches!(values().next(), Some(Cell::Float(_)));
+    match function.kind {
+        Kind::CountRows | Kind::Count => Cell::Int(rows.len() as i128),
+        Kind::External(_) => Cell::Int(ints().fold(0, |all, v| all ^ v as i64).into()),
+        _ if rows.is_empty() => Cell::Null,
+        Kind::Sum if is_float => Cell::Float(floats().sum::<f64>().to_bits()),
+        Kind::Avg if is_float => Cell::Float((floats().sum::<f64>() / rows.len() as f64).to_bits()),
+        Kind::Sum => {
+            let sum = ints().sum::<i128>();
+            Cell::Int(match function.result {
+                DataType::Int64 => (sum as i64).into(),
+                DataType::UInt64 => (sum as u64).into(),
+                _ => sum,
+            })
+        }
+        Kind::Avg => Cell::Int(ints().sum::<i128>() * 10_000 / rows.len() as i128),
+        Kind::Min if is_float => {
+            Cell::Float(floats().min_by(f64::total_cmp).expect("not empty").to_bits())
+        }
+        Kind::Max if is_float => {
+            Cell::Float(floats().max_by(f64::total_cmp).expect("not empty").to_bits())
+        }
+        Kind::Min | Kind::Max => {
+            let order = |cell: &Cell| match cell {
+                Cell::Int(v) => (*v, vec![]),
+                Cell::Bytes(b) => (0, b.clone()),
+                other => panic!("{other:?}"),
+            };
+            match function.kind {
+                Kind::Min => values().min_by_key(order).expect("not empty"),
+                _ => values().max_by_key(order).expect("not empty"),
+            }
+        }
+    }
+}
+
+/// NaNs are one here: their bits depend on the order of additions.
+fn same_nan(cell: Cell) -> Cell {
+    match cell {
+        Cell::Float(bits) if f64::from_bits(bits).is_nan() => Cell::Float(f64::NAN.to_bits()),
+        // A sum of nothing but -0.0 starts at 0.0.
+        Cell::Float(bits) if bits << 1 == 0 => Cell::Float(0),
+        other => other,
+    }
+}
+
+struct Row {
+    keys: Vec<Cell>,
+    arguments: Vec<Cell>,
+    filters: [Option<bool>; 2],
+}
+
+struct Case {
+    seed: u64,
+    keys: Vec<DataType>,
+    functions: Vec<Function>,
+    rows: usize,
+    spread: u64,
+    nulls: u64,
+    batch_rows: u64,
+    parts: usize,
+    limits: Limits,
+}
+
+fn run(merging: &Merging) {
+    for phase in 0..merging.phases() {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    loop {
+                        let task = next.fetch_add(1, Ordering::Relaxed);
+                        if task >= merging.tasks(phase) {
+                            return;
+                        }
+                        merging.run(phase, task).unwrap();
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// The groups, as cells of keys and results, sorted.
+fn cells(spec: &Spec, groups: &[Groups]) -> Vec<Vec<Cell>> {
+    let results = spec.functions.iter().map(|f| &f.result);
+    let types: Vec<&DataType> = spec.key_types.iter().chain(results).collect();
+    let mut rows = vec![];
+    for batch in groups {
+        assert!(batch.rows > 0 && batch.rows <= OUTPUT_ROWS_MAX);
+        assert_eq!(batch.columns.len(), types.len());
+        let columns = batch.columns.iter().zip(&types).enumerate().map(|(i, (column, logical))| {
+            assert_eq!(column.len(), batch.rows);
+            if i >= spec.key_types.len() {
+                assert_eq!(&column.data_type(), logical);
+            }
+            column.to_data().validate_full().unwrap();
+            expand(column, logical).unwrap()
+        });
+        let columns = columns.collect::<Vec<_>>();
+        let row = |i| columns.iter().map(|c| cell(c, i)).collect();
+        rows.extend((0..batch.rows).map(row));
+    }
+    rows
+}
+
+fn check(case: &Case) {
+    let random_of = &mut Prng::new(case.seed);
+    let argument_types = argument_types();
+    let rows: Vec<Row> = (0..case.rows)
+        .map(|_| Row {
+            keys: (case.keys.iter())
+                .map(|t| random(t, case.spread, case.nulls, random_of))
+                .collect(),
+            arguments: (argument_types.iter())
+                .map(|t| random(t, 1000, case.nulls, random_of))
+                .collect(),
+            filters: std::array::from_fn(|_| match random_of.below(100) {
+                n if n < case.nulls => None,
+                n => Some(n < 60),
+            }),
+        })
+        .collect();
+
+    let spec = Arc::new(Spec {
+        key_types: case.keys.clone(),
+        argument_types: argument_types.clone(),
+        functions: case.functions.clone(),
+    });
+    let mut parts: Vec<Partial> =
+        (0..case.parts).map(|_| Partial::with_limits(&spec, case.limits).unwrap()).collect();
+    let mut left = &rows[..];
+    while !left.is_empty() {
+        let n = (1 + random_of.below(case.batch_rows) as usize).min(left.len());
+        let (batch, rest) = left.split_at(n);
+        left = rest;
+        let column = |t: &DataType, cells: Vec<Cell>, r: &mut Prng| array(t, &cells, r);
+        let keys: Vec<ArrayRef> = (case.keys.iter().enumerate())
+            .map(|(i, t)| column(t, batch.iter().map(|r| r.keys[i].clone()).collect(), random_of))
+            .collect();
+        let arguments: Vec<ArrayRef> = (argument_types.iter().enumerate())
+            .map(|(i, t)| {
+                column(t, batch.iter().map(|r| r.arguments[i].clone()).collect(), random_of)
+            })
+            .collect();
+        let filters: Vec<BooleanArray> =
+            (0..2).map(|i| batch.iter().map(|r| r.filters[i]).collect()).collect();
+        let part = random_of.below(case.parts as u64) as usize;
+        parts[part].push(&keys, &arguments, &filters, n).unwrap();
+        assert!(parts[part].memory_bytes() > 0);
+    }
+    let merging = Merging::with_limits(Arc::clone(&spec), parts, case.limits).unwrap();
+    run(&merging);
+    let groups = merging.finish().unwrap();
+
+    let mut expected: HashMap<Vec<Cell>, Vec<&Row>> = HashMap::new();
+    if case.keys.is_empty() {
+        expected.insert(vec![], vec![]);
+    }
+    for row in &rows {
+        let zero = |c: &Cell| match c {
+            Cell::Float(bits) if bits << 1 == 0 => Cell::Float(0),
+            other => other.clone(),
+        };
+        expected.entry(row.keys.iter().map(zero).collect()).or_default().push(row);
+    }
+    let found = cells(&spec, &groups);
+    assert_eq!(found.len(), expected.len(), "groups");
+    let mut seen = std::collections::HashSet::new();
+    for row in found {
+        let (keys, results) = row.split_at(case.keys.len());
+        assert!(seen.insert(keys.to_vec()), "{keys:?} is there twice");
+        let rows = expected.get(keys).unwrap_or_else(|| panic!("there is no group {keys:?}"));
+        for (function, result) in case.functions.iter().zip(results) {
+            let expected = model(function, rows);
+            assert_eq!(
+                same_nan(result.clone()),
+                same_nan(expected),
+                "{function:?} of {} rows of {keys:?}",
+                rows.len()
+            );
+        }
+    }
+}
+
+fn limits(chunk_groups: usize) -> Limits {
+    Limits { chunk_groups, merge_at_once: chunk_groups, partition_groups: chunk_groups / 4 + 1 }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn groups_are_those_of_the_model(
+        seed in any::<u64>(),
+        keys in prop::collection::vec(0..key_types().len(), 0..4),
+        functions in prop::collection::vec(0..all_functions().len(), 0..6),
+        rows in 0usize..2500,
+        spread in prop::sample::select(vec![1u64, 3, 30, 400, 100_000]),
+        nulls in prop::sample::select(vec![0u64, 0, 3, 60]),
+        batch_rows in prop::sample::select(vec![7u64, 200, 2000]),
+        parts in 1usize..4,
+        chunk_groups in prop::sample::select(vec![4usize, 64, 1 << 17]),
+    ) {
+        check(&Case {
+            seed,
+            keys: keys.iter().map(|&i| key_types()[i].clone()).collect(),
+            functions: functions.iter().map(|&i| all_functions()[i].clone()).collect(),
+            rows,
+            spread,
+            nulls,
+            batch_rows,
+            parts,
+            limits: limits(chunk_groups),
+        });
+    }
+}
+
+fn case(keys: Vec<DataType>) -> Case {
+    Case {
+        seed: 1,
+        keys,
+        functions: all_functions(),
+        rows: 1000,
+        spread: 50,
+        nulls: 5,
+        batch_rows: 500,
+        parts: 3,
+        limits: limits(1 << 17),
+    }
+}
+
+#[test]
+fn every_function_over_every_key() {
+    check(&case(vec![]));
+    for key in key_types() {
+        for nulls in [0, 5] {
+            check(&Case { nulls, ..case(vec![key.clone()]) });
+            check(&Case { nulls, spread: 100_000, limits: limits(64), ..case(vec![key.clone()]) });
+        }
+    }
+}
+
+#[test]
+fn without_rows_there_is_a_group_only_without_keys() {
+    check(&Case { rows: 0, ..case(vec![]) });
+    check(&Case { rows: 0, ..case(vec![DataType::Int64]) });
+    let spec =
+        Spec { key_types: vec![], argument_types: argument_types(), functions: all_functions() };
+    let merging = Merging::new(Arc::new(spec.clone()), vec![]).unwrap();
+    run(&merging);
+    assert_eq!(cells(&spec, &merging.finish().unwrap()).len(), 1);
+}
+
+#[test]
+fn many_keys_are_one() {
+    let keys = key_types().into_iter().cycle().take(40).collect();
+    check(&Case { rows: 300, ..case(keys) });
+}
+
+#[test]
+fn rows_pass_through_when_they_find_no_groups() {
+    let keys = vec![DataType::Utf8View, DataType::Int64];
+    check(&Case {
+        functions: vec![function(Kind::Sum, &[1], None), function(Kind::Max, &[4], None)],
+        rows: 20_000,
+        spread: 1 << 40,
+        limits: limits(256),
+        ..case(keys)
+    });
+}
+
+#[test]
+fn averages_overflow_as_errors() {
+    let result = DataType::Decimal128(38, 6);
+    let spec = Arc::new(Spec {
+        key_types: vec![],
+        argument_types: vec![DataType::Decimal128(38, 2)],
+        functions: vec![Function { kind: Kind::Avg, arguments: vec![0], filter: None, result }],
+    });
+    let average = |values: Vec<i128>| {
+        let mut part = Partial::new(&spec).unwrap();
+        let values = Decimal128Array::from(values).with_precision_and_scale(38, 2).unwrap();
+        let rows = values.len();
+        part.push(&[], &[Arc::new(values)], &[], rows).unwrap();
+        let merging = Merging::new(Arc::clone(&spec), vec![part]).unwrap();
+        merging.run(0, 0)?;
+        let groups = merging.finish()?;
+        Ok::<_, thalweg_base::Error>(groups[0].columns[0].as_primitive::<Decimal128Type>().value(0))
+    };
+    let most = 10i128.pow(38) - 1;
+    assert_eq!(average(vec![most, -most, 1]).unwrap(), 3333);
+    // The sum needs more than 128 bits, the average does not.
+    let large = 10i128.pow(34) - 1;
+    assert_eq!(average(vec![large; 30_000]).unwrap(), large * 10_000);
+    assert_eq!(average(vec![-large; 30_000]).unwrap(), -large * 10_000);
+    let e = average(vec![most; 2]).unwrap_err();
+    assert_eq!(e.kind(), thalweg_base::Kind::User);
+}
