@@ -59,6 +59,8 @@ pub struct Settings {
     pub statement_timeout_ms: u64,
     /// Join identical statements that are in flight, and let them join.
     pub share_work: bool,
+    /// Run on pipelines what they cover.
+    pub pipelines: bool,
     /// A snapshot or a time, which statements read; empty: the present.
     pub as_of: String,
     /// Where statements run.
@@ -94,6 +96,7 @@ impl Default for Settings {
         Settings {
             statement_timeout_ms: 0,
             share_work: true,
+            pipelines: true,
             as_of: String::new(),
             workload: DEFAULT_WORKLOAD.into(),
             priority: Priority::default(),
@@ -120,6 +123,10 @@ impl Settings {
             exempt: false,
         }
     }
+}
+
+fn switched(on: bool) -> String {
+    if on { "on" } else { "off" }.to_string()
 }
 
 /// A size as `parse_bytes` takes it back.
@@ -158,21 +165,16 @@ impl ExtensionOptions for Settings {
         };
         let ms =
             |hint: &str| value.parse::<u64>().map_err(|_| wrong("a number of milliseconds", hint));
+        let switch = |hint: &str| match value.trim().to_ascii_lowercase().as_str() {
+            "on" | "true" => Ok(true),
+            "off" | "false" => Ok(false),
+            _ => Err(wrong("on or off", hint)),
+        };
         match key {
             "policy" => self.shared.policy = value.parse().map_err(into_datafusion)?,
             "as_of" => self.as_of = value.trim().to_string(),
-            "share_work" => {
-                self.share_work = match value.trim().to_ascii_lowercase().as_str() {
-                    "on" | "true" => true,
-                    "off" | "false" => false,
-                    _ => {
-                        return Err(into_datafusion(
-                            Error::user(format!("thalweg.share_work is on or off, not {value:?}"))
-                                .hint("off computes every statement for itself"),
-                        ));
-                    }
-                };
-            }
+            "share_work" => self.share_work = switch("off computes every statement for itself")?,
+            "pipelines" => self.pipelines = switch("off runs all on DataFusion's operators")?,
             "retention_ms" => {
                 self.shared.retention_ms =
                     ms("3600000 is an hour; 0 keeps nothing but the present")?;
@@ -266,9 +268,15 @@ impl ExtensionOptions for Settings {
             ),
             entry(
                 "share_work",
-                if self.share_work { "on" } else { "off" }.to_string(),
+                switched(self.share_work),
                 "Whether identical statements that run at the same time are computed once: on or \
                  off. Holds for this session.",
+            ),
+            entry(
+                "pipelines",
+                switched(self.pipelines),
+                "Whether what Thalweg's pipelines cover runs on them, or all of a statement on \
+                 DataFusion's operators: on or off. Holds for this session.",
             ),
             entry(
                 "statement_timeout_ms",

@@ -7,7 +7,7 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
 
-use crate::exec::ScanExec;
+use crate::exec::{PipelineExec, ScanExec};
 
 /// Per row and column of a scan, decoded or served from the cache and filtered.
 const SCAN_NS: f64 = 2.0;
@@ -41,6 +41,9 @@ impl Estimate {
 }
 
 fn work(plan: &dyn ExecutionPlan, statistics: &StatisticsContext) -> f64 {
+    if let Some(pipelines) = plan.downcast_ref::<PipelineExec>() {
+        return work(pipelines.original().as_ref(), statistics);
+    }
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {
         return scan.contents().rows() as f64 * scan.columns_read().len() as f64 * SCAN_NS;
     }
@@ -66,6 +69,9 @@ const HASH_BYTES: f64 = 24.0;
 const SPARE: f64 = 1.5;
 
 fn held(plan: &dyn ExecutionPlan, statistics: &StatisticsContext) -> f64 {
+    if let Some(pipelines) = plan.downcast_ref::<PipelineExec>() {
+        return held(pipelines.original().as_ref(), statistics);
+    }
     let kept = |child: &dyn ExecutionPlan, more: f64| {
         rows(child, statistics) * (row_bytes(&child.schema()) + more) * SPARE
     };

@@ -1,5 +1,22 @@
 //! The execution core: pipelines over Arrow arrays.
+//!
+//! It knows neither SQL nor files: the caller gives it a plan of pipelines and their morsels, and
+//! runs them on its own threads, in bounded steps.
+//!
+//! * [`ir`]: what a plan is.
+//! * [`expr`]: expressions over registers.
+//! * [`batch`]: registers for some rows, gathered as late as possible.
+//! * [`worker`]: runs the batches of one pipeline on one thread.
+//! * [`table`]: the build side of a join.
+//! * [`aggregate`]: groups.
+//! * [`sort`]: rows in order.
+//! * [`encoding`]: the forms of a column.
 
 pub mod aggregate;
+pub mod batch;
 pub mod encoding;
+pub mod expr;
+pub mod ir;
+pub mod sort;
 pub mod table;
+pub mod worker;

@@ -78,7 +78,14 @@ impl Home {
             self.reopen_locked(&mut state)?;
         }
         let engine = state.engine.clone().ok_or_else(|| Error::internal("the engine is closed"))?;
-        let session = state.sessions.entry(connection).or_insert_with(|| engine.session()).clone();
+        if let Some(session) = state.sessions.get(&connection) {
+            return Ok((engine, session.clone()));
+        }
+        let session = engine.session();
+        if !self.mode.pipelines {
+            engine.block_on(session.query("SET thalweg.pipelines = off"))?;
+        }
+        state.sessions.insert(connection, session.clone());
         Ok((engine, session))
     }
 

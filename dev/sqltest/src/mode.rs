@@ -9,6 +9,8 @@ pub struct Mode {
     pub threads: usize,
     pub policy: PolicyKind,
     pub cache_bytes_max: Option<u64>,
+    /// Whether pipelines run what they cover, or DataFusion's operators everything.
+    pub pipelines: bool,
     pub place: Place,
 }
 
@@ -22,12 +24,14 @@ pub enum Place {
     },
 }
 
-/// What was not committed durably, or is held only in memory, is lost here.
+/// What was not committed durably, or is held only in memory, is lost here; and every answer is that
+/// of DataFusion's operators.
 pub const DISK: Mode = Mode {
     name: "disk",
     threads: 1,
     policy: PolicyKind::Fifo,
     cache_bytes_max: None,
+    pipelines: false,
     place: Place::Disk { reopen_statements: 25 },
 };
 
@@ -38,6 +42,7 @@ pub const MODES: [Mode; 3] = [
         threads: 2,
         policy: PolicyKind::Fair,
         cache_bytes_max: None,
+        pipelines: true,
         place: Place::Memory,
     },
     DISK,
@@ -47,6 +52,7 @@ pub const MODES: [Mode; 3] = [
         threads: 4,
         policy: PolicyKind::RoundRobin,
         cache_bytes_max: Some(64 * 1024),
+        pipelines: true,
         place: Place::Memory,
     },
 ];

@@ -1,8 +1,10 @@
 //! The `ExecutionPlan` shells: one operator per file, thin over storage and plain functions.
 
+mod column;
 mod filter;
 mod give_way;
 mod loading;
+mod pipeline;
 mod scan;
 mod sink;
 mod spill_join;
@@ -10,6 +12,7 @@ mod spill_join;
 pub use filter::remap;
 pub use give_way::give_way;
 pub use loading::Loading;
+pub use pipeline::PipelineExec;
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;
 pub use spill_join::spill_joins;

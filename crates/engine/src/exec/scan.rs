@@ -2,20 +2,24 @@
 //!
 //! All partitions of a scan pull chunks from one [`Skipper`], so that skew balances itself. For each
 //! chunk the filter columns are decoded first, conjunct by conjunct; a chunk of which no row is
-//! left decodes nothing more. Dynamic filters (join build sides, top-k bounds) prune the chunks
-//! that have not been handed out yet whenever they change.
+//! left decodes nothing more. Columns stay in the form they have in the cache, and only rows that
+//! are handed out, or shown to a predicate that must see them, are expanded. Dynamic filters (join
+//! build sides, top-k bounds) prune the chunks that have not been handed out yet whenever they
+//! change.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, FilterBuilder};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{self, BinaryExpr, DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
@@ -32,8 +36,9 @@ use datafusion::physical_plan::{
 };
 use futures::stream;
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
-use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table};
+use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table, expand};
 
+use super::column::Column;
 use super::filter::{Conjunct, Selection, remap};
 use super::loading::Loading;
 use crate::error::into_datafusion;
@@ -62,6 +67,8 @@ pub struct ScanExec {
     /// Columns of the output, in order.
     projection: Vec<usize>,
     conjuncts: Vec<Arc<Conjunct>>,
+    /// Hold for every row that anybody wants, and are not evaluated: they only skip chunks.
+    hints: Vec<Arc<dyn PhysicalExpr>>,
     fetch: Option<usize>,
     partitions: usize,
     statistics: Arc<Statistics>,
@@ -101,6 +108,7 @@ impl ScanExec {
             columns,
             projection,
             conjuncts,
+            hints: vec![],
             fetch,
             partitions,
             statistics: Arc::new(statistics),
@@ -116,12 +124,47 @@ impl ScanExec {
             columns: Arc::clone(&self.columns),
             projection: self.projection.clone(),
             conjuncts: self.conjuncts.clone(),
+            hints: self.hints.clone(),
             fetch: self.fetch,
             partitions: self.partitions,
             statistics: Arc::clone(&self.statistics),
             properties: Arc::clone(&self.properties),
             skipper: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// For one execution, of which only rows are wanted whose output columns lie in these ranges,
+    /// bounds included. It may give others as well.
+    pub fn within(&self, ranges: &[(usize, ScalarValue, ScalarValue)]) -> Result<Self> {
+        let mut scan = self.copy();
+        for (output, low, high) in ranges {
+            let column = self.projection[*output];
+            let name = self.columns.field(column).name();
+            let column: Arc<dyn PhysicalExpr> = Arc::new(expressions::Column::new(name, column));
+            let bound = |op, value: &ScalarValue| -> Arc<dyn PhysicalExpr> {
+                Arc::new(BinaryExpr::new(Arc::clone(&column), op, lit(value.clone())))
+            };
+            let (low, high) = (bound(Operator::GtEq, low), bound(Operator::LtEq, high));
+            let range = Arc::new(BinaryExpr::new(low, Operator::And, high));
+            // As a join of DataFusion's tells what it has learned from its build side.
+            let hint = DynamicFilterPhysicalExpr::new(vec![Arc::clone(&column)], lit(true));
+            hint.update(range)?;
+            scan.hints.push(Arc::new(hint));
+        }
+        Ok(scan)
+    }
+
+    /// Gives the rows of one partition before `fetch`.
+    pub fn reader(&self, partition: usize) -> Reader {
+        Reader {
+            source: self.source.clone(),
+            projection: self.projection.clone(),
+            columns_read: self.columns_read(),
+            conjuncts: self.conjuncts.clone(),
+            hints: self.hints.clone(),
+            skipper: Arc::clone(&self.skipper),
+            metrics: Metrics::new(&self.metrics, partition),
         }
     }
 
@@ -243,17 +286,12 @@ impl ExecutionPlan for ScanExec {
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
         let stream = Stream {
-            source: self.source.clone(),
-            projection: self.projection.clone(),
-            columns_read: self.columns_read(),
-            conjuncts: self.conjuncts.clone(),
+            reader: self.reader(partition),
             schema: Arc::clone(&schema),
-            skipper: Arc::clone(&self.skipper),
             coalescer: BatchCoalescer::new(Arc::clone(&schema), BATCH_ROWS)
                 .with_biggest_coalesce_batch_size(Some(BATCH_ROWS / 4)),
             fetch: self.fetch,
             ready: None,
-            metrics: Metrics::new(&self.metrics, partition),
         };
         let batches = stream::try_unfold(stream, |mut s| async move {
             Ok(s.next().await?.map(|batch| (batch, s)))
@@ -365,19 +403,34 @@ impl Metrics {
     }
 }
 
-struct Stream {
+/// One partition's share of a scan, chunk by chunk: what is in it depends on the others.
+pub struct Reader {
     source: Source,
     projection: Vec<usize>,
     columns_read: Vec<usize>,
     conjuncts: Vec<Arc<Conjunct>>,
-    schema: SchemaRef,
+    hints: Vec<Arc<dyn PhysicalExpr>>,
     /// Common to all partitions of one execution.
     skipper: Arc<OnceLock<Skipper>>,
+    metrics: Metrics,
+}
+
+/// Rows of one chunk that are left: columns of the projection, encoded as [`expand`] says.
+pub struct Morsel {
+    pub columns: Vec<ArrayRef>,
+    /// Of the columns.
+    pub rows: usize,
+    /// Which of them are left; `None`: all.
+    pub mask: Option<BooleanArray>,
+}
+
+struct Stream {
+    reader: Reader,
+    schema: SchemaRef,
     coalescer: BatchCoalescer,
     fetch: Option<usize>,
     /// A chunk's surviving rows that are handed out batch by batch.
-    ready: Option<(RecordBatch, usize)>,
-    metrics: Metrics,
+    ready: Option<Survivors>,
 }
 
 impl Stream {
@@ -387,14 +440,14 @@ impl Stream {
             if self.fetch == Some(0) {
                 return Ok(None);
             }
-            if let Some(batch) = self.take_ready() {
+            if let Some(batch) = self.take_ready()? {
                 return Ok(Some(self.emit(batch)));
             }
             if let Some(batch) = self.coalescer.next_completed_batch() {
                 return Ok(Some(self.emit(batch)));
             }
-            match self.next_chunk().await? {
-                Some(chunk) => self.read_chunk(chunk).await?,
+            match self.reader.next().await? {
+                Some(morsel) => self.take_in(morsel)?,
                 None => {
                     self.coalescer.finish_buffered_batch()?;
                     return Ok(self.coalescer.next_completed_batch().map(|b| self.emit(b)));
@@ -410,18 +463,83 @@ impl Stream {
             }
             *left -= batch.num_rows();
         }
-        self.metrics.base.record_output(batch.num_rows());
+        self.reader.metrics.base.record_output(batch.num_rows());
         batch
     }
 
-    fn take_ready(&mut self) -> Option<RecordBatch> {
-        let (batch, from) = self.ready.take()?;
-        let rows = (batch.num_rows() - from).min(BATCH_ROWS);
-        let slice = batch.slice(from, rows);
-        if from + rows < batch.num_rows() {
-            self.ready = Some((batch, from + rows));
+    fn take_ready(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(survivors) = &mut self.ready else { return Ok(None) };
+        let _timer = self.reader.metrics.base.elapsed_compute().timer();
+        let batch = survivors.next(&self.schema)?;
+        if batch.is_none() {
+            self.ready = None;
         }
-        Some(slice)
+        Ok(batch)
+    }
+
+    /// Filters the columns of a morsel, into `ready` or the coalescer.
+    fn take_in(&mut self, morsel: Morsel) -> Result<()> {
+        let _timer = self.reader.metrics.base.elapsed_compute().timer();
+        let Morsel { mut columns, mut rows, mask } = morsel;
+        if let Some(mask) = mask {
+            let survivors = FilterBuilder::new(&mask).optimize().build();
+            let filtered = columns.iter().map(|c| survivors.filter(c));
+            columns = filtered.collect::<std::result::Result<_, _>>()?;
+            rows = survivors.count();
+        }
+        let mut survivors = Survivors { arrays: columns, rows, from: 0 };
+        if rows >= BATCH_ROWS && self.coalescer.is_empty() {
+            self.ready = Some(survivors);
+        } else {
+            while let Some(batch) = survivors.next(&self.schema)? {
+                self.coalescer.push_batch(batch)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// The next chunk of which rows are left.
+    pub async fn next(&mut self) -> Result<Option<Morsel>> {
+        while let Some(chunk) = self.next_chunk().await? {
+            if let Some(morsel) = self.read_chunk(chunk).await? {
+                return Ok(Some(morsel));
+            }
+            checkpoint().await;
+        }
+        Ok(None)
+    }
+
+    /// Filters and projects one chunk.
+    async fn read_chunk(&mut self, chunk: ChunkRef) -> Result<Option<Morsel>> {
+        let rows = chunk.rows;
+        debug_assert!(rows <= CHUNK_ROWS_MAX);
+        let mut selection = match chunk.live() {
+            Some(live) => Selection::of(BooleanArray::new(live, None)),
+            None => Selection::all(rows),
+        };
+        let mut columns = Columns { chunk, loaded: Vec::new() };
+        for conjunct in self.in_order() {
+            self.load(&mut columns, &conjunct.columns).await?;
+            {
+                let _timer = self.metrics.base.elapsed_compute().timer();
+                let needed: Vec<_> = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
+                selection.narrow(&conjunct, &needed)?;
+            }
+            if selection.is_empty() {
+                return Ok(None);
+            }
+            checkpoint().await;
+        }
+        let projection = self.projection.clone();
+        self.load(&mut columns, &projection).await?;
+        let mask = selection.mask().cloned();
+        let columns = projection.iter().map(|c| columns.get(*c)).map(|column| match &mask {
+            Some(_) => Arc::clone(&column.encoded),
+            None => column.cheapest(),
+        });
+        Ok(Some(Morsel { columns: columns.collect(), rows, mask }))
     }
 
     async fn next_chunk(&mut self) -> Result<Option<ChunkRef>> {
@@ -434,7 +552,9 @@ impl Stream {
             self.metrics.bytes_total.add(bytes as usize);
             let filter =
                 |c: &Arc<Conjunct>| Filter { expr: Arc::clone(&c.expr), dynamic: c.dynamic };
-            Skipper::new(Arc::clone(contents), self.conjuncts.iter().map(filter))
+            let hint = |expr: &Arc<_>| Filter { expr: Arc::clone(expr), dynamic: true };
+            let filters = self.conjuncts.iter().map(filter).chain(self.hints.iter().map(hint));
+            Skipper::new(Arc::clone(contents), filters)
         });
         loop {
             let timer = self.metrics.base.elapsed_compute().timer();
@@ -452,51 +572,6 @@ impl Stream {
         }
     }
 
-    /// Filters and projects one chunk into `ready` or the coalescer.
-    async fn read_chunk(&mut self, chunk: ChunkRef) -> Result<()> {
-        let rows = chunk.rows;
-        debug_assert!(rows <= CHUNK_ROWS_MAX);
-        let mut selection = match chunk.live() {
-            Some(live) => Selection::of(BooleanArray::new(live, None)),
-            None => Selection::all(rows),
-        };
-        let mut columns = Columns { chunk, arrays: Vec::new() };
-        for conjunct in self.in_order() {
-            self.load(&mut columns, &conjunct.columns).await?;
-            let timer = self.metrics.base.elapsed_compute().timer();
-            let arrays = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
-            selection.narrow(&conjunct, arrays)?;
-            timer.done();
-            if selection.is_empty() {
-                return Ok(());
-            }
-            checkpoint().await;
-        }
-        let projection = self.projection.clone();
-        self.load(&mut columns, &projection).await?;
-        let _timer = self.metrics.base.elapsed_compute().timer();
-        let arrays = projection.iter().map(|c| columns.get(*c)).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
-        let batch = match selection.mask() {
-            Some(mask) => {
-                FilterBuilder::new(mask).optimize().build().filter_record_batch(&batch)?
-            }
-            None => batch,
-        };
-        if batch.num_rows() >= BATCH_ROWS && self.coalescer.is_empty() {
-            self.ready = Some((batch, 0));
-        } else {
-            let mut from = 0;
-            while from < batch.num_rows() {
-                let n = (batch.num_rows() - from).min(BATCH_ROWS);
-                self.coalescer.push_batch(batch.slice(from, n))?;
-                from += n;
-            }
-        }
-        Ok(())
-    }
-
     /// The predicates worth evaluating: those of the statement, then the dynamic ones, the most
     /// selective so far first.
     fn in_order(&self) -> Vec<Arc<Conjunct>> {
@@ -511,6 +586,11 @@ impl Stream {
         column >= self.source.contents.arrow_schema.fields().len()
     }
 
+    /// Of a stored column.
+    fn data_type(&self, column: usize) -> DataType {
+        self.source.contents.arrow_schema.field(column).data_type().clone()
+    }
+
     /// Makes the named columns of the chunk present: from the cache, or read outside any slot
     /// and decoded under ours.
     async fn load(&self, columns: &mut Columns, wanted: &[usize]) -> Result<()> {
@@ -520,14 +600,14 @@ impl Stream {
                 continue;
             }
             if self.is_row_id(column) {
-                columns.arrays.push((column, Arc::new(columns.chunk.row_ids())));
+                columns.add(column, Arc::new(columns.chunk.row_ids()), DataType::UInt64);
                 continue;
             }
             let stored = columns.chunk.stored_bytes(column);
             self.metrics.bytes_read.add(stored as usize);
             read += stored;
             match self.source.database.cached(&columns.chunk, column) {
-                Some(array) => columns.arrays.push((column, array)),
+                Some(array) => columns.add(column, array, self.data_type(column)),
                 None => missing.push(column),
             }
         }
@@ -549,7 +629,7 @@ impl Stream {
             if decoded {
                 self.metrics.bytes_decoded.add(array.get_array_memory_size());
             }
-            columns.arrays.push((column, array));
+            columns.add(column, array, self.data_type(column));
         }
         Ok(())
     }
@@ -558,16 +638,46 @@ impl Stream {
 /// The decoded columns of the chunk in hand. A handful: a list beats a map.
 struct Columns {
     chunk: ChunkRef,
-    arrays: Vec<(usize, ArrayRef)>,
+    loaded: Vec<(usize, Column)>,
 }
 
 impl Columns {
     fn has(&self, column: usize) -> bool {
-        self.arrays.iter().any(|(c, _)| *c == column)
+        self.loaded.iter().any(|(c, _)| *c == column)
     }
 
-    fn get(&self, column: usize) -> ArrayRef {
-        let found = self.arrays.iter().find(|(c, _)| *c == column);
-        Arc::clone(&found.expect("loaded before it is used").1)
+    fn get(&self, column: usize) -> &Column {
+        let found = self.loaded.iter().find(|(c, _)| *c == column);
+        &found.expect("loaded before it is used").1
+    }
+
+    fn add(&mut self, column: usize, encoded: ArrayRef, data_type: DataType) {
+        self.loaded.push((column, Column::new(encoded, data_type)));
+    }
+}
+
+/// Rows of a chunk on their way out: still encoded.
+struct Survivors {
+    arrays: Vec<ArrayRef>,
+    rows: usize,
+    from: usize,
+}
+
+impl Survivors {
+    /// The next of them, of `schema` and so in plain. A batch at a time is expanded: it stays in the
+    /// processor's cache on its way to the next operator, and a LIMIT leaves the rest as it is.
+    fn next(&mut self, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
+        let rows = (self.rows - self.from).min(BATCH_ROWS);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let plain = |(array, field): (&ArrayRef, &FieldRef)| {
+            expand(&array.slice(self.from, rows), field.data_type()).map_err(into_datafusion)
+        };
+        let plain = self.arrays.iter().zip(schema.fields()).map(plain);
+        let plain = plain.collect::<Result<Vec<_>>>()?;
+        self.from += rows;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(Some(RecordBatch::try_new_with_options(Arc::clone(schema), plain, &options)?))
     }
 }

@@ -2,11 +2,12 @@
 
 pub mod cardinality;
 pub mod exact_literals;
+pub mod fuse;
 pub mod join_order;
 
 use datafusion::execution::SessionStateBuilder;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    join_order::install(exact_literals::install(builder))
+    fuse::install(join_order::install(exact_literals::install(builder)))
 }

@@ -1,0 +1,455 @@
+//! The tasks that run pipelines.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::BatchCoalescer;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use thalweg_pipeline::aggregate::Merging;
+use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
+use thalweg_pipeline::sort::Sorting;
+use thalweg_pipeline::table::Building;
+use thalweg_pipeline::worker::{BuiltTable, Finished, Part, Worker};
+use tokio::sync::mpsc;
+
+use super::PipelineExec;
+use super::source::{Opened, Puller};
+use crate::error::into_datafusion;
+use crate::exec::{give_way, spill_joins};
+use crate::rules::fuse::Input;
+use crate::runtime::{Run, checkpoint};
+
+/// Batches that wait for a consumer, per output.
+const WAITING_BATCHES_MAX: usize = 2;
+/// A worker asks for memory in steps of this many bytes.
+const STEP_BYTES: usize = 1 << 20;
+/// Rows of a batch that is handed out.
+const OUTPUT_ROWS: usize = 8192;
+
+/// Why pipelines came to no end.
+enum Stop {
+    /// Memory was refused.
+    Refused,
+    /// Nobody wants the rows any more.
+    Unwanted,
+    Failed(DataFusionError),
+}
+
+impl From<DataFusionError> for Stop {
+    fn from(e: DataFusionError) -> Self {
+        Stop::Failed(e)
+    }
+}
+
+impl From<thalweg_base::Error> for Stop {
+    fn from(e: thalweg_base::Error) -> Self {
+        Stop::Failed(into_datafusion(e))
+    }
+}
+
+type Sender = mpsc::Sender<Result<RecordBatch>>;
+type Sinks = Arc<Vec<Option<Finished>>>;
+
+/// Where a worker's rows go: to one output, and if nobody reads that any more, to another.
+struct Output {
+    senders: Vec<Sender>,
+    own: usize,
+}
+
+impl Output {
+    async fn send(&mut self, shared: &Shared, batch: RecordBatch) -> Result<(), Stop> {
+        shared.handed_out.store(true, Ordering::Relaxed);
+        for _ in 0..self.senders.len() {
+            if self.senders[self.own].send(Ok(batch.clone())).await.is_ok() {
+                return Ok(());
+            }
+            self.own = (self.own + 1) % self.senders.len();
+        }
+        Err(Stop::Unwanted)
+    }
+}
+
+pub struct Execution {
+    shared: Arc<Shared>,
+    outputs: Mutex<Vec<Option<mpsc::Receiver<Result<RecordBatch>>>>>,
+    /// Until the first output is asked for.
+    senders: Mutex<Option<Vec<Sender>>>,
+    root: Mutex<Option<Arc<SpawnedTask<()>>>>,
+}
+
+struct Shared {
+    plan: Arc<Plan>,
+    inputs: Vec<Input>,
+    original: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    schema: SchemaRef,
+    /// One for each sink.
+    reservations: Vec<MemoryReservation>,
+    workers_max: usize,
+    handed_out: AtomicBool,
+}
+
+impl Execution {
+    pub fn new(exec: &PipelineExec, context: Arc<TaskContext>) -> Result<Arc<Self>> {
+        let count = exec.properties.output_partitioning().partition_count();
+        let (senders, outputs): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| mpsc::channel(WAITING_BATCHES_MAX)).unzip();
+        let reservation = |_| {
+            MemoryConsumer::new("PipelineExec").with_can_spill(true).register(context.memory_pool())
+        };
+        let shared = Shared {
+            plan: Arc::clone(&exec.plan),
+            inputs: exec.inputs.clone(),
+            original: Arc::clone(&exec.original),
+            schema: exec.original.schema(),
+            reservations: (0..exec.plan.sinks.len()).map(reservation).collect(),
+            workers_max: context.session_config().target_partitions().max(1),
+            context,
+            handed_out: AtomicBool::new(false),
+        };
+        Ok(Arc::new(Execution {
+            shared: Arc::new(shared),
+            outputs: Mutex::new(outputs.into_iter().map(Some).collect()),
+            senders: Mutex::new(Some(senders)),
+            root: Mutex::default(),
+        }))
+    }
+
+    pub fn output(self: &Arc<Self>, partition: usize) -> Result<SendableRecordBatchStream> {
+        let Some(receiver) = self.outputs.lock()[partition].take() else {
+            return internal_err!("partition {partition} of pipelines was executed twice");
+        };
+        let schema = Arc::clone(&self.shared.schema);
+        // The task runs from when the first output is polled until the last is dropped.
+        let start = (Arc::clone(self), receiver, None);
+        let batches = stream::unfold(start, |(this, mut receiver, task)| async move {
+            let task = task.unwrap_or_else(|| this.start());
+            let batch = receiver.recv().await?;
+            Some((batch, (this, receiver, Some(task))))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn start(&self) -> Arc<SpawnedTask<()>> {
+        let mut root = self.root.lock();
+        if let Some(root) = &*root {
+            return Arc::clone(root);
+        }
+        let senders = self.senders.lock().take().unwrap_or_default();
+        let task = SpawnedTask::spawn(run(Arc::clone(&self.shared), senders));
+        Arc::clone(root.insert(Arc::new(task)))
+    }
+}
+
+async fn run(shared: Arc<Shared>, outputs: Vec<Sender>) {
+    let stop = match shared.pipelines(&outputs).await {
+        Ok(()) | Err(Stop::Unwanted) => return,
+        Err(Stop::Refused) if !shared.handed_out.load(Ordering::Relaxed) => {
+            shared.reservations.iter().for_each(|r| {
+                r.free();
+            });
+            match shared.operators(&outputs).await {
+                Ok(()) => return,
+                Err(e) => e,
+            }
+        }
+        Err(Stop::Refused) => DataFusionError::ResourcesExhausted("memory was refused".into()),
+        Err(Stop::Failed(e)) => e,
+    };
+    let stop = Arc::new(stop);
+    for output in outputs {
+        // Whoever has gone does not need it.
+        let _ = output.send(Err(DataFusionError::Shared(Arc::clone(&stop)))).await;
+    }
+}
+
+impl Shared {
+    /// Runs the operators that the pipelines stand for: those spill.
+    async fn operators(&self, outputs: &[Sender]) -> Result<()> {
+        let plan = give_way(spill_joins(Arc::clone(&self.original).reset_state()?)?)?;
+        let count = plan.output_partitioning().partition_count();
+        let tasks = (0..count).map(|partition| {
+            let mut stream = plan.execute(partition, Arc::clone(&self.context))?;
+            let output = outputs[partition % outputs.len()].clone();
+            Ok(SpawnedTask::spawn(async move {
+                while let Some(batch) = stream.next().await {
+                    if output.send(Ok(batch?)).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            }))
+        });
+        let tasks = tasks.collect::<Result<Vec<_>>>()?;
+        for task in tasks {
+            joined(task).await?;
+        }
+        Ok(())
+    }
+
+    async fn pipelines(self: &Arc<Self>, outputs: &[Sender]) -> Result<(), Stop> {
+        let plan = &self.plan;
+        let mut sinks: Sinks = Arc::new((0..plan.sinks.len()).map(|_| None).collect());
+        let mut parts: Vec<Vec<Part>> = (0..plan.sinks.len()).map(|_| Vec::new()).collect();
+        for (n, pipeline) in plan.pipelines.iter().enumerate() {
+            let sink = pipeline.sink;
+            if !is_void(plan, n, &sinks) {
+                parts[sink] = self.pipeline(n, &sinks, parts[sink].split_off(0), outputs).await?;
+            }
+            if !plan.is_fed_again(n) {
+                let parts = parts[sink].split_off(0);
+                let finished = self.finish(sink, parts).await?;
+                let mut after: Vec<_> = sinks.iter().cloned().collect();
+                after[sink] = Some(finished);
+                for (i, state) in after.iter_mut().enumerate() {
+                    if state.is_some() && !is_read_after(plan, i, n) {
+                        *state = None;
+                        self.reservations[i].free();
+                    }
+                }
+                sinks = Arc::new(after);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs all workers of one pipeline.
+    async fn pipeline(
+        self: &Arc<Self>,
+        n: usize,
+        sinks: &Sinks,
+        parts: Vec<Part>,
+        outputs: &[Sender],
+    ) -> Result<Vec<Part>, Stop> {
+        let pipeline = &self.plan.pipelines[n];
+        let opened = Opened::new(pipeline, &self.inputs, sinks, &self.context)?;
+        let opened = Arc::new(opened);
+        let in_order = match pipeline.source {
+            Source::Groups(sink) => matches!(self.plan.sinks[sink], Sink::Sort(_)),
+            _ => false,
+        };
+        let count = if in_order { 1 } else { opened.width().clamp(1, self.workers_max) };
+        let mut parts = parts.into_iter();
+        let mut tasks = Vec::with_capacity(count);
+        for number in 0..count {
+            let part = match parts.next() {
+                Some(part) => part,
+                None => Part::new(&self.plan.sinks[pipeline.sink])?,
+            };
+            let worker = Worker::new(&self.plan, n, sinks, part)?;
+            let puller = Puller::new(Arc::clone(&opened), number);
+            let output = Output { senders: outputs.to_vec(), own: number % outputs.len() };
+            tasks.push((worker, puller, output));
+        }
+        // The first runs here: a small pipeline needs no other task.
+        let (worker, puller, output) = tasks.remove(0);
+        let others: Vec<_> = tasks
+            .into_iter()
+            .map(|(worker, puller, output)| {
+                SpawnedTask::spawn(work(Arc::clone(self), pipeline.sink, worker, puller, output))
+            })
+            .collect();
+        let mut done = vec![work(Arc::clone(self), pipeline.sink, worker, puller, output).await?];
+        for other in others {
+            match other.join().await {
+                Ok(part) => done.push(part?),
+                Err(e) => return Err(Stop::Failed(DataFusionError::ExecutionJoin(Box::new(e)))),
+            }
+        }
+        done.extend(parts);
+        Ok(done)
+    }
+
+    async fn finish(self: &Arc<Self>, sink: usize, parts: Vec<Part>) -> Result<Finished, Stop> {
+        let reservation = &self.reservations[sink];
+        match &self.plan.sinks[sink] {
+            Sink::Emit(_) | Sink::Discard => Ok(Finished::Nothing),
+            Sink::Build(spec) => {
+                let collected = parts.into_iter().filter_map(|part| match part {
+                    Part::Build(collected) => Some(collected),
+                    _ => None,
+                });
+                let building = Building::new(spec.clone(), collected.collect())?;
+                self.reserve(reservation, building.memory_bytes_needed()).await?;
+                let building = Arc::new(building);
+                for phase in 0..building.phases() {
+                    let (tasks, building) = (building.tasks(phase), Arc::clone(&building));
+                    self.tasks(tasks, move |task| building.run(phase, task)).await?;
+                }
+                let table = match Arc::into_inner(building) {
+                    Some(building) => building.finish()?,
+                    None => return Err(internal("a table's task is still running")),
+                };
+                let marked = self.plan.pipelines.iter().flat_map(|p| &p.steps).any(
+                    |step| matches!(step, Step::Probe(p) if p.sink == sink && p.kind.marks_table()),
+                );
+                let built = BuiltTable::new(table, spec.payload_types.len(), marked);
+                reservation.resize(built.table.memory_bytes());
+                Ok(Finished::Table(Arc::new(built)))
+            }
+            Sink::Sort(spec) => {
+                let collected = parts.into_iter().filter_map(|part| match part {
+                    Part::Sort(collected) => Some(*collected),
+                    _ => None,
+                });
+                let sorting = Arc::new(Sorting::new(spec.clone(), collected.collect())?);
+                for phase in 0..sorting.phases() {
+                    let (tasks, sorting) = (sorting.tasks(phase), Arc::clone(&sorting));
+                    self.tasks(tasks, move |task| sorting.run(phase, task)).await?;
+                }
+                let rows = match Arc::into_inner(sorting) {
+                    Some(sorting) => sorting.finish()?,
+                    None => return Err(internal("a task that sorts is still running")),
+                };
+                Ok(Finished::Groups(Arc::new(rows)))
+            }
+            Sink::Aggregate(spec) => {
+                let partials = parts.into_iter().filter_map(|part| match part {
+                    Part::Aggregate(partial) => Some(*partial),
+                    _ => None,
+                });
+                let merging = Arc::new(Merging::new(Arc::clone(spec), partials.collect())?);
+                for phase in 0..merging.phases() {
+                    let (tasks, merging) = (merging.tasks(phase), Arc::clone(&merging));
+                    self.tasks(tasks, move |task| merging.run(phase, task)).await?;
+                }
+                let groups = match Arc::into_inner(merging) {
+                    Some(merging) => merging.finish()?,
+                    None => return Err(internal("a task that merges groups is still running")),
+                };
+                Ok(Finished::Groups(Arc::new(groups)))
+            }
+        }
+    }
+
+    /// Runs `task` for all numbers below `count`, several at once.
+    async fn tasks<F>(self: &Arc<Self>, count: usize, task: F) -> Result<(), Stop>
+    where
+        F: Fn(usize) -> thalweg_base::Result<()> + Send + Sync + 'static,
+    {
+        let (next, task) = (Arc::new(AtomicUsize::new(0)), Arc::new(task));
+        let run = move || {
+            let (next, task) = (Arc::clone(&next), Arc::clone(&task));
+            async move {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= count {
+                        return Ok(());
+                    }
+                    task(n).map_err(into_datafusion)?;
+                    checkpoint().await;
+                }
+            }
+        };
+        let others = 1..count.min(self.workers_max);
+        let others: Vec<_> = others.map(|_| SpawnedTask::spawn(run())).collect();
+        run().await.map_err(Stop::Failed)?;
+        for other in others {
+            joined(other).await?;
+        }
+        Ok(())
+    }
+
+    async fn reserve(&self, reservation: &MemoryReservation, bytes: usize) -> Result<(), Stop> {
+        let granted = match Run::current() {
+            Some(run) => run.reserve(reservation, bytes).await,
+            None => reservation.try_grow(bytes).is_ok(),
+        };
+        if granted { Ok(()) } else { Err(Stop::Refused) }
+    }
+}
+
+/// One worker of one pipeline, to the end of the source.
+async fn work(
+    shared: Arc<Shared>,
+    sink: usize,
+    mut worker: Worker,
+    mut puller: Puller,
+    mut output: Output,
+) -> Result<Part, Stop> {
+    let reservation = &shared.reservations[sink];
+    let mut held = worker.memory_bytes();
+    let mut coalescer = BatchCoalescer::new(Arc::clone(&shared.schema), OUTPUT_ROWS)
+        .with_biggest_coalesce_batch_size(Some(OUTPUT_ROWS / 4));
+    let emits = matches!(shared.plan.sinks[sink], Sink::Emit(_));
+    while let Some(batch) = puller.next().await? {
+        worker.push(batch);
+        loop {
+            let more = worker.step()?;
+            checkpoint().await;
+            while let Some((columns, rows)) = worker.emitted() {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                let schema = Arc::clone(&shared.schema);
+                let batch = RecordBatch::try_new_with_options(schema, columns, &options);
+                coalescer
+                    .push_batch(batch.map_err(DataFusionError::from)?)
+                    .map_err(DataFusionError::from)?;
+            }
+            while let Some(batch) = coalescer.next_completed_batch() {
+                output.send(&shared, batch).await?;
+            }
+            if !more {
+                break;
+            }
+        }
+        let holds = worker.memory_bytes();
+        if holds > held + STEP_BYTES {
+            shared.reserve(reservation, holds - held).await?;
+            held = holds;
+        }
+    }
+    let holds = worker.memory_bytes();
+    if holds > held {
+        shared.reserve(reservation, holds - held).await?;
+    }
+    if emits {
+        coalescer.finish_buffered_batch().map_err(DataFusionError::from)?;
+        while let Some(batch) = coalescer.next_completed_batch() {
+            output.send(&shared, batch).await?;
+        }
+    }
+    Ok(worker.into_part())
+}
+
+async fn joined(task: SpawnedTask<Result<()>>) -> Result<()> {
+    task.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
+}
+
+fn internal(what: &str) -> Stop {
+    thalweg_base::Error::internal(what).into()
+}
+
+/// Whether nothing can come of a pipeline: it probes an empty table that every row must match in.
+fn is_void(plan: &Plan, n: usize, sinks: &Sinks) -> bool {
+    plan.pipelines[n].steps.iter().any(|step| match step {
+        Step::Probe(probe) => match &sinks[probe.sink] {
+            Some(Finished::Table(built)) => built.table.rows() == 0 && probe.kind.needs_match(),
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+/// Whether a pipeline after the `n`th reads what the sink has become.
+fn is_read_after(plan: &Plan, sink: usize, n: usize) -> bool {
+    plan.pipelines[n + 1..].iter().any(|pipeline| {
+        let source = match pipeline.source {
+            Source::Groups(s) | Source::Table { sink: s, .. } => s == sink,
+            Source::External(_) => false,
+        };
+        source
+            || pipeline.steps.iter().any(|step| match step {
+                Step::Probe(probe) => probe.sink == sink,
+                _ => false,
+            })
+    })
+}

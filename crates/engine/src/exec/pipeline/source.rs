@@ -1,0 +1,219 @@
+//! Where the morsels of a pipeline come from.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::ExecutionPlanProperties;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use thalweg_pipeline::batch::Batch;
+use thalweg_pipeline::expr::Expr;
+use thalweg_pipeline::ir::{Pipeline, Source, Step};
+use thalweg_pipeline::worker::{BATCH_ROWS, Finished, morsel, morsels};
+
+use crate::error::into_datafusion;
+use crate::exec::ScanExec;
+use crate::exec::scan::Reader;
+use crate::rules::fuse::Input;
+
+/// The source of one pipeline, which its workers share.
+pub enum Opened {
+    Scan(Arc<ScanExec>),
+    /// Outputs of another operator that no worker has taken yet.
+    Streams {
+        left: Mutex<Vec<SendableRecordBatchStream>>,
+        count: usize,
+    },
+    /// Groups, or rows of a table.
+    Own {
+        source: Source,
+        sinks: Arc<Vec<Option<Finished>>>,
+        next: AtomicUsize,
+        count: usize,
+    },
+}
+
+impl Opened {
+    pub fn new(
+        pipeline: &Pipeline,
+        inputs: &[Input],
+        sinks: &Arc<Vec<Option<Finished>>>,
+        context: &Arc<TaskContext>,
+    ) -> Result<Self> {
+        let source = &pipeline.source;
+        let Source::External(number) = source else {
+            let count = morsels(source, sinks).map_err(into_datafusion)?;
+            let (source, sinks) = (source.clone(), Arc::clone(sinks));
+            return Ok(Opened::Own { source, sinks, next: AtomicUsize::new(0), count });
+        };
+        match &inputs[*number] {
+            // A copy, so that its chunks are handed out once to this execution.
+            Input::Scan(scan) => match scan.downcast_ref::<ScanExec>() {
+                Some(scan) => Ok(Opened::Scan(Arc::new(scan.within(&ranges(pipeline, sinks))?))),
+                None => internal_err!("{} is no scan", scan.name()),
+            },
+            Input::Plan(plan) => {
+                let count = plan.output_partitioning().partition_count();
+                let streams = (0..count).map(|p| plan.execute(p, Arc::clone(context)));
+                let mut streams = streams.collect::<Result<Vec<_>>>()?;
+                streams.reverse();
+                Ok(Opened::Streams { left: Mutex::new(streams), count })
+            }
+        }
+    }
+
+    /// How many workers it can feed.
+    pub fn width(&self) -> usize {
+        match self {
+            Opened::Scan(scan) => scan.contents().chunks(),
+            Opened::Streams { count, .. } | Opened::Own { count, .. } => *count,
+        }
+    }
+}
+
+/// One worker's end of a source.
+pub struct Puller {
+    opened: Arc<Opened>,
+    reader: Option<Reader>,
+    stream: Option<SendableRecordBatchStream>,
+    /// Rows of a morsel that are handed out batch by batch.
+    ready: Option<Ready>,
+}
+
+struct Ready {
+    columns: Vec<ArrayRef>,
+    rows: Rows,
+    at: usize,
+}
+
+/// Which rows of the columns.
+enum Rows {
+    All(usize),
+    These(UInt32Array),
+}
+
+impl Ready {
+    fn next(&mut self) -> Option<Batch> {
+        let from = self.at;
+        match &self.rows {
+            Rows::All(rows) => {
+                let count = BATCH_ROWS.min(rows - from);
+                self.at += count;
+                let columns = self.columns.iter().map(|c| c.slice(from, count));
+                (count > 0).then(|| Batch::new(columns.collect(), count))
+            }
+            Rows::These(rows) => {
+                let count = BATCH_ROWS.min(rows.len() - from);
+                self.at += count;
+                let columns = self.columns.iter().map(|c| Some(Arc::clone(c)));
+                (count > 0).then(|| Batch::taken(columns.collect(), rows.slice(from, count)))
+            }
+        }
+    }
+}
+
+impl Puller {
+    pub fn new(opened: Arc<Opened>, worker: usize) -> Self {
+        let reader = match opened.as_ref() {
+            Opened::Scan(scan) => Some(scan.reader(worker)),
+            _ => None,
+        };
+        Puller { opened, reader, stream: None, ready: None }
+    }
+
+    pub async fn next(&mut self) -> Result<Option<Batch>> {
+        loop {
+            if let Some(batch) = self.ready.as_mut().and_then(Ready::next) {
+                return Ok(Some(batch));
+            }
+            self.ready = None;
+            match self.opened.as_ref() {
+                Opened::Scan(_) => {
+                    let Some(reader) = &mut self.reader else { return Ok(None) };
+                    let Some(morsel) = reader.next().await? else { return Ok(None) };
+                    let rows = match &morsel.mask {
+                        None => Rows::All(morsel.rows),
+                        Some(mask) => Rows::These(positions(mask)),
+                    };
+                    self.ready = Some(Ready { columns: morsel.columns, rows, at: 0 });
+                }
+                Opened::Streams { left, .. } => {
+                    let Some(stream) = &mut self.stream else {
+                        self.stream = left.lock().pop();
+                        if self.stream.is_none() {
+                            return Ok(None);
+                        }
+                        continue;
+                    };
+                    match stream.next().await.transpose()? {
+                        Some(batch) => self.ready = Some(ready(&batch)),
+                        None => self.stream = None,
+                    }
+                }
+                Opened::Own { source, sinks, next, count } => {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= *count {
+                        return Ok(None);
+                    }
+                    return morsel(source, sinks, n).map(Some).map_err(into_datafusion);
+                }
+            }
+        }
+    }
+}
+
+/// Between which values of its registers a source's rows can have matches in all the tables that
+/// they must have one in.
+fn ranges(
+    pipeline: &Pipeline,
+    sinks: &[Option<Finished>],
+) -> Vec<(usize, ScalarValue, ScalarValue)> {
+    let mut ranges = vec![];
+    for step in &pipeline.steps {
+        let Step::Probe(probe) = step else { continue };
+        let Some(Finished::Table(built)) = &sinks[probe.sink] else { continue };
+        if !probe.kind.needs_match() {
+            continue;
+        }
+        for (i, key) in probe.keys.iter().enumerate() {
+            if let Expr::Register(register, data_type) = key
+                && *register < pipeline.types.len()
+                && let Some((low, high)) = built.table.key_range(i)
+                && let (Some(low), Some(high)) = (scalar(low, data_type), scalar(high, data_type))
+            {
+                ranges.push((*register, low, high));
+            }
+        }
+    }
+    ranges
+}
+
+/// The value that has this word (see `encoding::words`), where words are ordered as values are.
+fn scalar(word: i64, data_type: &DataType) -> Option<ScalarValue> {
+    use ScalarValue as S;
+    Some(match data_type {
+        DataType::Int8 => S::Int8(Some(word.try_into().ok()?)),
+        DataType::Int16 => S::Int16(Some(word.try_into().ok()?)),
+        DataType::Int32 => S::Int32(Some(word.try_into().ok()?)),
+        DataType::Int64 => S::Int64(Some(word)),
+        DataType::UInt8 => S::UInt8(Some(word.try_into().ok()?)),
+        DataType::UInt16 => S::UInt16(Some(word.try_into().ok()?)),
+        DataType::UInt32 => S::UInt32(Some(word.try_into().ok()?)),
+        DataType::Date32 => S::Date32(Some(word.try_into().ok()?)),
+        _ => return None,
+    })
+}
+
+fn ready(batch: &RecordBatch) -> Ready {
+    Ready { columns: batch.columns().to_vec(), rows: Rows::All(batch.num_rows()), at: 0 }
+}
+
+fn positions(mask: &BooleanArray) -> UInt32Array {
+    let mut positions = Vec::with_capacity(mask.true_count());
+    positions.extend(mask.values().set_indices().map(|i| i as u32));
+    positions.into()
+}

@@ -1,0 +1,517 @@
+//! A subtree of DataFusion's operators as pipelines.
+//!
+//! The tree is walked from its root down. What comes back from a node is a [`Flow`]: pipelines that
+//! have no sink yet, and what the columns of the node are in them. A join ends the flows of its
+//! build side in a table, and adds a probe to those of the other side; an aggregate ends those of
+//! its input, and begins a new one with its groups. A node that is not covered, and all below it,
+//! becomes a source.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+use thalweg_pipeline::aggregate::{Function, Kind, Spec, is_native};
+use thalweg_pipeline::encoding::is_word;
+use thalweg_pipeline::expr::Expr;
+use thalweg_pipeline::ir::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
+use thalweg_pipeline::{sort, table};
+
+use super::expr::{conjuncts, is_constant, null, translate};
+use super::function::ForeignAggregate;
+use crate::exec::ScanExec;
+
+/// A subtree as pipelines, and what they read.
+pub struct Compiled {
+    pub plan: Plan,
+    pub inputs: Vec<Input>,
+}
+
+/// A source of pipelines.
+#[derive(Clone)]
+pub enum Input {
+    Scan(Arc<dyn ExecutionPlan>),
+    /// Any other operator: why it is not covered.
+    Plan(Arc<dyn ExecutionPlan>),
+}
+
+impl Input {
+    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        match self {
+            Input::Scan(plan) | Input::Plan(plan) => plan,
+        }
+    }
+}
+
+/// `None`: there is nothing in it that is better done in pipelines.
+pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
+    let covered = is_sorted_root(plan) || (is_root(plan) && plan.output_ordering().is_none());
+    if !covered {
+        return Ok(None);
+    }
+    let mut compiler = Compiler { inputs: vec![], pipelines: vec![], sinks: vec![], fetch: None };
+    let flow = compiler.flow(plan)?;
+    if compiler.sinks.is_empty() {
+        return Ok(None);
+    }
+    let types = types(&plan.schema());
+    let sink = compiler.sink(Sink::Emit(types));
+    for feed in flow {
+        let inputs = feed.columns.clone();
+        compiler.end(feed, sink, inputs);
+    }
+    let Compiler { inputs, pipelines, sinks, .. } = compiler;
+    Ok(Some(Compiled { plan: Plan { pipelines, sinks }, inputs }))
+}
+
+/// Whether pipelines may end with this operator: one that makes rows, or only looks at them above
+/// one that does.
+fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if plan.is::<ProjectionExec>() || plan.is::<FilterExec>() {
+        return plan.children().into_iter().all(is_root);
+    }
+    covers_join(plan) || covers_aggregate(plan).is_some()
+}
+
+/// Whether it gives in order the rows of an operator with which pipelines may end.
+fn is_sorted_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if plan.output_partitioning().partition_count() != 1 {
+        return false;
+    }
+    let mut below = plan;
+    loop {
+        if let Some(merge) = below.downcast_ref::<SortPreservingMergeExec>() {
+            below = merge.input();
+        } else if let Some(projection) = below.downcast_ref::<ProjectionExec>() {
+            below = projection.input();
+        } else if let Some(sort) = below.downcast_ref::<SortExec>() {
+            return is_root(sort.input());
+        } else {
+            return false;
+        }
+    }
+}
+
+/// A pipeline without a sink.
+#[derive(Clone)]
+struct Feed {
+    source: Source,
+    types: Vec<DataType>,
+    steps: Vec<Step>,
+    /// Types of all registers so far.
+    registers: Vec<DataType>,
+    /// The columns of the operator that was compiled last.
+    columns: Vec<Expr>,
+}
+
+impl Feed {
+    fn new(source: Source, types: Vec<DataType>) -> Self {
+        let columns = types.iter().cloned().enumerate().map(|(i, t)| Expr::Register(i, t));
+        let (columns, registers) = (columns.collect(), types.clone());
+        Feed { source, types, steps: vec![], registers, columns }
+    }
+
+    /// A register for each expression that is not one.
+    fn materialize(&mut self, exprs: Vec<Expr>) -> Vec<Expr> {
+        let mut added = vec![];
+        let exprs = exprs.into_iter().map(|expr| match expr {
+            Expr::Register(..) | Expr::Literal(_) => expr,
+            computed => {
+                let data_type = computed.data_type();
+                self.registers.push(data_type.clone());
+                added.push(Arc::new(computed));
+                Expr::Register(self.registers.len() - 1, data_type)
+            }
+        });
+        let exprs = exprs.collect();
+        if !added.is_empty() {
+            self.steps.push(Step::Map(added));
+        }
+        exprs
+    }
+}
+
+/// One after the other they give the rows of an operator.
+type Flow = Vec<Feed>;
+
+struct Compiler {
+    inputs: Vec<Input>,
+    pipelines: Vec<Pipeline>,
+    sinks: Vec<Sink>,
+    /// How many rows are asked of the sort below.
+    fetch: Option<usize>,
+}
+
+impl Compiler {
+    fn sink(&mut self, sink: Sink) -> usize {
+        self.sinks.push(sink);
+        self.sinks.len() - 1
+    }
+
+    fn end(&mut self, feed: Feed, sink: usize, inputs: Vec<Expr>) {
+        let Feed { source, types, steps, .. } = feed;
+        self.pipelines.push(Pipeline { source, types, steps, sink, inputs });
+    }
+
+    fn flow(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Flow> {
+        if let Some(only) = passes_on(plan) {
+            return self.flow(only);
+        }
+        if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            let schema = projection.input().schema();
+            let mut flow = self.flow(projection.input())?;
+            for feed in &mut flow {
+                let exprs = projection.expr().iter();
+                let exprs = exprs.map(|p| translate(&p.expr, &schema, &feed.columns));
+                let exprs = exprs.collect::<Result<Vec<_>>>()?;
+                feed.columns = feed.materialize(exprs);
+            }
+            return Ok(flow);
+        }
+        if let Some(filter) = plan.downcast_ref::<FilterExec>()
+            && filter.fetch().is_none()
+        {
+            let schema = filter.input().schema();
+            let mut flow = self.flow(filter.input())?;
+            for feed in &mut flow {
+                let conjuncts = conjuncts(filter.predicate(), &schema, &feed.columns)?;
+                feed.steps.push(Step::Filter(conjuncts));
+                if let Some(projection) = filter.projection() {
+                    feed.columns = projection.iter().map(|&i| feed.columns[i].clone()).collect();
+                }
+            }
+            return Ok(flow);
+        }
+        if plan.is::<UnionExec>() {
+            let mut flow = vec![];
+            for child in plan.children() {
+                flow.extend(self.flow(child)?);
+            }
+            return Ok(flow);
+        }
+        if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            self.fetch = merge.fetch();
+            return self.flow(merge.input());
+        }
+        if let Some(sort) = plan.downcast_ref::<SortExec>() {
+            return self.sort(sort);
+        }
+        if covers_join(plan)
+            && let Some(join) = plan.downcast_ref::<HashJoinExec>()
+        {
+            return self.join(join);
+        }
+        if let Some((top, bottom)) = covers_aggregate(plan) {
+            return self.aggregate(top, bottom);
+        }
+        let input = match plan.downcast_ref::<ScanExec>() {
+            Some(scan) if scan.fetch().is_none() => Input::Scan(Arc::clone(plan)),
+            _ => Input::Plan(Arc::clone(plan)),
+        };
+        self.inputs.push(input);
+        Ok(vec![Feed::new(Source::External(self.inputs.len() - 1), types(&plan.schema()))])
+    }
+
+    fn sort(&mut self, sort: &SortExec) -> Result<Flow> {
+        let fetch = match (self.fetch.take(), sort.fetch()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let schema = sort.input().schema();
+        let input = self.flow(sort.input())?;
+        let keys = sort.expr().iter().map(|key| Ok((key.expr.data_type(&schema)?, key.options)));
+        let spec =
+            sort::Spec { keys: keys.collect::<Result<_>>()?, payload_types: types(&schema), fetch };
+        let sink = self.sink(Sink::Sort(spec));
+        for feed in input {
+            let keys = sort.expr().iter().map(|k| translate(&k.expr, &schema, &feed.columns));
+            let mut inputs = keys.collect::<Result<Vec<_>>>()?;
+            inputs.extend(feed.columns.iter().cloned());
+            self.end(feed, sink, inputs);
+        }
+        Ok(vec![Feed::new(Source::Groups(sink), types(&schema))])
+    }
+
+    fn join(&mut self, join: &HashJoinExec) -> Result<Flow> {
+        let (left, right) = (join.left().schema(), join.right().schema());
+        // What of the build side is wanted after the join.
+        let wanted = wanted(join);
+        let build = self.flow(join.left())?;
+        let kind = join.join_type;
+        let keeps_left = matches!(
+            kind,
+            JoinType::Left | JoinType::Full | JoinType::LeftAnti | JoinType::LeftMark
+        );
+        let key_types = join.on.iter().map(|(l, _)| l.data_type(&left));
+        let table = self.sink(Sink::Build(table::Spec {
+            key_types: key_types.collect::<Result<_>>()?,
+            payload_types: wanted.iter().map(|&i| left.field(i).data_type().clone()).collect(),
+            nulls_equal: join.null_equality == NullEquality::NullEqualsNull,
+            keep_null_keys: keeps_left,
+        }));
+        for feed in build {
+            let keys = join.on.iter().map(|(l, _)| translate(l, &left, &feed.columns));
+            let mut inputs = keys.collect::<Result<Vec<_>>>()?;
+            inputs.extend(wanted.iter().map(|&i| feed.columns[i].clone()));
+            self.end(feed, table, inputs);
+        }
+        let probe = self.flow(join.right())?;
+        let step = match kind {
+            JoinType::Inner => Join::Pairs { outer: false, mark: false },
+            JoinType::Right => Join::Pairs { outer: true, mark: false },
+            JoinType::Left => Join::Pairs { outer: false, mark: true },
+            JoinType::Full => Join::Pairs { outer: true, mark: true },
+            JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => Join::MarkTable,
+            JoinType::RightSemi => Join::Semi,
+            JoinType::RightAnti => Join::Anti,
+            JoinType::RightMark => Join::Mark,
+        };
+        let mut flow = vec![];
+        let discard = (step == Join::MarkTable).then(|| self.sink(Sink::Discard));
+        for mut feed in probe {
+            let keys = join.on.iter().map(|(_, r)| translate(r, &right, &feed.columns));
+            let keys = keys.collect::<Result<Vec<_>>>()?;
+            let first = feed.registers.len();
+            let payload: Vec<Expr> = wanted
+                .iter()
+                .enumerate()
+                .map(|(i, &c)| Expr::Register(first + i, left.field(c).data_type().clone()))
+                .collect();
+            let at = |column: usize| wanted.binary_search(&column).expect("wanted");
+            let condition = match &join.filter {
+                None => None,
+                Some(filter) => {
+                    let columns = filter.column_indices().iter().map(|c| match c.side {
+                        JoinSide::Left => payload[at(c.index)].clone(),
+                        _ => feed.columns[c.index].clone(),
+                    });
+                    let columns: Vec<_> = columns.collect();
+                    Some(translate(filter.expression(), filter.schema(), &columns)?)
+                }
+            };
+            feed.steps.push(Step::Probe(Probe {
+                sink: table,
+                keys: keys.clone(),
+                kind: step,
+                condition,
+            }));
+            // Equal keys are the same values: those of the probe side need no look-up.
+            let of_left = |column: usize| {
+                let key = join.on.iter().position(|(l, r)| {
+                    let same = |t: &DataType| r.data_type(&right).is_ok_and(|r| r == *t);
+                    l.downcast_ref::<Column>().is_some_and(|l| l.index() == column)
+                        && l.data_type(&left).is_ok_and(|t| is_word(&t) && same(&t))
+                });
+                match (key, kind) {
+                    (Some(key), JoinType::Inner | JoinType::Left) => keys[key].clone(),
+                    _ => match wanted.binary_search(&column) {
+                        Ok(i) => payload[i].clone(),
+                        Err(_) => null(left.field(column).data_type()),
+                    },
+                }
+            };
+            let lefts = |feed: &mut Feed| -> Vec<Expr> {
+                feed.registers.extend(payload.iter().map(Expr::data_type));
+                (0..left.fields().len()).map(of_left).collect()
+            };
+            feed.columns = match step {
+                Join::Pairs { .. } => {
+                    let mut columns = lefts(&mut feed);
+                    columns.append(&mut feed.columns);
+                    columns
+                }
+                Join::MarkTable => {
+                    self.end(feed, discard.unwrap_or_default(), vec![]);
+                    continue;
+                }
+                Join::Semi | Join::Anti => feed.columns,
+                Join::Mark => {
+                    feed.registers.push(DataType::Boolean);
+                    let mark = Expr::Register(feed.registers.len() - 1, DataType::Boolean);
+                    feed.columns.push(mark);
+                    feed.columns
+                }
+            };
+            feed.columns = projected(join, feed.columns);
+            flow.push(feed);
+        }
+        let rows = match kind {
+            JoinType::LeftSemi => TableRows::Matched,
+            JoinType::LeftMark => TableRows::Marked,
+            JoinType::LeftAnti | JoinType::Left | JoinType::Full => TableRows::Unmatched,
+            _ => return Ok(flow),
+        };
+        let mut types: Vec<_> = wanted.iter().map(|&i| left.field(i).data_type().clone()).collect();
+        if rows == TableRows::Marked {
+            types.push(DataType::Boolean);
+        }
+        let mut feed = Feed::new(Source::Table { sink: table, rows }, types);
+        let left_columns =
+            left.fields().iter().enumerate().map(|(c, field)| match wanted.binary_search(&c) {
+                Ok(i) => feed.columns[i].clone(),
+                Err(_) => null(field.data_type()),
+            });
+        let mut columns: Vec<Expr> = left_columns.collect();
+        match kind {
+            JoinType::LeftMark => columns.extend(feed.columns.last().cloned()),
+            JoinType::Left | JoinType::Full => {
+                columns.extend(right.fields().iter().map(|f| null(f.data_type())));
+            }
+            _ => {}
+        }
+        feed.columns = projected(join, columns);
+        flow.push(feed);
+        Ok(flow)
+    }
+
+    fn aggregate(&mut self, top: &AggregateExec, bottom: &AggregateExec) -> Result<Flow> {
+        let schema = bottom.input().schema();
+        let input = self.flow(bottom.input())?;
+        let keys = bottom.group_expr().expr();
+        let key_types = keys.iter().map(|(e, _)| e.data_type(&schema)).collect::<Result<_>>()?;
+        let (mut arguments, mut filters) = (vec![], vec![]);
+        let functions = bottom.aggr_expr().iter().zip(bottom.filter_expr());
+        let functions = functions
+            .map(|(f, filter)| function(f, filter.as_ref(), &schema, &mut arguments, &mut filters));
+        let functions = functions.collect::<Result<Vec<_>>>()?;
+        let argument_types =
+            arguments.iter().map(|e| e.data_type(&schema)).collect::<Result<_>>()?;
+        let spec = Arc::new(Spec { key_types, argument_types, functions });
+        let sink = self.sink(Sink::Aggregate(spec));
+        for feed in input {
+            let exprs = keys.iter().map(|(e, _)| e).chain(&arguments).chain(&filters);
+            let inputs = exprs.map(|e| translate(e, &schema, &feed.columns));
+            let inputs = inputs.collect::<Result<Vec<_>>>()?;
+            self.end(feed, sink, inputs);
+        }
+        Ok(vec![Feed::new(Source::Groups(sink), types(&top.schema()))])
+    }
+}
+
+/// Operators that only move rows between tasks.
+fn passes_on(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+        return Some(repartition.input());
+    }
+    if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
+        return coalesce.fetch().is_none().then(|| coalesce.input());
+    }
+    plan.downcast_ref::<CooperativeExec>().map(|c| c.input())
+}
+
+fn covers_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    // NOT IN asks whether there is a NULL anywhere.
+    plan.downcast_ref::<HashJoinExec>().is_some_and(|j| !j.null_aware && j.fetch().is_none())
+}
+
+/// The node whose output it is, and the one whose input is read: the same, or the two halves that
+/// DataFusion makes to aggregate in parallel.
+fn covers_aggregate(plan: &Arc<dyn ExecutionPlan>) -> Option<(&AggregateExec, &AggregateExec)> {
+    let top = plan.downcast_ref::<AggregateExec>()?;
+    let mut bottom = top;
+    if matches!(top.mode(), AggregateMode::Final | AggregateMode::FinalPartitioned) {
+        let mut below = top.input();
+        while let Some(only) = passes_on(below) {
+            below = only;
+        }
+        bottom = below.downcast_ref::<AggregateExec>()?;
+        if *bottom.mode() != AggregateMode::Partial {
+            return None;
+        }
+    } else if *top.mode() == AggregateMode::Partial {
+        return None;
+    }
+    // MIN and MAX of a whole table, which skips chunks by what it has found.
+    if !bottom.dynamic_expressions_produced().is_empty() {
+        return None;
+    }
+    let plain = bottom.group_expr().is_single() || bottom.group_expr().expr().is_empty();
+    let covered = plain
+        && *bottom.input_order_mode() == InputOrderMode::Linear
+        && bottom.aggr_expr().iter().all(|f| f.order_bys().is_empty());
+    covered.then_some((top, bottom))
+}
+
+/// Adds what it reads to `arguments` and `filters`, unless it is there.
+fn function(
+    aggregate: &Arc<AggregateFunctionExpr>,
+    filter: Option<&Arc<dyn PhysicalExpr>>,
+    schema: &Schema,
+    arguments: &mut Vec<Arc<dyn PhysicalExpr>>,
+    filters: &mut Vec<Arc<dyn PhysicalExpr>>,
+) -> Result<Function> {
+    fn place(exprs: &mut Vec<Arc<dyn PhysicalExpr>>, expr: &Arc<dyn PhysicalExpr>) -> usize {
+        exprs.iter().position(|e| e == expr).unwrap_or_else(|| {
+            exprs.push(Arc::clone(expr));
+            exprs.len() - 1
+        })
+    }
+    let own = aggregate.expressions();
+    let types = own.iter().map(|e| e.data_type(schema)).collect::<Result<Vec<_>>>()?;
+    let kind = match aggregate.fun().name() {
+        _ if aggregate.is_distinct() => None,
+        "count" if own.iter().all(is_constant) => Some(Kind::CountRows),
+        "count" => Some(Kind::Count),
+        "sum" => Some(Kind::Sum),
+        "min" => Some(Kind::Min),
+        "max" => Some(Kind::Max),
+        "avg" => Some(Kind::Avg),
+        _ => None,
+    };
+    let (kind, read) = match kind {
+        Some(Kind::CountRows) => (Kind::CountRows, vec![]),
+        Some(kind) if is_native(&kind, &types) => (kind, own),
+        _ => (Kind::External(Arc::new(ForeignAggregate::new(aggregate)?)), own),
+    };
+    Ok(Function {
+        kind,
+        arguments: read.iter().map(|e| place(arguments, e)).collect(),
+        filter: filter.map(|e| place(filters, e)),
+        result: aggregate.field().data_type().clone(),
+    })
+}
+
+/// Columns of the build side that anybody reads after its rows were found, in order.
+fn wanted(join: &HashJoinExec) -> Vec<usize> {
+    let left = join.left().schema().fields().len();
+    let gives_left =
+        !matches!(join.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark);
+    let mut wanted: Vec<usize> = match &join.projection {
+        Some(projection) => projection.iter().copied().filter(|&i| i < left).collect(),
+        None => (0..left).collect(),
+    };
+    if !gives_left {
+        wanted.clear();
+    }
+    if let Some(filter) = &join.filter {
+        let of_left = filter.column_indices().iter().filter(|c| c.side == JoinSide::Left);
+        wanted.extend(of_left.map(|c| c.index));
+    }
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted
+}
+
+fn projected(join: &HashJoinExec, columns: Vec<Expr>) -> Vec<Expr> {
+    match &join.projection {
+        Some(projection) => projection.iter().map(|&i| columns[i].clone()).collect(),
+        None => columns,
+    }
+}
+
+fn types(schema: &Schema) -> Vec<DataType> {
+    schema.fields().iter().map(|f| f.data_type().clone()).collect()
+}

@@ -1,0 +1,146 @@
+//! DataFusion's expressions as those of pipelines.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr, TryCastExpr,
+};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{ScalarFunctionExpr, split_conjunction};
+use thalweg_pipeline::expr::{Arithmetic, Comparison, Expr};
+
+use super::function::{Foreign, nullable};
+use crate::exec::remap;
+
+/// The expression over `columns`, which stand for those of `schema`.
+pub fn translate(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> Result<Expr> {
+    let sub = |e: &Arc<dyn PhysicalExpr>| translate(e, schema, columns).map(Box::new);
+    if let Some(column) = expr.downcast_ref::<Column>() {
+        return Ok(columns[column.index()].clone());
+    }
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        return Ok(Expr::Literal(literal.value().to_array_of_size(1)?));
+    }
+    if let Some(not) = expr.downcast_ref::<NotExpr>() {
+        return Ok(Expr::Not(sub(not.arg())?));
+    }
+    if let Some(is_null) = expr.downcast_ref::<IsNullExpr>() {
+        return Ok(Expr::IsNull(sub(is_null.arg())?));
+    }
+    if let Some(is_not_null) = expr.downcast_ref::<IsNotNullExpr>() {
+        return Ok(Expr::Not(Box::new(Expr::IsNull(sub(is_not_null.arg())?))));
+    }
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        let types = (binary.left().data_type(schema)?, binary.right().data_type(schema)?);
+        if let Some(comparison) = comparison(binary.op())
+            && types.0 == types.1
+            && !types.0.is_nested()
+        {
+            return Ok(Expr::Compare(comparison, sub(binary.left())?, sub(binary.right())?));
+        }
+        // DataFusion skips the right side where the left decides; that shows only in errors.
+        let and = *binary.op() == Operator::And;
+        if (and || *binary.op() == Operator::Or)
+            && types == (DataType::Boolean, DataType::Boolean)
+            && !may_fail(expr)
+        {
+            let (left, right) = (sub(binary.left())?, sub(binary.right())?);
+            return Ok(if and { Expr::And(left, right) } else { Expr::Or(left, right) });
+        }
+        if let Some(arithmetic) = arithmetic(binary.op())
+            && matches!(types, (DataType::Decimal128(..), DataType::Decimal128(..)))
+        {
+            let result = expr.data_type(schema)?;
+            let (left, right) = (sub(binary.left())?, sub(binary.right())?);
+            return Ok(Expr::Arithmetic(arithmetic, left, right, result));
+        }
+    }
+    foreign(expr, schema, columns)
+}
+
+/// The conjuncts of a condition.
+pub fn conjuncts(
+    expr: &Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+    columns: &[Expr],
+) -> Result<Vec<Expr>> {
+    split_conjunction(expr).into_iter().map(|e| translate(e, schema, columns)).collect()
+}
+
+fn foreign(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> Result<Expr> {
+    let mut read: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
+    read.sort_unstable();
+    read.dedup();
+    let field = |&i: &usize| (schema.field(i).name().clone(), schema.field(i).data_type().clone());
+    let compact = nullable(read.iter().map(field));
+    let over = remap(expr, |i| read.binary_search(&i).expect("collected above"), &compact)?;
+    let function = Foreign { expr: over, schema: compact, pure: !is_volatile(expr) };
+    let arguments = read.iter().map(|&i| columns[i].clone()).collect();
+    Ok(Expr::Call(Arc::new(function), arguments, expr.data_type(schema)?))
+}
+
+fn is_volatile(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    any(expr, |e| e.is_volatile_node())
+}
+
+/// Whether evaluating it for some row may be an error.
+fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    any(expr, |e| {
+        let arithmetic = e.downcast_ref::<BinaryExpr>().is_some_and(|b| {
+            !matches!(b.op(), Operator::And | Operator::Or) && comparison(b.op()).is_none()
+        });
+        arithmetic
+            || e.is::<CastExpr>()
+            || e.is::<TryCastExpr>()
+            || e.is::<ScalarFunctionExpr>()
+            || e.is::<datafusion::physical_expr::expressions::CaseExpr>()
+    })
+}
+
+fn any(expr: &Arc<dyn PhysicalExpr>, test: impl Fn(&Arc<dyn PhysicalExpr>) -> bool) -> bool {
+    let mut found = false;
+    let walked = expr.apply(|e| {
+        found |= test(e);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found || walked.is_err()
+}
+
+fn comparison(op: &Operator) -> Option<Comparison> {
+    Some(match op {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn arithmetic(op: &Operator) -> Option<Arithmetic> {
+    Some(match op {
+        Operator::Plus => Arithmetic::Add,
+        Operator::Minus => Arithmetic::Subtract,
+        Operator::Multiply => Arithmetic::Multiply,
+        _ => return None,
+    })
+}
+
+/// Whether a literal that is not NULL: what COUNT counts as a row.
+pub fn is_constant(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<Literal>().is_some_and(|l| !l.value().is_null())
+}
+
+/// NULL as a value of that type.
+pub fn null(data_type: &DataType) -> Expr {
+    let array = arrow::array::new_null_array(data_type, 1);
+    debug_assert!(array.is_null(0));
+    Expr::Literal(array)
+}

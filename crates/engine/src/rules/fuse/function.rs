@@ -1,0 +1,127 @@
+//! DataFusion's expressions and aggregate functions as functions that pipelines call.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr_common::physical_expr::fmt_sql;
+use thalweg_base::Result;
+use thalweg_pipeline::aggregate::{Accumulator, External};
+use thalweg_pipeline::expr::Function;
+
+use crate::error::from_datafusion;
+
+/// An expression over the columns of `schema`, which are its arguments.
+#[derive(Debug)]
+pub struct Foreign {
+    pub expr: Arc<dyn PhysicalExpr>,
+    pub schema: SchemaRef,
+    /// The same arguments always give the same value, row by row.
+    pub pure: bool,
+}
+
+impl Function for Foreign {
+    fn call(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&self.schema);
+        let batch = RecordBatch::try_new_with_options(schema, arguments.to_vec(), &options);
+        let value = self.expr.evaluate(&batch.map_err(|e| from_datafusion(e.into()))?);
+        value.and_then(|v| v.into_array(rows)).map_err(from_datafusion)
+    }
+
+    fn is_pure(&self) -> bool {
+        self.pure
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", fmt_sql(self.expr.as_ref()))
+    }
+}
+
+/// An aggregate function of DataFusion.
+#[derive(Debug)]
+pub struct ForeignAggregate {
+    expr: Arc<AggregateFunctionExpr>,
+    state_types: Vec<DataType>,
+}
+
+impl ForeignAggregate {
+    pub fn new(expr: &Arc<AggregateFunctionExpr>) -> datafusion::common::Result<Self> {
+        let state = expr.state_fields()?;
+        let state_types = state.iter().map(|f| f.data_type().clone()).collect();
+        Ok(ForeignAggregate { expr: Arc::clone(expr), state_types })
+    }
+}
+
+impl External for ForeignAggregate {
+    fn accumulator(&self) -> Result<Box<dyn Accumulator>> {
+        let inner = if self.expr.groups_accumulator_supported() {
+            self.expr.create_groups_accumulator().map_err(from_datafusion)?
+        } else {
+            let expr = Arc::clone(&self.expr);
+            Box::new(datafusion::physical_expr::GroupsAccumulatorAdapter::new(move || {
+                expr.create_accumulator()
+            }))
+        };
+        Ok(Box::new(Wrapped { inner, groups: Vec::new() }))
+    }
+
+    fn state_types(&self) -> Vec<DataType> {
+        self.state_types.clone()
+    }
+}
+
+struct Wrapped {
+    inner: Box<dyn GroupsAccumulator>,
+    groups: Vec<usize>,
+}
+
+impl Wrapped {
+    fn groups(&mut self, groups: &[u32]) -> &[usize] {
+        self.groups.clear();
+        self.groups.extend(groups.iter().map(|&g| g as usize));
+        &self.groups
+    }
+}
+
+impl Accumulator for Wrapped {
+    fn update(
+        &mut self,
+        args: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+        groups: &[u32],
+        total: usize,
+    ) -> Result<()> {
+        self.groups(groups);
+        self.inner.update_batch(args, &self.groups, filter, total).map_err(from_datafusion)
+    }
+
+    fn merge(&mut self, states: &[ArrayRef], groups: &[u32], total: usize) -> Result<()> {
+        self.groups(groups);
+        self.inner.merge_batch(states, &self.groups, total).map_err(from_datafusion)
+    }
+
+    fn state(&mut self) -> Result<Vec<ArrayRef>> {
+        self.inner.state(EmitTo::All).map_err(from_datafusion)
+    }
+
+    fn evaluate(&mut self) -> Result<ArrayRef> {
+        self.inner.evaluate(EmitTo::All).map_err(from_datafusion)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.inner.size() + self.groups.capacity() * size_of::<usize>()
+    }
+}
+
+/// A schema for arrays of these types, any of which may have NULLs.
+pub fn nullable(types: impl Iterator<Item = (String, DataType)>) -> SchemaRef {
+    let fields = types.map(|(name, t)| arrow::datatypes::Field::new(name, t, true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}

@@ -1,0 +1,184 @@
+//! A batch on its way through a pipeline: registers for some rows, gathered as late as possible.
+//!
+//! A filter or a join does not move values. It changes which row of what it came from a row of the
+//! batch stands for: the *origin* of a register, which it shares with those that came the same way.
+//! Values are gathered when somebody asks for them, and expressions are evaluated then.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::take;
+use thalweg_base::{Error, Result};
+
+use crate::encoding::internal;
+use crate::expr::{Expr, Register};
+
+/// See the module's documentation.
+#[derive(Clone)]
+pub struct Batch {
+    rows: usize,
+    columns: Vec<Column>,
+    /// For each row of the batch the row of the values it stands for; NULL: of none, its values
+    /// are NULL.
+    origins: Vec<UInt32Array>,
+}
+
+#[derive(Clone)]
+enum Column {
+    /// Nobody reads it any more.
+    Absent,
+    /// One value for each row of the batch.
+    Dense(ArrayRef),
+    /// Values that `origins[…]` picks from.
+    Taken(ArrayRef, usize),
+    Computed(Arc<Expr>),
+}
+
+impl Batch {
+    /// A batch of arrays that have a value for each row.
+    pub fn new(columns: Vec<ArrayRef>, rows: usize) -> Self {
+        debug_assert!(columns.iter().all(|c| c.len() == rows));
+        let columns = columns.into_iter().map(Column::Dense).collect();
+        Batch { rows, columns, origins: Vec::new() }
+    }
+
+    /// The named rows of arrays. `None`: nobody reads that column.
+    pub fn taken(columns: Vec<Option<ArrayRef>>, rows: UInt32Array) -> Self {
+        let column = |c: Option<ArrayRef>| c.map_or(Column::Absent, |c| Column::Taken(c, 0));
+        Batch {
+            rows: rows.len(),
+            columns: columns.into_iter().map(column).collect(),
+            origins: vec![rows],
+        }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub fn registers(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Adds a register, which is evaluated if and when it is read.
+    pub fn compute(&mut self, expr: &Arc<Expr>) {
+        self.columns.push(Column::Computed(Arc::clone(expr)));
+    }
+
+    /// Adds a register of one value per row.
+    pub fn push(&mut self, values: ArrayRef) {
+        debug_assert_eq!(values.len(), self.rows);
+        self.columns.push(Column::Dense(values));
+    }
+
+    /// Adds registers whose values are the named rows of `columns`, in their order.
+    pub fn extend(&mut self, columns: impl IntoIterator<Item = ArrayRef>, rows: UInt32Array) {
+        debug_assert_eq!(rows.len(), self.rows);
+        let origin = self.origins.len();
+        self.origins.push(rows);
+        self.columns.extend(columns.into_iter().map(|c| Column::Taken(c, origin)));
+    }
+
+    /// The values of a register, maybe in an encoded form.
+    pub fn column(&mut self, register: Register) -> Result<ArrayRef> {
+        let values = match &self.columns[register] {
+            Column::Dense(values) => return Ok(Arc::clone(values)),
+            Column::Taken(values, origin) => {
+                take(values, &self.origins[*origin], None).map_err(internal)?
+            }
+            Column::Computed(expr) => Arc::clone(expr).encoded(self)?,
+            Column::Absent => {
+                return Err(Error::internal(format!("register {register} was dropped too early")));
+            }
+        };
+        self.columns[register] = Column::Dense(Arc::clone(&values));
+        Ok(values)
+    }
+
+    /// Lets go of all registers for which `live` does not hold.
+    pub fn retain(&mut self, live: &[bool]) {
+        for (column, live) in self.columns.iter_mut().zip(live) {
+            if !live {
+                *column = Column::Absent;
+            }
+        }
+    }
+
+    /// Becomes the batch of the rows at `positions`, which may come in any order and repeat.
+    pub fn pick(&mut self, positions: UInt32Array) -> Result<()> {
+        let mut used = vec![None; self.origins.len()];
+        let mut origins = Vec::with_capacity(self.origins.len() + 1);
+        let mut dense = None;
+        for column in &mut self.columns {
+            match column {
+                Column::Absent | Column::Computed(_) => {}
+                Column::Dense(values) => {
+                    let origin = *dense.get_or_insert_with(|| {
+                        origins.push(positions.clone());
+                        origins.len() - 1
+                    });
+                    *column = Column::Taken(Arc::clone(values), origin);
+                }
+                Column::Taken(_, origin) => {
+                    if used[*origin].is_none() {
+                        origins.push(compose(&self.origins[*origin], &positions)?);
+                        used[*origin] = Some(origins.len() - 1);
+                    }
+                    *origin = used[*origin].unwrap_or_default();
+                }
+            }
+        }
+        self.rows = positions.len();
+        self.origins = origins;
+        Ok(())
+    }
+}
+
+fn compose(origin: &UInt32Array, positions: &UInt32Array) -> Result<UInt32Array> {
+    if origin.nulls().is_none() && positions.nulls().is_none() {
+        let from = origin.values();
+        return Ok(positions.values().iter().map(|&p| from[p as usize]).collect::<Vec<_>>().into());
+    }
+    let rows = take(origin, positions, None).map_err(internal)?;
+    Ok(arrow::array::AsArray::as_primitive::<arrow::datatypes::UInt32Type>(&rows).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+
+    use super::*;
+
+    fn ints(batch: &mut Batch, register: Register) -> Vec<Option<i64>> {
+        let column = batch.column(register).unwrap();
+        let column: &Int64Array = arrow::array::AsArray::as_primitive(&column);
+        column.iter().collect()
+    }
+
+    #[test]
+    fn rows_are_picked_again_and_again() {
+        let a: ArrayRef = Arc::new(Int64Array::from(vec![10, 11, 12, 13]));
+        let mut batch = Batch::new(vec![a], 4);
+        batch.pick(vec![3, 1, 1].into()).unwrap();
+        let b: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
+        batch.extend([b], UInt32Array::from(vec![Some(1), None, Some(0)]));
+        assert_eq!(ints(&mut batch, 0), [Some(13), Some(11), Some(11)]);
+        batch.pick(vec![1, 0].into()).unwrap();
+        assert_eq!(ints(&mut batch, 0), [Some(11), Some(13)]);
+        assert_eq!(ints(&mut batch, 1), [None, Some(8)]);
+        batch.pick(vec![1].into()).unwrap();
+        assert_eq!(ints(&mut batch, 1), [Some(8)]);
+    }
+
+    #[test]
+    fn a_computed_register_is_evaluated_for_the_rows_that_are_left() {
+        let a: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let mut batch = Batch::new(vec![Arc::clone(&a)], 3);
+        let of = |value: i64| Box::new(Expr::Literal(Arc::new(Int64Array::from(vec![value]))));
+        let register = Box::new(Expr::Register(0, a.data_type().clone()));
+        batch.compute(&Arc::new(Expr::Compare(crate::expr::Comparison::Less, of(1), register)));
+        batch.pick(vec![0, 2].into()).unwrap();
+        let truths = batch.column(1).unwrap();
+        assert_eq!(truths.as_ref(), &arrow::array::BooleanArray::from(vec![false, true]));
+    }
+}

@@ -1,0 +1,378 @@
+//! Scalar expressions over the registers of a batch.
+//!
+//! Only what gains from the encoded forms is structure here: comparisons on dictionary values and
+//! on narrow decimals, arithmetic on narrow decimals where it provably fits 64 bits, and logic.
+//! All else is a [`Function`] of the caller, which gets plain arrays.
+
+mod decimal;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Datum, Scalar, new_null_array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::compute::kernels::boolean::{and_kleene, is_null, not, or_kleene};
+use arrow::compute::kernels::{cmp, numeric};
+use arrow::compute::{concat, take};
+use arrow::datatypes::DataType;
+use thalweg_base::Result;
+
+use crate::batch::Batch;
+use crate::encoding::{codes, expand, internal};
+
+/// The place of a column in a batch.
+pub type Register = usize;
+
+/// What the IR has no structure for, over arrays of its arguments' logical types.
+pub trait Function: Send + Sync + fmt::Debug + fmt::Display {
+    /// As many values as there are rows. `arguments` may be empty.
+    fn call(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef>;
+
+    /// Whether a row's value depends on that row's arguments alone.
+    fn is_pure(&self) -> bool;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+}
+
+#[derive(Clone, Debug)]
+pub enum Expr {
+    Register(Register, DataType),
+    /// An array of one value.
+    Literal(ArrayRef),
+    Compare(Comparison, Box<Expr>, Box<Expr>),
+    And(Box<Expr>, Box<Expr>),
+    Or(Box<Expr>, Box<Expr>),
+    Not(Box<Expr>),
+    IsNull(Box<Expr>),
+    /// Of decimals; with the type of the result.
+    Arithmetic(Arithmetic, Box<Expr>, Box<Expr>, DataType),
+    /// With the type of the result.
+    Call(Arc<dyn Function>, Vec<Expr>, DataType),
+}
+
+/// What an expression comes to.
+#[derive(Clone)]
+pub(crate) enum Value {
+    /// A value for each row, maybe in an encoded form.
+    Array(ArrayRef),
+    /// The same value for all rows: an array of one.
+    Scalar(ArrayRef),
+}
+
+impl Value {
+    fn into_array(self, rows: usize) -> Result<ArrayRef> {
+        match self {
+            Value::Array(array) => Ok(array),
+            Value::Scalar(one) if rows == 1 => Ok(one),
+            Value::Scalar(one) if one.is_null(0) => Ok(new_null_array(one.data_type(), rows)),
+            Value::Scalar(one) => {
+                let zeros = arrow::array::UInt32Array::from(vec![0; rows]);
+                take(&one, &zeros, None).map_err(internal)
+            }
+        }
+    }
+}
+
+impl Expr {
+    /// The logical type.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            Expr::Register(_, data_type)
+            | Expr::Arithmetic(.., data_type)
+            | Expr::Call(.., data_type) => data_type.clone(),
+            Expr::Literal(value) => value.data_type().clone(),
+            _ => DataType::Boolean,
+        }
+    }
+
+    /// Calls `f` with every register that is read.
+    pub fn registers(&self, f: &mut impl FnMut(Register)) {
+        match self {
+            Expr::Register(register, _) => f(*register),
+            Expr::Literal(_) => {}
+            Expr::Not(a) | Expr::IsNull(a) => a.registers(f),
+            Expr::Compare(_, a, b)
+            | Expr::And(a, b)
+            | Expr::Or(a, b)
+            | Expr::Arithmetic(_, a, b, _) => {
+                a.registers(f);
+                b.registers(f);
+            }
+            Expr::Call(_, arguments, _) => arguments.iter().for_each(|a| a.registers(f)),
+        }
+    }
+
+    /// Its values for the rows of a batch, maybe in an encoded form.
+    pub fn encoded(&self, batch: &mut Batch) -> Result<ArrayRef> {
+        self.value(batch)?.into_array(batch.rows())
+    }
+
+    /// Its values for the rows of a batch, in its logical type.
+    pub fn plain(&self, batch: &mut Batch) -> Result<ArrayRef> {
+        expand(&self.encoded(batch)?, &self.data_type())
+    }
+
+    /// Which rows it is true for; NULL is not true. It must be of booleans.
+    pub fn truth(&self, batch: &mut Batch) -> Result<BooleanBuffer> {
+        let value = self.encoded(batch)?;
+        let value = value.as_boolean();
+        Ok(match value.nulls() {
+            Some(nulls) if nulls.null_count() > 0 => value.values() & nulls.inner(),
+            _ => value.values().clone(),
+        })
+    }
+
+    fn value(&self, batch: &mut Batch) -> Result<Value> {
+        Ok(match self {
+            Expr::Register(register, _) => Value::Array(batch.column(*register)?),
+            Expr::Literal(value) => Value::Scalar(Arc::clone(value)),
+            Expr::Compare(comparison, a, b) => {
+                let (left, right) = (a.value(batch)?, b.value(batch)?);
+                let types = (&a.data_type(), &b.data_type());
+                compare(*comparison, &left, &right, types)?
+            }
+            Expr::And(a, b) => {
+                let left = a.encoded(batch)?;
+                let left = left.as_boolean();
+                if left.null_count() == 0 && !left.has_true() {
+                    return Ok(Value::Array(Arc::new(left.clone())));
+                }
+                let right = b.encoded(batch)?;
+                boolean(and_kleene(left, right.as_boolean()).map_err(internal)?)
+            }
+            Expr::Or(a, b) => {
+                let left = a.encoded(batch)?;
+                let left = left.as_boolean();
+                if left.null_count() == 0 && !left.has_false() {
+                    return Ok(Value::Array(Arc::new(left.clone())));
+                }
+                let right = b.encoded(batch)?;
+                boolean(or_kleene(left, right.as_boolean()).map_err(internal)?)
+            }
+            Expr::Not(a) => boolean(not(a.encoded(batch)?.as_boolean()).map_err(internal)?),
+            Expr::IsNull(a) => boolean(is_null(&a.encoded(batch)?).map_err(internal)?),
+            Expr::Arithmetic(arithmetic, a, b, result) => {
+                let (left, right) = (a.value(batch)?, b.value(batch)?);
+                if let Some(narrow) = decimal::narrow(*arithmetic, &left, &right, result) {
+                    return Ok(Value::Array(narrow));
+                }
+                let (left, right) = (plain(left, &a.data_type())?, plain(right, &b.data_type())?);
+                let done = match arithmetic {
+                    Arithmetic::Add => numeric::add(left.as_ref(), right.as_ref()),
+                    Arithmetic::Subtract => numeric::sub(left.as_ref(), right.as_ref()),
+                    Arithmetic::Multiply => numeric::mul(left.as_ref(), right.as_ref()),
+                };
+                let done = done.map_err(|e| thalweg_base::Error::user(e.to_string()))?;
+                expand(&done, result).map(Value::Array)?
+            }
+            Expr::Call(function, arguments, _) => {
+                let rows = batch.rows();
+                if let [only] = arguments.as_slice()
+                    && function.is_pure()
+                    && let Some(value) = call_on_values(function.as_ref(), only, batch)?
+                {
+                    return Ok(Value::Array(value));
+                }
+                let plain = arguments.iter().map(|a| a.plain(batch)).collect::<Result<Vec<_>>>()?;
+                Value::Array(function.call(&plain, rows)?)
+            }
+        })
+    }
+}
+
+fn boolean(array: BooleanArray) -> Value {
+    Value::Array(Arc::new(array))
+}
+
+/// As Arrow's kernels take it, in the logical type.
+fn plain(value: Value, logical: &DataType) -> Result<Box<dyn Datum>> {
+    Ok(match value {
+        Value::Array(array) => Box::new(expand(&array, logical)?),
+        Value::Scalar(one) => Box::new(Scalar::new(expand(&one, logical)?)),
+    })
+}
+
+fn compare(
+    comparison: Comparison,
+    left: &Value,
+    right: &Value,
+    types: (&DataType, &DataType),
+) -> Result<Value> {
+    match (left, right) {
+        (Value::Array(array), Value::Scalar(one)) => {
+            if let Some(truths) = of_dictionary(array, |values| {
+                kernel(comparison, values, &Scalar::new(expand(one, types.1)?))
+            })? {
+                return Ok(truths);
+            }
+            if let Some(narrow) = decimal::at_scale_of(array, one) {
+                return kernel(comparison, array, &Scalar::new(narrow)).map(boolean);
+            }
+        }
+        (Value::Scalar(_), Value::Array(_)) => {
+            return compare(comparison.turned(), right, left, (types.1, types.0));
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            let narrow = matches!(a.data_type(), DataType::Decimal64(..));
+            if narrow && a.data_type() == b.data_type() {
+                return kernel(comparison, a, b).map(boolean);
+            }
+        }
+        (Value::Scalar(_), Value::Scalar(_)) => {}
+    }
+    let (a, b) = (plain(left.clone(), types.0)?, plain(right.clone(), types.1)?);
+    let truths = kernel(comparison, a.as_ref(), b.as_ref())?;
+    Ok(match (left, right) {
+        (Value::Scalar(_), Value::Scalar(_)) => Value::Scalar(Arc::new(truths)),
+        _ => boolean(truths),
+    })
+}
+
+fn kernel(comparison: Comparison, left: &dyn Datum, right: &dyn Datum) -> Result<BooleanArray> {
+    match comparison {
+        Comparison::Equal => cmp::eq(left, right),
+        Comparison::NotEqual => cmp::neq(left, right),
+        Comparison::Less => cmp::lt(left, right),
+        Comparison::LessOrEqual => cmp::lt_eq(left, right),
+        Comparison::Greater => cmp::gt(left, right),
+        Comparison::GreaterOrEqual => cmp::gt_eq(left, right),
+    }
+    .map_err(internal)
+}
+
+/// What `test` finds for each value of a dictionary, looked up for each row; NULL stays NULL.
+/// `None`: it is no dictionary, or one with more values than there are rows.
+fn of_dictionary(
+    array: &ArrayRef,
+    test: impl FnOnce(&ArrayRef) -> Result<BooleanArray>,
+) -> Result<Option<Value>> {
+    let Some(codes) = codes(array.as_ref()) else { return Ok(None) };
+    let values = array.as_any_dictionary().values();
+    if values.len() > array.len() {
+        return Ok(None);
+    }
+    let found = test(values)?;
+    let looked_up = |bits: &BooleanBuffer| {
+        // Beside one another, not eight in a byte: a code then costs one load.
+        let table: Vec<bool> = bits.iter().collect();
+        BooleanBuffer::collect_bool(codes.len(), |row| {
+            table.get(codes[row] as usize) == Some(&true)
+        })
+    };
+    let truths = looked_up(found.values());
+    let nulls = match found.nulls().filter(|n| n.null_count() > 0) {
+        Some(nulls) => Some(NullBuffer::new(looked_up(nulls.inner()))),
+        None => None,
+    };
+    let nulls = NullBuffer::union(nulls.as_ref(), array.nulls());
+    Ok(Some(boolean(BooleanArray::new(truths, nulls))))
+}
+
+/// A function of a dictionary's values, looked up for each row. `None`: its argument is no
+/// dictionary, or one with more values than there are rows.
+fn call_on_values(
+    function: &dyn Function,
+    argument: &Expr,
+    batch: &mut Batch,
+) -> Result<Option<ArrayRef>> {
+    if !matches!(argument, Expr::Register(..)) {
+        return Ok(None);
+    }
+    let array = argument.encoded(batch)?;
+    let Some(codes) = codes(array.as_ref()) else { return Ok(None) };
+    let values = array.as_any_dictionary().values();
+    if values.len() >= array.len() {
+        return Ok(None);
+    }
+    // One more for NULL, of which the function may make something.
+    let null = new_null_array(values.data_type(), 1);
+    let mut asked = Arc::clone(values);
+    let mut codes = codes;
+    if let Some(nulls) = array.nulls().filter(|n| n.null_count() > 0) {
+        asked = concat(&[values.as_ref(), null.as_ref()]).map_err(internal)?;
+        let null = values.len() as u32;
+        let coded = codes.iter().zip(nulls.iter()).map(|(&c, valid)| if valid { c } else { null });
+        codes = coded.collect::<Vec<_>>().into();
+    }
+    let found = function.call(std::slice::from_ref(&asked), asked.len())?;
+    let rows = arrow::array::UInt32Array::from(codes.into_owned());
+    take(&found, &rows, None).map(Some).map_err(internal)
+}
+
+impl Comparison {
+    /// The one that says the same with its sides exchanged.
+    fn turned(self) -> Self {
+        match self {
+            Comparison::Equal | Comparison::NotEqual => self,
+            Comparison::Less => Comparison::Greater,
+            Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+            Comparison::Greater => Comparison::Less,
+            Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        }
+    }
+
+    fn symbol(self) -> &'static str {
+        match self {
+            Comparison::Equal => "=",
+            Comparison::NotEqual => "<>",
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::Greater => ">",
+            Comparison::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+impl Arithmetic {
+    fn symbol(self) -> &'static str {
+        match self {
+            Arithmetic::Add => "+",
+            Arithmetic::Subtract => "-",
+            Arithmetic::Multiply => "*",
+        }
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expr::Register(register, _) => write!(f, "r{register}"),
+            Expr::Literal(value) => {
+                let options = arrow::util::display::FormatOptions::new().with_null("NULL");
+                match arrow::util::display::ArrayFormatter::try_new(value, &options) {
+                    Ok(text) => write!(f, "{}", text.value(0)),
+                    Err(_) => write!(f, "?"),
+                }
+            }
+            Expr::Compare(c, a, b) => write!(f, "{a} {} {b}", c.symbol()),
+            Expr::And(a, b) => write!(f, "({a} AND {b})"),
+            Expr::Or(a, b) => write!(f, "({a} OR {b})"),
+            Expr::Not(a) => write!(f, "NOT ({a})"),
+            Expr::IsNull(a) => write!(f, "{a} IS NULL"),
+            Expr::Arithmetic(o, a, b, _) => write!(f, "({a} {} {b})", o.symbol()),
+            Expr::Call(function, arguments, _) => {
+                write!(f, "{function}")?;
+                if arguments.is_empty() {
+                    return Ok(());
+                }
+                let arguments: Vec<_> = arguments.iter().map(Expr::to_string).collect();
+                write!(f, "({})", arguments.join(", "))
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What a plan of pipelines is: value types, with no word of SQL or of files.
+//!
+//! ```text
+//!   source → (filter | map | probe)* → sink
+//! ```
+//! Registers number the columns of a batch: first those of the source, then what each step adds.
+//! A sink may be fed by several pipelines, one after the other; it is finished when the last of
+//! them has ended, and is then a source or the table of a probe for those after it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+
+use crate::aggregate;
+use crate::expr::Expr;
+use crate::{sort, table};
+
+#[derive(Debug)]
+pub struct Plan {
+    /// In an order in which they can run.
+    pub pipelines: Vec<Pipeline>,
+    pub sinks: Vec<Sink>,
+}
+
+#[derive(Debug)]
+pub struct Pipeline {
+    pub source: Source,
+    /// The logical types of the source's registers.
+    pub types: Vec<DataType>,
+    pub steps: Vec<Step>,
+    /// Index into the plan's sinks.
+    pub sink: usize,
+    /// What the sink takes, in its order.
+    pub inputs: Vec<Expr>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The caller's, by number.
+    External(usize),
+    /// The groups of an aggregate: keys, then results; or sorted rows, in order.
+    Groups(usize),
+    /// Rows of a join's table after it was probed: its payload.
+    Table { sink: usize, rows: TableRows },
+}
+
+/// Which rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableRows {
+    Matched,
+    Unmatched,
+    /// All, and a last register that says whether the row was matched.
+    Marked,
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Keeps the rows for which all conjuncts are true.
+    Filter(Vec<Expr>),
+    /// Adds a register for each expression.
+    Map(Vec<Arc<Expr>>),
+    /// Looks rows up in a table; adds its payload's registers, or one with a mark.
+    Probe(Probe),
+}
+
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The sink that built the table.
+    pub sink: usize,
+    pub keys: Vec<Expr>,
+    pub kind: Join,
+    /// A further condition on a pair, over the registers with the payload added.
+    pub condition: Option<Expr>,
+}
+
+/// What comes of a row of the probe side and those of the table that match it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// The pairs. `outer`: also each row without a match, with a payload of NULLs. `mark`: and the
+    /// table remembers which of its rows were matched.
+    Pairs { outer: bool, mark: bool },
+    /// Nothing; the table remembers which of its rows were matched.
+    MarkTable,
+    /// The row, if there is a match.
+    Semi,
+    /// The row, if there is none.
+    Anti,
+    /// The row, and a register that says whether there is a match.
+    Mark,
+}
+
+impl Join {
+    /// Whether the payload's registers come after it.
+    pub fn adds_payload(self) -> bool {
+        matches!(self, Join::Pairs { .. })
+    }
+
+    /// Whether nothing comes of a row without a match.
+    pub fn needs_match(self) -> bool {
+        matches!(self, Join::Pairs { outer: false, .. } | Join::Semi | Join::MarkTable)
+    }
+
+    pub fn marks_table(self) -> bool {
+        matches!(self, Join::MarkTable | Join::Pairs { mark: true, .. })
+    }
+}
+
+#[derive(Debug)]
+pub enum Sink {
+    /// The table of a join. Takes keys, then payload.
+    Build(table::Spec),
+    /// Takes keys, then the arguments of the functions, then their filters.
+    Aggregate(Arc<aggregate::Spec>),
+    /// Takes keys, then payload, which is what comes out, in order.
+    Sort(sort::Spec),
+    /// Hands batches to the caller, in these logical types.
+    Emit(Vec<DataType>),
+    /// For pipelines that only mark a table.
+    Discard,
+}
+
+impl Plan {
+    /// The logical types of the registers that a finished sink gives as a source of groups, or as
+    /// the payload of a probe.
+    pub fn output_types(&self, sink: usize) -> Vec<DataType> {
+        match &self.sinks[sink] {
+            Sink::Build(spec) => spec.payload_types.clone(),
+            Sink::Aggregate(spec) => {
+                let results = spec.functions.iter().map(|f| f.result.clone());
+                spec.key_types.iter().cloned().chain(results).collect()
+            }
+            Sink::Sort(spec) => spec.payload_types.clone(),
+            Sink::Emit(types) => types.clone(),
+            Sink::Discard => vec![],
+        }
+    }
+
+    /// Whether a later pipeline feeds the same sink.
+    pub fn is_fed_again(&self, pipeline: usize) -> bool {
+        let sink = self.pipelines[pipeline].sink;
+        self.pipelines[pipeline + 1..].iter().any(|p| p.sink == sink)
+    }
+}
+
+impl Pipeline {
+    /// For each step, and last for the sink: which registers are read from there on.
+    pub(crate) fn live(&self, plan: &Plan) -> Vec<Vec<bool>> {
+        let mut kinds: Vec<Option<Arc<Expr>>> = vec![None; self.types.len()];
+        let mut after = Vec::with_capacity(self.steps.len() + 1);
+        for step in &self.steps {
+            match step {
+                Step::Filter(_) => {}
+                Step::Map(exprs) => kinds.extend(exprs.iter().cloned().map(Some)),
+                Step::Probe(probe) => {
+                    let added = match probe.kind {
+                        Join::Pairs { .. } => plan.output_types(probe.sink).len(),
+                        Join::Mark => 1,
+                        _ => 0,
+                    };
+                    kinds.extend(std::iter::repeat_n(None, added));
+                }
+            }
+        }
+        fn read(expr: &Expr, kinds: &[Option<Arc<Expr>>], live: &mut [bool]) {
+            expr.registers(&mut |register| {
+                // What a condition reads of a payload that goes no further has no place here.
+                if let Some(seen) = live.get_mut(register)
+                    && !std::mem::replace(seen, true)
+                    && let Some(computed) = &kinds[register]
+                {
+                    read(computed, kinds, live);
+                }
+            });
+        }
+        let mut live = vec![false; kinds.len()];
+        self.inputs.iter().for_each(|e| read(e, &kinds, &mut live));
+        after.push(live.clone());
+        for step in self.steps.iter().rev() {
+            match step {
+                Step::Filter(conjuncts) => {
+                    conjuncts.iter().for_each(|e| read(e, &kinds, &mut live))
+                }
+                Step::Map(_) => {}
+                Step::Probe(probe) => {
+                    let condition = probe.condition.iter();
+                    probe.keys.iter().chain(condition).for_each(|e| read(e, &kinds, &mut live));
+                }
+            }
+            after.push(live.clone());
+        }
+        after.reverse();
+        after
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, exprs: &[Expr]) -> fmt::Result {
+    for (i, expr) in exprs.iter().enumerate() {
+        write!(f, "{}{expr}", if i == 0 { "" } else { ", " })?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::External(n) => write!(f, "source {n}"),
+            Source::Groups(sink) => write!(f, "groups of #{sink}"),
+            Source::Table { sink, rows } => {
+                let rows = match rows {
+                    TableRows::Matched => "matched",
+                    TableRows::Unmatched => "unmatched",
+                    TableRows::Marked => "all",
+                };
+                write!(f, "{rows} rows of #{sink}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Filter(conjuncts) => {
+                f.write_str("filter ")?;
+                list(f, conjuncts)
+            }
+            Step::Map(exprs) => {
+                f.write_str("map ")?;
+                let exprs: Vec<_> = exprs.iter().map(|e| Expr::clone(e)).collect();
+                list(f, &exprs)
+            }
+            Step::Probe(probe) => {
+                let name = match probe.kind {
+                    Join::Pairs { outer: false, .. } => "probe",
+                    Join::Pairs { outer: true, .. } => "outer probe",
+                    Join::MarkTable => "mark",
+                    Join::Semi => "semi probe",
+                    Join::Anti => "anti probe",
+                    Join::Mark => "mark probe",
+                };
+                write!(f, "{name} #{}(", probe.sink)?;
+                list(f, &probe.keys)?;
+                f.write_str(")")?;
+                match &probe.condition {
+                    Some(condition) => write!(f, " if {condition}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Sink::Build(_) => "build",
+            Sink::Aggregate(_) => "aggregate",
+            Sink::Sort(_) => "sort",
+            Sink::Emit(_) => "emit",
+            Sink::Discard => "end",
+        })
+    }
+}

@@ -1,0 +1,354 @@
+//! The sort sink: all rows in order, or the first of them.
+//!
+//! Keys become byte strings that compare as the rows do (normalised keys, Arrow's row format). Each
+//! worker collects *runs*. In the first phase each run is sorted by a task of its own; then
+//! splitters, taken from the runs at even distances, cut all of them into ranges, and in the second
+//! phase each task merges one range of every run:
+//!
+//! ```text
+//!   run 0   ── a c f │ k m   │ r t
+//!   run 1   ── b d   │ h l n │ s
+//!   run 2   ── e     │ g i   │ p q u
+//!              task 0   task 1   task 2
+//! ```
+//! No task has more than a few thousand rows, and none waits for another of its phase. If only the
+//! first rows are asked for, a worker keeps no more than those, and throws away at once what comes
+//! after the last of them.
+
+use std::sync::{Mutex, OnceLock};
+
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::{SortOptions, interleave, take};
+use arrow::datatypes::DataType;
+use arrow::row::{RowConverter, Rows, SortField};
+use thalweg_base::{Error, Result};
+
+use crate::aggregate::Groups;
+use crate::encoding::{expand, internal};
+
+/// Rows of a run, and about as many of a task that merges.
+const RUN_ROWS: usize = 16 * 1024;
+
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Logical types of the keys, and their order.
+    pub keys: Vec<(DataType, SortOptions)>,
+    /// Logical types of what is sorted.
+    pub payload_types: Vec<DataType>,
+    /// How many rows are asked for; `None`: all.
+    pub fetch: Option<usize>,
+}
+
+impl Spec {
+    fn converter(&self) -> Result<RowConverter> {
+        let fields = self.keys.iter().map(|(t, o)| SortField::new_with_options(t.clone(), *o));
+        RowConverter::new(fields.collect()).map_err(internal)
+    }
+}
+
+/// Some rows, not necessarily in order.
+struct Run {
+    keys: Rows,
+    payload: Vec<ArrayRef>,
+    /// The order of its rows, once it is sorted.
+    order: Vec<u32>,
+}
+
+impl Run {
+    fn sort(&mut self) {
+        let mut order: Vec<u32> = (0..self.keys.num_rows() as u32).collect();
+        order.sort_unstable_by(|&a, &b| self.keys.row(a as usize).cmp(&self.keys.row(b as usize)));
+        self.order = order;
+    }
+
+    fn rows(&self) -> usize {
+        self.keys.num_rows()
+    }
+}
+
+/// What one worker collects.
+pub struct Collected {
+    spec: Spec,
+    converter: RowConverter,
+    runs: Vec<Run>,
+    keys: Rows,
+    /// Of the rows that are no run yet, batch by batch.
+    batches: Vec<Vec<ArrayRef>>,
+    /// With a `fetch`: the last row that can be among the first.
+    bound: Option<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Collected {
+    pub fn new(spec: &Spec) -> Result<Self> {
+        let converter = spec.converter()?;
+        Ok(Collected {
+            keys: converter.empty_rows(0, 0),
+            spec: spec.clone(),
+            converter,
+            runs: vec![],
+            batches: vec![],
+            bound: None,
+            bytes: 0,
+        })
+    }
+
+    pub fn push(&mut self, keys: &[ArrayRef], payload: &[ArrayRef], rows: usize) -> Result<()> {
+        if self.spec.fetch == Some(0) {
+            return Ok(());
+        }
+        let mut keys: Vec<ArrayRef> = keys
+            .iter()
+            .zip(&self.spec.keys)
+            .map(|(key, (data_type, _))| expand(key, data_type))
+            .collect::<Result<_>>()?;
+        let mut payload: Vec<ArrayRef> = payload
+            .iter()
+            .zip(&self.spec.payload_types)
+            .map(|(column, data_type)| expand(column, data_type))
+            .collect::<Result<_>>()?;
+        let mut converted = self.converter.convert_columns(&keys).map_err(internal)?;
+        if let Some(bound) = &self.bound {
+            let below = (0..rows).filter(|&r| converted.row(r).as_ref() < bound.as_slice());
+            let below: UInt32Array = below.map(|r| r as u32).collect::<Vec<_>>().into();
+            if below.is_empty() {
+                return Ok(());
+            }
+            if below.len() < rows {
+                let picked = |c: &ArrayRef| take(c, &below, None).map_err(internal);
+                keys = keys.iter().map(picked).collect::<Result<_>>()?;
+                payload = payload.iter().map(picked).collect::<Result<_>>()?;
+                converted = self.converter.convert_columns(&keys).map_err(internal)?;
+            }
+        }
+        for row in &converted {
+            self.keys.push(row);
+        }
+        self.bytes += payload.iter().map(|c| c.get_array_memory_size()).sum::<usize>();
+        self.batches.push(payload);
+        if self.keys.num_rows() >= RUN_ROWS {
+            self.close_run()?;
+        }
+        Ok(())
+    }
+
+    fn close_run(&mut self) -> Result<()> {
+        let keys = std::mem::replace(&mut self.keys, self.converter.empty_rows(0, 0));
+        if keys.num_rows() == 0 {
+            return Ok(());
+        }
+        let batches = std::mem::take(&mut self.batches);
+        let payload = (0..self.spec.payload_types.len()).map(|c| {
+            let pieces: Vec<&dyn Array> = batches.iter().map(|b| b[c].as_ref()).collect();
+            arrow::compute::concat(&pieces).map_err(internal)
+        });
+        let payload = payload.collect::<Result<Vec<_>>>()?;
+        let mut run = Run { keys, payload, order: vec![] };
+        if let Some(fetch) = self.spec.fetch {
+            self.keep_first(&mut run, fetch)?;
+        }
+        self.runs.push(run);
+        self.bytes = self.runs.iter().map(run_bytes).sum();
+        Ok(())
+    }
+
+    /// Keeps the first rows of `run` and of the runs before it, in one run.
+    fn keep_first(&mut self, run: &mut Run, fetch: usize) -> Result<()> {
+        let mut runs = std::mem::take(&mut self.runs);
+        runs.push(std::mem::replace(
+            run,
+            Run { keys: self.converter.empty_rows(0, 0), payload: vec![], order: vec![] },
+        ));
+        let mut all: Vec<(u32, u32)> = runs
+            .iter()
+            .enumerate()
+            .flat_map(|(i, r)| (0..r.rows() as u32).map(move |row| (i as u32, row)))
+            .collect();
+        let key = |&(run, row): &(u32, u32)| runs[run as usize].keys.row(row as usize);
+        if all.len() > fetch {
+            all.select_nth_unstable_by(fetch - 1, |a, b| key(a).cmp(&key(b)));
+            all.truncate(fetch);
+            self.bound = all.iter().map(|at| key(at).as_ref().to_vec()).max();
+        }
+        let mut keys = self.converter.empty_rows(all.len(), 0);
+        all.iter().for_each(|at| keys.push(key(at)));
+        let payload = gather(&runs, &all, self.spec.payload_types.len())?;
+        *run = Run { keys, payload, order: vec![] };
+        Ok(())
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes + self.keys.size()
+    }
+}
+
+fn run_bytes(run: &Run) -> usize {
+    run.keys.size() + run.payload.iter().map(|c| c.get_array_memory_size()).sum::<usize>()
+}
+
+/// The named rows of runs: (run, row).
+fn gather(runs: &[Run], rows: &[(u32, u32)], columns: usize) -> Result<Vec<ArrayRef>> {
+    let rows: Vec<(usize, usize)> = rows.iter().map(|&(a, b)| (a as usize, b as usize)).collect();
+    let column = |c: usize| {
+        let arrays: Vec<&dyn Array> = runs.iter().map(|r| r.payload[c].as_ref()).collect();
+        interleave(&arrays, &rows).map_err(internal)
+    };
+    (0..columns).map(column).collect()
+}
+
+/// From what was collected to rows in order: see [`crate::table::Building`] for how it is run.
+pub struct Sorting {
+    spec: Spec,
+    runs: Vec<OnceLock<Run>>,
+    unsorted: Vec<Mutex<Option<Run>>>,
+    ranges: usize,
+    /// The ranges of each run, once all are sorted.
+    cuts: OnceLock<Vec<Vec<usize>>>,
+    sorted: Vec<OnceLock<Groups>>,
+}
+
+impl Sorting {
+    pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
+        let mut unsorted = vec![];
+        for mut part in parts {
+            part.close_run()?;
+            unsorted.extend(part.runs);
+        }
+        let rows: usize = unsorted.iter().map(Run::rows).sum();
+        let ranges = rows.div_ceil(RUN_ROWS);
+        Ok(Sorting {
+            spec,
+            runs: unsorted.iter().map(|_| OnceLock::new()).collect(),
+            unsorted: unsorted.into_iter().map(|r| Mutex::new(Some(r))).collect(),
+            ranges,
+            cuts: OnceLock::new(),
+            sorted: (0..ranges).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    pub fn phases(&self) -> usize {
+        2
+    }
+
+    pub fn tasks(&self, phase: usize) -> usize {
+        if phase == 0 { self.runs.len() } else { self.ranges }
+    }
+
+    pub fn run(&self, phase: usize, task: usize) -> Result<()> {
+        if phase == 0 {
+            let run = self.unsorted[task].lock().map_err(|_| poisoned())?.take();
+            if let Some(mut run) = run {
+                run.sort();
+                let _ = self.runs[task].set(run);
+            }
+            return Ok(());
+        }
+        let runs: Vec<&Run> =
+            self.runs.iter().map(|r| r.get().ok_or_else(poisoned)).collect::<Result<_>>()?;
+        let cuts = self.cuts.get_or_init(|| cuts(&runs, self.ranges));
+        let mut rows: Vec<(usize, usize)> = vec![];
+        for (i, run) in runs.iter().enumerate() {
+            let range = &run.order[cuts[i][task]..cuts[i][task + 1]];
+            rows.extend(range.iter().map(|&row| (i, row as usize)));
+        }
+        let key = |&(run, row): &(usize, usize)| runs[run].keys.row(row);
+        // The runs are in order: this sort finds them, and merges.
+        rows.sort_by(|a, b| key(a).cmp(&key(b)));
+        let column = |c: usize| {
+            let arrays: Vec<&dyn Array> = runs.iter().map(|r| r.payload[c].as_ref()).collect();
+            interleave(&arrays, &rows).map_err(internal)
+        };
+        let columns = (0..self.spec.payload_types.len()).map(column).collect::<Result<Vec<_>>>()?;
+        let _ = self.sorted[task].set(Groups { columns, rows: rows.len() });
+        Ok(())
+    }
+
+    /// Batches, in order.
+    pub fn finish(self) -> Result<Vec<Groups>> {
+        let mut left = self.spec.fetch.unwrap_or(usize::MAX);
+        let mut batches = vec![];
+        for batch in self.sorted {
+            let mut batch = batch.into_inner().ok_or_else(poisoned)?;
+            let rows = batch.rows.min(left);
+            if rows < batch.rows {
+                batch.columns = batch.columns.iter().map(|c| c.slice(0, rows)).collect();
+                batch.rows = rows;
+            }
+            left -= rows;
+            if rows > 0 {
+                batches.push(batch);
+            }
+        }
+        Ok(batches)
+    }
+}
+
+fn poisoned() -> Error {
+    Error::internal("a sort went on before all of its runs were sorted")
+}
+
+/// Where each sorted run is cut so that the ranges are of about the same size: equal keys are in
+/// the same range.
+fn cuts(runs: &[&Run], ranges: usize) -> Vec<Vec<usize>> {
+    /// Candidates for splitters, per range and run.
+    const SAMPLES: usize = 8;
+    let mut samples = vec![];
+    for run in runs {
+        let step = (run.rows() / (SAMPLES * ranges).max(1)).max(1);
+        samples.extend(run.order.iter().step_by(step).map(|&row| run.keys.row(row as usize)));
+    }
+    samples.sort_unstable();
+    let splitters: Vec<_> = (1..ranges).map(|r| samples[r * samples.len() / ranges]).collect();
+    let cut = |run: &&Run| {
+        let below =
+            |splitter| run.order.partition_point(|&row| run.keys.row(row as usize) < splitter);
+        let inner = splitters.iter().map(|s| below(*s));
+        std::iter::once(0).chain(inner).chain([run.rows()]).collect()
+    };
+    runs.iter().map(cut).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{AsArray, Int64Array};
+    use arrow::datatypes::Int64Type;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sorted(values: &[Vec<i64>], parts: usize, fetch: Option<usize>) -> Vec<i64> {
+        let options = SortOptions { descending: true, nulls_first: false };
+        let keys = vec![(DataType::Int64, options)];
+        let spec = Spec { keys, payload_types: vec![DataType::Int64], fetch };
+        let mut collected: Vec<_> = (0..parts).map(|_| Collected::new(&spec).unwrap()).collect();
+        for (i, batch) in values.iter().enumerate() {
+            let column: ArrayRef = Arc::new(Int64Array::from(batch.clone()));
+            let part = &mut collected[i % parts];
+            part.push(&[Arc::clone(&column)], &[column], batch.len()).unwrap();
+        }
+        let sorting = Sorting::new(spec, collected).unwrap();
+        for phase in 0..sorting.phases() {
+            (0..sorting.tasks(phase)).rev().for_each(|task| sorting.run(phase, task).unwrap());
+        }
+        let batches = sorting.finish().unwrap();
+        let values = batches.iter().flat_map(|b| b.columns[0].as_primitive::<Int64Type>().values());
+        values.copied().collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn as_a_plain_sort_does(
+            batches in prop::collection::vec(prop::collection::vec(-5000i64..5000, 0..9000), 0..12),
+            parts in 1usize..4,
+            fetch in prop::option::of(0usize..30_000),
+        ) {
+            let mut expected: Vec<i64> = batches.iter().flatten().copied().collect();
+            expected.sort_by(|a, b| b.cmp(a));
+            expected.truncate(fetch.unwrap_or(usize::MAX));
+            prop_assert_eq!(sorted(&batches, parts, fetch), expected);
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Runs the batches of one pipeline on one thread, in bounded steps.
+//!
+//! A batch may become many, where a row has many matches. So the worker keeps what is left to do on
+//! a stack: each [`Worker::step`] does one piece of the work at its top, and the caller may do
+//! something else in between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use thalweg_base::{Error, Result};
+
+use crate::aggregate::{Groups, Partial};
+use crate::batch::Batch;
+use crate::expr::Expr;
+use crate::ir::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
+use crate::sort;
+use crate::table::{Collected, NONE, Scratch, Table};
+
+/// Rows of a batch: enough that the cost of a kernel call vanishes, few enough that its columns
+/// stay in the second-level cache.
+pub const BATCH_ROWS: usize = 8192;
+
+/// What a sink has become.
+#[derive(Clone)]
+pub enum Finished {
+    Table(Arc<BuiltTable>),
+    Groups(Arc<Vec<Groups>>),
+    Nothing,
+}
+
+/// A table and which of its rows were matched.
+pub struct BuiltTable {
+    pub table: Table,
+    /// Columns of its payload.
+    payload: usize,
+    /// Bits; empty unless somebody asks.
+    matched: Vec<AtomicU64>,
+}
+
+impl BuiltTable {
+    /// `payload`: its number of columns. `marked`: a probe marks its rows.
+    pub fn new(table: Table, payload: usize, marked: bool) -> Self {
+        let words = if marked { table.rows().div_ceil(64) } else { 0 };
+        BuiltTable { table, payload, matched: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn mark(&self, row: u32) {
+        let (word, bit) = (&self.matched[row as usize / 64], 1u64 << (row % 64));
+        // Most matches repeat: a load is cheaper than a locked instruction.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    fn is_marked(&self, row: u32) -> bool {
+        self.matched[row as usize / 64].load(Ordering::Relaxed) & (1 << (row % 64)) != 0
+    }
+}
+
+/// What a worker has collected for its sink.
+pub enum Part {
+    Build(Collected),
+    Aggregate(Box<Partial>),
+    Sort(Box<sort::Collected>),
+    Nothing,
+}
+
+impl Part {
+    /// An empty one.
+    pub fn new(sink: &Sink) -> Result<Self> {
+        Ok(match sink {
+            Sink::Build(spec) => Part::Build(Collected::new(spec)),
+            Sink::Aggregate(spec) => Part::Aggregate(Box::new(Partial::new(spec)?)),
+            Sink::Sort(spec) => Part::Sort(Box::new(sort::Collected::new(spec)?)),
+            Sink::Emit(_) | Sink::Discard => Part::Nothing,
+        })
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Part::Build(collected) => collected.memory_bytes(),
+            Part::Aggregate(partial) => partial.memory_bytes(),
+            Part::Sort(collected) => collected.memory_bytes(),
+            Part::Nothing => 0,
+        }
+    }
+}
+
+/// The number of morsels of a source that is not the caller's, and each of them.
+pub fn morsels(source: &Source, sinks: &[Option<Finished>]) -> Result<usize> {
+    Ok(match source {
+        Source::External(_) => 0,
+        Source::Groups(sink) => groups(sinks, *sink)?.len(),
+        Source::Table { sink, .. } => table(sinks, *sink)?.table.rows().div_ceil(BATCH_ROWS),
+    })
+}
+
+/// Morsel `n` of such a source.
+pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<Batch> {
+    match source {
+        Source::External(_) => Err(Error::internal("the caller's source has no morsels of ours")),
+        Source::Groups(sink) => {
+            let groups = &groups(sinks, *sink)?[n];
+            Ok(Batch::new(groups.columns.clone(), groups.rows))
+        }
+        Source::Table { sink, rows } => {
+            let built = table(sinks, *sink)?;
+            let all =
+                (n * BATCH_ROWS) as u32..((n + 1) * BATCH_ROWS).min(built.table.rows()) as u32;
+            let picked: Vec<u32> = match rows {
+                TableRows::Marked => all.clone().collect(),
+                TableRows::Matched => all.clone().filter(|&r| built.is_marked(r)).collect(),
+                TableRows::Unmatched => all.clone().filter(|&r| !built.is_marked(r)).collect(),
+            };
+            let mut batch = Batch::new(vec![], picked.len());
+            extend(&mut batch, built, picked.into());
+            if *rows == TableRows::Marked {
+                let marks = all.map(|row| Some(built.is_marked(row)));
+                batch.push(Arc::new(marks.collect::<BooleanArray>()));
+            }
+            Ok(batch)
+        }
+    }
+}
+
+fn groups(sinks: &[Option<Finished>], sink: usize) -> Result<&Arc<Vec<Groups>>> {
+    match &sinks[sink] {
+        Some(Finished::Groups(groups)) => Ok(groups),
+        _ => Err(Error::internal(format!("sink #{sink} has no groups"))),
+    }
+}
+
+fn table(sinks: &[Option<Finished>], sink: usize) -> Result<&Arc<BuiltTable>> {
+    match &sinks[sink] {
+        Some(Finished::Table(table)) => Ok(table),
+        _ => Err(Error::internal(format!("sink #{sink} is no table"))),
+    }
+}
+
+/// One thread's share of one pipeline.
+pub struct Worker {
+    plan: Arc<Plan>,
+    pipeline: usize,
+    /// By step: those it probes.
+    tables: Vec<Option<Arc<BuiltTable>>>,
+    live: Vec<Vec<bool>>,
+    part: Part,
+    /// What is left to do, the next on top.
+    stack: Vec<Work>,
+    emitted: VecDeque<(Vec<ArrayRef>, usize)>,
+    scratch: Scratch,
+}
+
+enum Work {
+    /// A batch before step `.0`; before the sink if there is no such step.
+    Batch(usize, Batch),
+    Pairs(Box<Pairing>),
+}
+
+/// A batch whose pairs are being handed on, some rows at a time.
+struct Pairing {
+    step: usize,
+    batch: Batch,
+    /// For each row the row of the table that comes next; `NONE`: no more.
+    next: Vec<u32>,
+    /// Rows before this one are done.
+    row: usize,
+    /// For each row, whether a pair was found that meets the condition; empty unless asked for.
+    matched: Vec<bool>,
+}
+
+impl Worker {
+    /// `part` goes on from what an earlier pipeline has fed to the same sink.
+    pub fn new(
+        plan: &Arc<Plan>,
+        pipeline: usize,
+        sinks: &[Option<Finished>],
+        part: Part,
+    ) -> Result<Self> {
+        let this = &plan.pipelines[pipeline];
+        let table = |step: &Step| match step {
+            Step::Probe(probe) => table(sinks, probe.sink).map(|t| Some(Arc::clone(t))),
+            _ => Ok(None),
+        };
+        Ok(Worker {
+            tables: this.steps.iter().map(table).collect::<Result<_>>()?,
+            live: this.live(plan),
+            plan: Arc::clone(plan),
+            pipeline,
+            part,
+            stack: Vec::new(),
+            emitted: VecDeque::new(),
+            scratch: Scratch::default(),
+        })
+    }
+
+    fn pipeline(&self) -> &Pipeline {
+        &self.plan.pipelines[self.pipeline]
+    }
+
+    /// Takes in a batch of the source. Call [`Worker::step`] until it is done.
+    pub fn push(&mut self, batch: Batch) {
+        self.stack.push(Work::Batch(0, batch));
+    }
+
+    /// Does a piece of work; false: there is none left.
+    pub fn step(&mut self) -> Result<bool> {
+        match self.stack.pop() {
+            None => return Ok(false),
+            Some(Work::Batch(step, batch)) => self.advance(step, batch)?,
+            Some(Work::Pairs(pairing)) => self.pair(pairing)?,
+        }
+        Ok(true)
+    }
+
+    /// What has come out for the caller: columns, and how many rows they have.
+    pub fn emitted(&mut self) -> Option<(Vec<ArrayRef>, usize)> {
+        self.emitted.pop_front()
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.part.memory_bytes()
+    }
+
+    pub fn into_part(self) -> Part {
+        self.part
+    }
+
+    /// Takes a batch from before step `step` to before the next probe that makes pairs, or into the
+    /// sink.
+    fn advance(&mut self, mut step: usize, mut batch: Batch) -> Result<()> {
+        let plan = Arc::clone(&self.plan);
+        let steps = &plan.pipelines[self.pipeline].steps;
+        while step < steps.len() {
+            if batch.rows() == 0 {
+                return Ok(());
+            }
+            match &steps[step] {
+                Step::Map(exprs) => exprs.iter().for_each(|e| batch.compute(e)),
+                Step::Filter(conjuncts) => {
+                    for (i, conjunct) in conjuncts.iter().enumerate() {
+                        let kept = conjunct.truth(&mut batch)?;
+                        if i + 1 == conjuncts.len() {
+                            batch.retain(&self.live[step + 1]);
+                        }
+                        keep(&mut batch, &kept)?;
+                    }
+                }
+                Step::Probe(probe) => match self.probe(step, probe, batch)? {
+                    Some(after) => batch = after,
+                    None => return Ok(()),
+                },
+            }
+            step += 1;
+        }
+        if batch.rows() > 0 {
+            self.sink(&mut batch)?;
+        }
+        Ok(())
+    }
+
+    /// The batch after the probe; `None`: it goes on in the stack, or ends here.
+    fn probe(&mut self, step: usize, probe: &Probe, mut batch: Batch) -> Result<Option<Batch>> {
+        let built = Arc::clone(self.tables[step].as_ref().expect("a probe has a table"));
+        let keys = probe.keys.iter().map(|e| e.encoded(&mut batch));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let mut first = Vec::new();
+        built.table.lookup(&keys, batch.rows(), &mut self.scratch, &mut first)?;
+        let live = &self.live[step + 1];
+        if probe.condition.is_none() {
+            match probe.kind {
+                Join::Semi | Join::Anti => {
+                    let semi = probe.kind == Join::Semi;
+                    batch.retain(live);
+                    let kept =
+                        BooleanBuffer::collect_bool(first.len(), |i| (first[i] != NONE) == semi);
+                    keep(&mut batch, &kept)?;
+                    return Ok(Some(batch));
+                }
+                Join::Mark => {
+                    let marks = BooleanBuffer::collect_bool(first.len(), |i| first[i] != NONE);
+                    batch.push(Arc::new(BooleanArray::new(marks, None)));
+                    return Ok(Some(batch));
+                }
+                Join::Pairs { outer, mark } if built.table.is_unique() => {
+                    batch.retain(live);
+                    if mark {
+                        first.iter().filter(|&&r| r != NONE).for_each(|&r| built.mark(r));
+                    }
+                    let rows = if outer {
+                        let nulls = first.iter().map(|&r| r != NONE).collect::<Vec<_>>();
+                        let valid = first.iter().map(|&r| if r == NONE { 0 } else { r });
+                        UInt32Array::new(valid.collect::<Vec<_>>().into(), Some(nulls.into()))
+                    } else {
+                        let (positions, rows) = hits(&first);
+                        if positions.len() < batch.rows() {
+                            batch.pick(positions.into())?;
+                        }
+                        rows.into()
+                    };
+                    extend(&mut batch, &built, rows);
+                    return Ok(Some(batch));
+                }
+                _ => {}
+            }
+        }
+        let remembers = match probe.kind {
+            Join::Pairs { outer, .. } => outer,
+            Join::MarkTable => false,
+            Join::Semi | Join::Anti | Join::Mark => true,
+        };
+        let matched = if remembers { vec![false; batch.rows()] } else { vec![] };
+        let pairing = Pairing { step, batch, next: first, row: 0, matched };
+        self.stack.push(Work::Pairs(Box::new(pairing)));
+        Ok(None)
+    }
+
+    /// Hands on the next pairs of a batch.
+    fn pair(&mut self, mut this: Box<Pairing>) -> Result<()> {
+        let plan = Arc::clone(&self.plan);
+        let Step::Probe(probe) = &plan.pipelines[self.pipeline].steps[this.step] else {
+            return Err(Error::internal("pairs of a step that is no probe"));
+        };
+        let built = Arc::clone(self.tables[this.step].as_ref().expect("a probe has a table"));
+        let table = &built.table;
+        // Who only asks whether there is a match need not see the others.
+        let first_only = matches!(probe.kind, Join::Semi | Join::Anti | Join::Mark);
+        let (mut positions, mut rows) = (Vec::new(), Vec::new());
+        while this.row < this.next.len() && rows.len() < BATCH_ROWS {
+            let row = this.next[this.row];
+            if row == NONE || (first_only && this.matched[this.row]) {
+                this.row += 1;
+                continue;
+            }
+            positions.push(this.row as u32);
+            rows.push(row);
+            this.next[this.row] = table.next_equal(row);
+        }
+        let done = this.row == this.next.len();
+        let mut pairs = this.batch.clone();
+        let mut kept: Option<(Vec<u32>, Vec<u32>)> = None;
+        if !rows.is_empty() {
+            pairs.pick(positions.clone().into())?;
+            extend(&mut pairs, &built, rows.clone().into());
+            if let Some(condition) = &probe.condition {
+                let truth = condition.truth(&mut pairs)?;
+                let left = |all: &[u32]| truth.set_indices().map(|i| all[i]).collect::<Vec<_>>();
+                kept = Some((left(&positions), left(&rows)));
+                pairs.retain(&self.live[this.step + 1]);
+                keep(&mut pairs, &truth)?;
+            }
+        }
+        let (positions, rows) = kept.unwrap_or((positions, rows));
+        if !this.matched.is_empty() {
+            positions.iter().for_each(|&p| this.matched[p as usize] = true);
+        }
+        if probe.kind.marks_table() {
+            rows.iter().for_each(|&row| built.mark(row));
+        }
+        let step = this.step;
+        if done {
+            self.unpaired(probe, &built, *this)?;
+        } else {
+            self.stack.push(Work::Pairs(this));
+        }
+        if probe.kind.adds_payload() && !rows.is_empty() {
+            self.stack.push(Work::Batch(step + 1, pairs));
+        }
+        Ok(())
+    }
+
+    /// Hands on what depends on a batch having no more pairs.
+    fn unpaired(&mut self, probe: &Probe, built: &BuiltTable, this: Pairing) -> Result<()> {
+        let Pairing { step, mut batch, matched, .. } = this;
+        let wanted = match probe.kind {
+            Join::MarkTable | Join::Pairs { outer: false, .. } => return Ok(()),
+            Join::Mark => {
+                batch.push(Arc::new(BooleanArray::from(matched)));
+                self.stack.push(Work::Batch(step + 1, batch));
+                return Ok(());
+            }
+            Join::Semi => true,
+            Join::Anti | Join::Pairs { outer: true, .. } => false,
+        };
+        let kept = BooleanBuffer::collect_bool(matched.len(), |i| matched[i] == wanted);
+        keep(&mut batch, &kept)?;
+        if probe.kind.adds_payload() {
+            let rows = UInt32Array::new_null(batch.rows());
+            extend(&mut batch, built, rows);
+        }
+        self.stack.push(Work::Batch(step + 1, batch));
+        Ok(())
+    }
+
+    fn sink(&mut self, batch: &mut Batch) -> Result<()> {
+        let plan = Arc::clone(&self.plan);
+        let (sink, inputs) =
+            (&plan.sinks[self.pipeline().sink], &plan.pipelines[self.pipeline].inputs);
+        let rows = batch.rows();
+        match (sink, &mut self.part) {
+            (Sink::Discard, _) => {}
+            (Sink::Emit(_), _) => {
+                let columns = inputs.iter().map(|e| e.plain(batch)).collect::<Result<Vec<_>>>()?;
+                self.emitted.push_back((columns, rows));
+            }
+            (Sink::Build(spec), Part::Build(collected)) => {
+                let (keys, payload) = inputs.split_at(spec.key_types.len());
+                collected.push(&encoded(keys, batch)?, &encoded(payload, batch)?, rows)?;
+            }
+            (Sink::Sort(spec), Part::Sort(collected)) => {
+                let (keys, payload) = inputs.split_at(spec.keys.len());
+                collected.push(&encoded(keys, batch)?, &encoded(payload, batch)?, rows)?;
+            }
+            (Sink::Aggregate(spec), Part::Aggregate(partial)) => {
+                let (keys, rest) = inputs.split_at(spec.key_types.len());
+                let (arguments, filters) = rest.split_at(spec.argument_types.len());
+                let (keys, arguments) = (encoded(keys, batch)?, encoded(arguments, batch)?);
+                let filters = filters.iter().map(|f| Ok(BooleanArray::new(f.truth(batch)?, None)));
+                let filters = filters.collect::<Result<Vec<_>>>()?;
+                partial.push(&keys, &arguments, &filters, rows)?;
+            }
+            _ => return Err(Error::internal("the part of another sink")),
+        }
+        Ok(())
+    }
+}
+
+/// Adds the payload's registers.
+fn extend(batch: &mut Batch, built: &BuiltTable, rows: UInt32Array) {
+    let columns = (0..built.payload).map(|i| Arc::clone(built.table.payload(i)));
+    batch.extend(columns, rows);
+}
+
+/// Keeps the rows whose bit is set.
+fn keep(batch: &mut Batch, kept: &BooleanBuffer) -> Result<()> {
+    let count = kept.count_set_bits();
+    if count == batch.rows() {
+        return Ok(());
+    }
+    let mut positions = Vec::with_capacity(count);
+    positions.extend(kept.set_indices().map(|i| i as u32));
+    batch.pick(positions.into())
+}
+
+/// The rows that found something, and what they found.
+fn hits(first: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let mut positions = vec![0; first.len()];
+    let mut rows = vec![0; first.len()];
+    let mut found = 0;
+    for (position, &row) in first.iter().enumerate() {
+        // Without a branch: whether a row is found is what a processor cannot guess.
+        positions[found] = position as u32;
+        rows[found] = row;
+        found += usize::from(row != NONE);
+    }
+    positions.truncate(found);
+    rows.truncate(found);
+    (positions, rows)
+}
+
+fn encoded(exprs: &[Expr], batch: &mut Batch) -> Result<Vec<ArrayRef>> {
+    exprs.iter().map(|e| e.encoded(batch)).collect()
+}
