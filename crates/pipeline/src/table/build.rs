@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
 
 use super::bytes::Encoded;
@@ -18,8 +19,10 @@ use super::chain::Chain;
 use super::collect::{Collected, Piece, pieces_in};
 use super::pack::Packing;
 use super::payload::{CHUNK_ROWS, Column};
-use super::shared::{AtomicSlot, Shared, settled_slots, settled_u32, zeroed_slots, zeroed_u32};
-use super::word::Bounds;
+use super::shared::{
+    AtomicBucket, Shared, settled_buckets, settled_u32, zeroed_buckets, zeroed_u32,
+};
+use super::word::{Bounds, is_word};
 use super::{Found, Spec, Table, dense, slots};
 use crate::encoding;
 
@@ -62,14 +65,19 @@ struct Work {
 
 enum Keys {
     Dense { first: Box<[AtomicU32]> },
-    Packed { keys: Shared<u64>, slots: Box<[AtomicSlot]> },
-    Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: Box<[AtomicSlot]> },
+    Packed { keys: Shared<u64>, slots: Box<[AtomicBucket]> },
+    Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: Box<[AtomicBucket]> },
 }
 
 impl Building {
     /// Plans the work, from what all workers have collected.
     pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
-        let mut bounds = vec![Bounds::default(); spec.key_types.len()];
+        // Also with no row at all text is no word.
+        let none = |logical: &DataType| Bounds {
+            misfit: !is_word(logical) && !matches!(logical, DataType::Decimal128(..)),
+            ..Bounds::default()
+        };
+        let mut bounds = spec.key_types.iter().map(none).collect::<Vec<_>>();
         let mut pieces = Vec::new();
         for part in parts {
             bounds.iter_mut().zip(&part.bounds).for_each(|(all, &part)| all.add(part));
@@ -109,7 +117,7 @@ impl Building {
     pub fn memory_bytes_needed(&self) -> usize {
         let rows = self.rows;
         let chain = rows * 4;
-        let table = slots::slots_for(rows) * size_of::<AtomicSlot>();
+        let table = slots::buckets_for(rows) * size_of::<AtomicBucket>();
         let keys = match &self.layout {
             Layout::Dense(packing) => packing.count as usize * 4,
             Layout::Packed(_) => rows * 8 + table,
@@ -152,12 +160,12 @@ impl Building {
                 }
                 Layout::Packed(_) => Keys::Packed {
                     keys: Shared::new(rows),
-                    slots: zeroed_slots(slots::slots_for(rows)),
+                    slots: zeroed_buckets(slots::buckets_for(rows)),
                 },
                 Layout::Rows => Keys::Rows {
                     chunks: (0..rows.div_ceil(ENCODED_ROWS)).map(|_| OnceLock::new()).collect(),
                     hashes: Shared::new(rows),
-                    slots: zeroed_slots(slots::slots_for(rows)),
+                    slots: zeroed_buckets(slots::buckets_for(rows)),
                 },
             };
             Work { keys, chain: Chain::new(rows) }
@@ -295,11 +303,11 @@ impl Building {
                 Found::Dense { packing, first: settled_u32(first) }
             }
             (Layout::Packed(packing), Keys::Packed { slots, .. }) => {
-                Found::Packed { packing, slots: settled_slots(slots) }
+                Found::Packed { packing, slots: settled_buckets(slots) }
             }
             (_, Keys::Rows { chunks, slots, .. }) => Found::Rows {
                 chunks: chunks.into_iter().filter_map(OnceLock::into_inner).collect(),
-                slots: settled_slots(slots),
+                slots: settled_buckets(slots),
             },
             _ => return Err(Error::internal("a join's keys are of another layout")),
         };

@@ -78,35 +78,37 @@ pub fn settled_u32(atomics: Box<[AtomicU32]>) -> Box<[u32]> {
     unsafe { Box::from_raw(Box::into_raw(atomics) as *mut [u32]) }
 }
 
-/// A slot of a hash table while it is filled.
-#[repr(C)]
-#[derive(Default)]
-pub struct AtomicSlot {
-    pub key: AtomicU64,
+/// The slots of a bucket: with 16 bytes each they make a cache line.
+pub const SLOTS: usize = 4;
+
+/// A bucket of a hash table while it is filled. Its slots are taken from the first to the last.
+#[repr(C, align(64))]
+pub struct AtomicBucket {
+    pub keys: [AtomicU64; SLOTS],
     /// The row + 1 in the lower half, a part of the hash in the upper one; 0: empty.
-    pub row: AtomicU64,
+    pub rows: [AtomicU64; SLOTS],
 }
 
 /// The same when it is settled.
-#[repr(C, align(8))]
+#[repr(C, align(64))]
 #[derive(Clone, Copy)]
-pub struct Slot {
-    pub key: u64,
-    pub row: u64,
+pub struct Bucket {
+    pub keys: [u64; SLOTS],
+    pub rows: [u64; SLOTS],
 }
 
-pub fn zeroed_slots(len: usize) -> Box<[AtomicSlot]> {
+pub fn zeroed_buckets(len: usize) -> Box<[AtomicBucket]> {
     // SAFETY: zero is a valid AtomicU64.
-    unsafe { Box::<[AtomicSlot]>::new_zeroed_slice(len).assume_init() }
+    unsafe { Box::<[AtomicBucket]>::new_zeroed_slice(len).assume_init() }
 }
 
-pub fn settled_slots(slots: Box<[AtomicSlot]>) -> Box<[Slot]> {
+pub fn settled_buckets(buckets: Box<[AtomicBucket]>) -> Box<[Bucket]> {
     const {
         assert!(
-            size_of::<AtomicSlot>() == size_of::<Slot>()
-                && align_of::<AtomicSlot>() == align_of::<Slot>()
+            size_of::<AtomicBucket>() == size_of::<Bucket>()
+                && align_of::<AtomicBucket>() == align_of::<Bucket>()
         );
     };
     // SAFETY: same layout (both repr(C)), and all values of the one are values of the other.
-    unsafe { Box::from_raw(Box::into_raw(slots) as *mut [Slot]) }
+    unsafe { Box::from_raw(Box::into_raw(buckets) as *mut [Bucket]) }
 }
