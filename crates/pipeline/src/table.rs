@@ -39,10 +39,10 @@ use thalweg_base::Result;
 pub use build::Building;
 pub use collect::Collected;
 
-use build::ENCODED_ROWS;
+use build::KEY_ROWS;
 use bytes::Encoded;
 use pack::Packing;
-use shared::Bucket;
+use shared::{Bucket, Buckets};
 
 use crate::encoding;
 
@@ -90,12 +90,12 @@ enum Found {
     },
     Packed {
         packing: Packing,
-        slots: Box<[Bucket]>,
+        slots: Buckets,
     },
     /// The slots' keys are hashes of the rows' bytes.
     Rows {
         chunks: Vec<Encoded>,
-        slots: Box<[Bucket]>,
+        slots: Buckets,
     },
 }
 
@@ -127,10 +127,10 @@ impl Table {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let found_bytes = match &found {
             Found::Dense { first, .. } => size_of_val::<[u32]>(first),
-            Found::Packed { slots, .. } => size_of_val::<[Bucket]>(slots),
+            Found::Packed { slots, .. } => slots.memory_bytes(),
             Found::Rows { chunks, slots } => {
                 let chunks = chunks.iter().map(Encoded::memory_bytes).sum::<usize>();
-                chunks + size_of_val::<[Bucket]>(slots)
+                chunks + slots.memory_bytes()
             }
         };
         let payload_bytes = payload.iter().map(|a| a.get_buffer_memory_size()).sum::<usize>();
@@ -206,9 +206,10 @@ impl Table {
             }
             Found::Packed { packing, slots } => {
                 packing.pack(keys, rows, &mut scratch.packed)?;
-                slots::lookup(slots, &scratch.packed, out);
+                slots::lookup(slots.as_slice(), &scratch.packed, out);
             }
             Found::Rows { chunks, slots } => {
+                let slots = slots.as_slice();
                 if let [key] = keys
                     && let DataType::Dictionary(..) = key.data_type()
                     && self.lookup_dictionary(chunks, slots, key, scratch, out)?
@@ -233,7 +234,7 @@ impl Table {
         let probe = &mut scratch.encoded;
         probe.clear();
         probe.add(&self.spec.key_types, keys, rows, self.spec.nulls_equal)?;
-        let row_of = |row: u32| (&chunks[row as usize / ENCODED_ROWS], row as usize % ENCODED_ROWS);
+        let row_of = |row: u32| (&chunks[row as usize / KEY_ROWS], row as usize % KEY_ROWS);
         let first = out.len();
         slots::lookup(slots, &probe.hashes, out);
         // Nearly every row with the same hash is the one. Its bytes lie behind two more misses of

@@ -18,18 +18,17 @@ use super::bytes::Encoded;
 use super::chain::Chain;
 use super::collect::{Collected, Piece, pieces_in};
 use super::pack::Packing;
-use super::payload::{CHUNK_ROWS, Column};
-use super::shared::{
-    AtomicBucket, Shared, settled_buckets, settled_u32, zeroed_buckets, zeroed_u32,
-};
+use super::payload::Column;
+use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, zeroed_u32};
 use super::word::{Bounds, is_word};
 use super::{Found, Spec, Table, dense, slots};
 use crate::encoding;
 
 const PHASES: usize = 2;
 
-/// The rows of a task that encodes them as bytes. Also how a row's bytes are found: a power of 2.
-pub const ENCODED_ROWS: usize = 16 * 1024;
+/// The rows of a task that looks at their keys, which may miss the cache twice for each. Also how a
+/// row's bytes are found: a power of 2.
+pub const KEY_ROWS: usize = 16 * 1024;
 
 /// A table by index may always have that many places: 2 MB, about what a core's cache holds.
 const DENSE_PLACES: u64 = 512 * 1024;
@@ -65,8 +64,8 @@ struct Work {
 
 enum Keys {
     Dense { first: Box<[AtomicU32]> },
-    Packed { keys: Shared<u64>, slots: Box<[AtomicBucket]> },
-    Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: Box<[AtomicBucket]> },
+    Packed { keys: Shared<u64>, slots: AtomicBuckets },
+    Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: AtomicBuckets },
 }
 
 impl Building {
@@ -103,8 +102,7 @@ impl Building {
             .enumerate()
             .map(|(i, logical)| Column::new(i, logical, &pieces, rows))
             .collect::<Vec<_>>();
-        let chunk = if let Layout::Rows = layout { ENCODED_ROWS } else { CHUNK_ROWS };
-        let key_tasks = rows.div_ceil(chunk);
+        let key_tasks = rows.div_ceil(KEY_ROWS);
         let progress = Progress::new([
             key_tasks + columns.iter().map(Column::unify_tasks).sum::<usize>(),
             key_tasks + columns.iter().map(Column::tasks).sum::<usize>(),
@@ -146,10 +144,6 @@ impl Building {
         self.progress.taken[phase].len()
     }
 
-    fn chunk_rows(&self) -> usize {
-        if let Layout::Rows = self.layout { ENCODED_ROWS } else { CHUNK_ROWS }
-    }
-
     fn work(&self) -> &Work {
         self.work.get_or_init(|| {
             let rows = self.rows;
@@ -160,12 +154,12 @@ impl Building {
                 }
                 Layout::Packed(_) => Keys::Packed {
                     keys: Shared::new(rows),
-                    slots: zeroed_buckets(slots::buckets_for(rows)),
+                    slots: AtomicBuckets::new(slots::buckets_for(rows)),
                 },
                 Layout::Rows => Keys::Rows {
-                    chunks: (0..rows.div_ceil(ENCODED_ROWS)).map(|_| OnceLock::new()).collect(),
+                    chunks: (0..rows.div_ceil(KEY_ROWS)).map(|_| OnceLock::new()).collect(),
                     hashes: Shared::new(rows),
-                    slots: zeroed_buckets(slots::buckets_for(rows)),
+                    slots: AtomicBuckets::new(slots::buckets_for(rows)),
                 },
             };
             Work { keys, chain: Chain::new(rows) }
@@ -175,7 +169,7 @@ impl Building {
     /// Does a task; each once, and none before all of the phase before are done.
     pub fn run(&self, phase: usize, task: usize) -> Result<()> {
         self.progress.begin(phase, task)?;
-        let key_tasks = self.rows.div_ceil(self.chunk_rows());
+        let key_tasks = self.rows.div_ceil(KEY_ROWS);
         let mut rest = task;
         if rest < key_tasks {
             // SAFETY: `begin` let this task through, so that nobody else runs it, and what the
@@ -211,9 +205,9 @@ impl Building {
         task: usize,
         mut each: impl FnMut(usize, &[u64]),
     ) -> Result<()> {
-        let start = task * CHUNK_ROWS;
+        let start = task * KEY_ROWS;
         let mut keys = Vec::new();
-        for (piece, of, at) in pieces_in(&self.starts, start..self.rows.min(start + CHUNK_ROWS)) {
+        for (piece, of, at) in pieces_in(&self.starts, start..self.rows.min(start + KEY_ROWS)) {
             packing.pack(&slice(&self.pieces[piece], &of), of.len(), &mut keys)?;
             each(start + at, &keys);
         }
@@ -235,8 +229,8 @@ impl Building {
                 })
             }
             (_, Keys::Rows { chunks, hashes, .. }) => {
-                let start = task * ENCODED_ROWS;
-                let rows = start..self.rows.min(start + ENCODED_ROWS);
+                let start = task * KEY_ROWS;
+                let rows = start..self.rows.min(start + KEY_ROWS);
                 let mut encoded = Encoded::default();
                 encoded.clear();
                 for (piece, of, _) in pieces_in(&self.starts, rows.clone()) {
@@ -267,9 +261,9 @@ impl Building {
             (_, Keys::Packed { keys, slots }) => {
                 // SAFETY: they were written in the phase before.
                 let keys = unsafe { keys.all() };
-                let start = task * CHUNK_ROWS;
-                let own = &keys[start..self.rows.min(start + CHUNK_ROWS)];
-                slots::insert(slots, own, start as u32, keys, chain, |_, _| true);
+                let start = task * KEY_ROWS;
+                let own = &keys[start..self.rows.min(start + KEY_ROWS)];
+                slots::insert(slots.as_slice(), own, start as u32, keys, chain, |_, _| true);
                 Ok(())
             }
             (_, Keys::Rows { chunks, hashes, slots }) => {
@@ -280,11 +274,12 @@ impl Building {
                     .map(OnceLock::get)
                     .collect::<Option<Vec<_>>>()
                     .ok_or_else(|| Error::internal("a join's rows are not encoded"))?;
-                let row =
-                    |row: u32| chunks[row as usize / ENCODED_ROWS].row(row as usize % ENCODED_ROWS);
-                let start = task * ENCODED_ROWS;
-                let own = &hashes[start..self.rows.min(start + ENCODED_ROWS)];
-                slots::insert(slots, own, start as u32, hashes, chain, |a, b| row(a) == row(b));
+                let row = |row: u32| chunks[row as usize / KEY_ROWS].row(row as usize % KEY_ROWS);
+                let start = task * KEY_ROWS;
+                let own = &hashes[start..self.rows.min(start + KEY_ROWS)];
+                slots::insert(slots.as_slice(), own, start as u32, hashes, chain, |a, b| {
+                    row(a) == row(b)
+                });
                 Ok(())
             }
             _ => Err(Error::internal("a join's keys are of another layout")),
@@ -303,11 +298,11 @@ impl Building {
                 Found::Dense { packing, first: settled_u32(first) }
             }
             (Layout::Packed(packing), Keys::Packed { slots, .. }) => {
-                Found::Packed { packing, slots: settled_buckets(slots) }
+                Found::Packed { packing, slots: slots.settle() }
             }
             (_, Keys::Rows { chunks, slots, .. }) => Found::Rows {
                 chunks: chunks.into_iter().filter_map(OnceLock::into_inner).collect(),
-                slots: settled_buckets(slots),
+                slots: slots.settle(),
             },
             _ => return Err(Error::internal("a join's keys are of another layout")),
         };

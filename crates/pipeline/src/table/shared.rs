@@ -97,18 +97,65 @@ pub struct Bucket {
     pub rows: [u64; SLOTS],
 }
 
-pub fn zeroed_buckets(len: usize) -> Box<[AtomicBucket]> {
-    // SAFETY: zero is a valid AtomicU64.
-    unsafe { Box::<[AtomicBucket]>::new_zeroed_slice(len).assume_init() }
+/// Buckets, empty at first, each in one cache line. The memory is asked for as plain words and
+/// aligned here: with an alignment of its own the allocator would write the zeros at once.
+pub struct AtomicBuckets {
+    words: Box<[AtomicU64]>,
+    /// The words before the first bucket.
+    skip: usize,
+    len: usize,
 }
 
-pub fn settled_buckets(buckets: Box<[AtomicBucket]>) -> Box<[Bucket]> {
-    const {
-        assert!(
-            size_of::<AtomicBucket>() == size_of::<Bucket>()
-                && align_of::<AtomicBucket>() == align_of::<Bucket>()
-        );
-    };
-    // SAFETY: same layout (both repr(C)), and all values of the one are values of the other.
-    unsafe { Box::from_raw(Box::into_raw(buckets) as *mut [Bucket]) }
+/// The same when they are settled.
+pub struct Buckets {
+    words: Box<[u64]>,
+    skip: usize,
+    len: usize,
+}
+
+const BUCKET_WORDS: usize = size_of::<Bucket>() / 8;
+
+const _: () = assert!(
+    size_of::<AtomicBucket>() == size_of::<Bucket>()
+        && align_of::<AtomicBucket>() == align_of::<Bucket>()
+        && size_of::<Bucket>() == align_of::<Bucket>()
+        && align_of::<AtomicU64>() == align_of::<u64>()
+);
+
+impl AtomicBuckets {
+    pub fn new(len: usize) -> Self {
+        // SAFETY: zero is a valid AtomicU64.
+        let words =
+            unsafe { Box::<[AtomicU64]>::new_zeroed_slice((len + 1) * BUCKET_WORDS).assume_init() };
+        // Less than a bucket, which is the one more than was wanted.
+        let skip = words.as_ptr().align_offset(align_of::<AtomicBucket>());
+        assert!(skip < BUCKET_WORDS);
+        Self { words, skip, len }
+    }
+
+    pub fn as_slice(&self) -> &[AtomicBucket] {
+        let words = &self.words[self.skip..self.skip + self.len * BUCKET_WORDS];
+        // SAFETY: aligned by `skip`; a bucket is BUCKET_WORDS such words, and `words` has `len`
+        // times as many.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.len) }
+    }
+
+    pub fn settle(self) -> Buckets {
+        // SAFETY: AtomicU64 has the size and, see above, the alignment of u64, and we own them.
+        let words = unsafe { Box::from_raw(Box::into_raw(self.words) as *mut [u64]) };
+        Buckets { words, skip: self.skip, len: self.len }
+    }
+}
+
+impl Buckets {
+    #[inline]
+    pub fn as_slice(&self) -> &[Bucket] {
+        let words = &self.words[self.skip..self.skip + self.len * BUCKET_WORDS];
+        // SAFETY: as above; the words did not move.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.len) }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
 }

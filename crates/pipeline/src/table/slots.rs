@@ -7,6 +7,7 @@
 //! The key is a packed number, or a hash of the row's bytes; then two keys of one number may
 //! differ, and a comparison decides.
 
+use std::hint::select_unpredictable;
 use std::sync::atomic::Ordering;
 
 use super::NONE;
@@ -142,7 +143,7 @@ fn first(buckets: &[Bucket], key: u64) -> u32 {
         let mut found = 0;
         // From the last, so that the first counts: empty slots look like key 0, but come last.
         for slot in (0..SLOTS).rev() {
-            found = if bucket.keys[slot] == key { bucket.rows[slot] as u32 } else { found };
+            found = select_unpredictable(bucket.keys[slot] == key, bucket.rows[slot] as u32, found);
         }
         if (found != 0) | (bucket.rows[SLOTS - 1] == 0) {
             return found.wrapping_sub(1);
