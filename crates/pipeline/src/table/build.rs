@@ -1,9 +1,10 @@
 //! From collected rows to a table, in tasks for any number of threads.
 //!
 //! ```text
-//! phase 0   keys of chunks of rows: packed, or encoded and hashed     dictionaries made one
+//! phase 0   pages of the table touched                                dictionaries made one
+//! phase 1   keys of chunks of rows: packed, or encoded and hashed
 //!             dense: stored in their places
-//! phase 1   rows inserted, or (dense) checked to have stayed;         payload copied
+//! phase 2   rows inserted, or (dense) checked to have stayed;         payload copied
 //!             those with equal keys chained
 //! ```
 
@@ -24,11 +25,18 @@ use super::word::{Bounds, is_word};
 use super::{Found, Spec, Table, dense, slots};
 use crate::encoding;
 
-const PHASES: usize = 2;
+const PHASES: usize = 3;
 
 /// The rows of a task that looks at their keys, which may miss the cache twice for each. Also how a
 /// row's bytes are found: a power of 2.
 pub const KEY_ROWS: usize = 16 * 1024;
+
+/// The bytes of a task that touches a table's pages. The kernel makes each when it is touched first,
+/// which is most of the time of filling a large table: without this the first task, whose keys lie
+/// everywhere, would do it all.
+const TOUCHED_BYTES: usize = 512 * 1024;
+
+const PAGE_BYTES: usize = 4096;
 
 /// A table by index may always have that many places: 2 MB, about what a core's cache holds.
 const DENSE_PLACES: u64 = 512 * 1024;
@@ -45,6 +53,8 @@ pub struct Building {
     bounds: Vec<Bounds>,
     layout: Layout,
     columns: Vec<Column>,
+    /// Of the places or buckets, of which pages are touched first.
+    table_bytes: usize,
     progress: Progress,
     /// Allocated by the first task.
     work: OnceLock<Work>,
@@ -103,12 +113,30 @@ impl Building {
             .map(|(i, logical)| Column::new(i, logical, &pieces, rows))
             .collect::<Vec<_>>();
         let key_tasks = rows.div_ceil(KEY_ROWS);
+        let table_bytes = match &layout {
+            _ if rows == 0 => 0,
+            Layout::Dense(packing) => packing.count as usize * 4,
+            _ => slots::buckets_for(rows) * size_of::<AtomicBucket>(),
+        };
         let progress = Progress::new([
-            key_tasks + columns.iter().map(Column::unify_tasks).sum::<usize>(),
+            table_bytes.div_ceil(TOUCHED_BYTES)
+                + columns.iter().map(Column::unify_tasks).sum::<usize>(),
+            key_tasks,
             key_tasks + columns.iter().map(Column::tasks).sum::<usize>(),
         ]);
         let work = OnceLock::new();
-        Ok(Self { spec, pieces, starts, rows, bounds, layout, columns, progress, work })
+        Ok(Self {
+            spec,
+            pieces,
+            starts,
+            rows,
+            bounds,
+            layout,
+            columns,
+            table_bytes,
+            progress,
+            work,
+        })
     }
 
     /// What the work and the table need beyond what is collected, which is held until the end.
@@ -169,33 +197,70 @@ impl Building {
     /// Does a task; each once, and none before all of the phase before are done.
     pub fn run(&self, phase: usize, task: usize) -> Result<()> {
         self.progress.begin(phase, task)?;
-        let key_tasks = self.rows.div_ceil(KEY_ROWS);
-        let mut rest = task;
-        if rest < key_tasks {
-            // SAFETY: `begin` let this task through, so that nobody else runs it, and what the
-            // phase before wrote is visible.
-            unsafe {
-                match phase {
-                    0 => self.prepare(task)?,
-                    _ => self.insert(task)?,
-                }
+        // SAFETY: `begin` let this task through, so that nobody else runs it, and what the phases
+        // before wrote is visible.
+        unsafe {
+            match phase {
+                0 => self.run_first(task)?,
+                1 => self.prepare(task)?,
+                _ => self.run_last(task)?,
             }
-            return self.progress.end(phase);
         }
-        rest -= key_tasks;
+        self.progress.end(phase);
+        Ok(())
+    }
+
+    fn run_first(&self, task: usize) -> Result<()> {
+        let touches = self.table_bytes.div_ceil(TOUCHED_BYTES);
+        if task < touches {
+            self.touch(task);
+            return Ok(());
+        }
+        let mut rest = task - touches;
         for column in &self.columns {
-            let tasks = if phase == 0 { column.unify_tasks() } else { column.tasks() };
-            if rest < tasks {
-                match phase {
-                    0 => column.unify(rest, &self.pieces)?,
-                    // SAFETY: as above, this task is run once.
-                    _ => unsafe { column.run(rest, &self.pieces, &self.starts)? },
-                }
-                return self.progress.end(phase);
+            if rest < column.unify_tasks() {
+                return column.unify(rest, &self.pieces);
             }
-            rest -= tasks;
+            rest -= column.unify_tasks();
         }
-        Err(Error::internal(format!("a join has no task {task} in phase {phase}")))
+        Err(no_task(0, task))
+    }
+
+    /// # Safety
+    /// The task must run once only, and all of the phases before must be done and visible.
+    unsafe fn run_last(&self, task: usize) -> Result<()> {
+        let key_tasks = self.rows.div_ceil(KEY_ROWS);
+        if task < key_tasks {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.insert(task) };
+        }
+        let mut rest = task - key_tasks;
+        for column in &self.columns {
+            if rest < column.tasks() {
+                // SAFETY: as the caller vouches.
+                return unsafe { column.run(rest, &self.pieces, &self.starts) };
+            }
+            rest -= column.tasks();
+        }
+        Err(no_task(PHASES - 1, task))
+    }
+
+    /// Has the pages of a part of the table made.
+    fn touch(&self, task: usize) {
+        fn each<T>(table: &[T], task: usize, store: impl Fn(&T)) {
+            let all = TOUCHED_BYTES / size_of::<T>();
+            let end = table.len().min((task + 1) * all);
+            table[end.min(task * all)..end]
+                .iter()
+                .step_by(PAGE_BYTES / size_of::<T>())
+                .for_each(store);
+        }
+        match &self.work().keys {
+            Keys::Dense { first } => each(first, task, |place| place.store(0, Ordering::Relaxed)),
+            Keys::Packed { slots, .. } | Keys::Rows { slots, .. } => {
+                each(slots.as_slice(), task, |bucket| bucket.keys[0].store(0, Ordering::Relaxed));
+            }
+        }
     }
 
     /// The packed keys of a task's rows, one piece after the other.
@@ -327,6 +392,10 @@ impl Building {
     }
 }
 
+fn no_task(phase: usize, task: usize) -> Error {
+    Error::internal(format!("a join has no task {task} in phase {phase}"))
+}
+
 fn layout(bounds: &[Bounds], nulls_equal: bool, rows: usize) -> Layout {
     match Packing::new(bounds, nulls_equal) {
         None => Layout::Rows,
@@ -362,11 +431,9 @@ impl Progress {
 
     fn begin(&self, phase: usize, task: usize) -> Result<()> {
         let taken = self.taken.get(phase).and_then(|tasks| tasks.get(task));
-        let taken = taken.ok_or_else(|| {
-            Error::internal(format!("a join has no task {task} in phase {phase}"))
-        })?;
+        let taken = taken.ok_or_else(|| no_task(phase, task))?;
         // Acquire: with the Release of each `end`, what was written before is visible.
-        if phase > 0 && self.left[phase - 1].load(Ordering::Acquire) > 0 {
+        if self.left[..phase].iter().any(|left| left.load(Ordering::Acquire) > 0) {
             let message =
                 format!("a join's phase {phase} was begun before the one before it ended");
             return Err(Error::internal(message));
@@ -378,9 +445,8 @@ impl Progress {
         Ok(())
     }
 
-    fn end(&self, phase: usize) -> Result<()> {
+    fn end(&self, phase: usize) {
         self.left[phase].fetch_sub(1, Ordering::Release);
-        Ok(())
     }
 
     fn check_done(&self) -> Result<()> {

@@ -39,7 +39,7 @@ fn measure(name: &str, keys: &[i64], probes: &[i64], key: DataType) {
     let mut steps = Vec::<Vec<f64>>::new();
     let mut found = 0;
     for _ in 0..7 {
-        let mut times = [const { Vec::new() }; 4];
+        let mut times = [const { Vec::new() }; 5];
         let mut timed = |kind: usize, step: &mut dyn FnMut()| {
             let start = Instant::now();
             step();
@@ -63,24 +63,25 @@ fn measure(name: &str, keys: &[i64], probes: &[i64], key: DataType) {
         found = 0;
         for batch in &probed {
             let keys = std::slice::from_ref(batch);
-            timed(3, &mut || table.lookup(keys, batch.len(), &mut scratch, &mut out).unwrap());
+            timed(4, &mut || table.lookup(keys, batch.len(), &mut scratch, &mut out).unwrap());
             found += usize::from(out[0] != NONE);
         }
-        steps.resize_with(4, Vec::new);
+        steps.resize_with(5, Vec::new);
         for (least, times) in steps.iter_mut().zip(times) {
             least.resize(times.len(), f64::MAX);
             least.iter_mut().zip(times).for_each(|(least, time)| *least = least.min(time));
         }
     }
-    let longest = steps[1].iter().chain(&steps[2]).copied().fold(0.0, f64::max) * 1e-6;
+    let longest = steps[1..4].iter().flatten().copied().fold(0.0, f64::max) * 1e-6;
     let per = |kind: usize, rows: usize| steps[kind].iter().sum::<f64>() / rows as f64;
     println!(
-        "{name:30} push {:5.2}  prepare {:5.2}  insert {:5.2}  lookup {:6.2} ns/row  \
+        "{name:30} push {:5.2}  touch {:5.2}  prepare {:5.2}  insert {:5.2}  lookup {:6.2} ns/row  \
          (longest task {longest:.2} ms, found {found}/{})",
         per(0, keys.len()),
         per(1, keys.len()),
         per(2, keys.len()),
-        per(3, probes.len()),
+        per(3, keys.len()),
+        per(4, probes.len()),
         probed.len()
     );
 }
