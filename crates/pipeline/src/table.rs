@@ -39,15 +39,18 @@ use thalweg_base::Result;
 pub use build::Building;
 pub use collect::Collected;
 
-use build::ENCODED_ROWS;
+use build::KEY_ROWS;
 use bytes::Encoded;
 use pack::Packing;
-use shared::Slot;
+use shared::{Bucket, Buckets};
 
 use crate::encoding;
 
 /// No row.
 pub const NONE: u32 = u32::MAX;
+
+/// How many rows ahead of their use a row's bytes are asked for.
+const BYTES_AHEAD: usize = 8;
 
 /// What is to be joined.
 #[derive(Clone, Debug)]
@@ -87,12 +90,12 @@ enum Found {
     },
     Packed {
         packing: Packing,
-        slots: Box<[Slot]>,
+        slots: Buckets,
     },
     /// The slots' keys are hashes of the rows' bytes.
     Rows {
         chunks: Vec<Encoded>,
-        slots: Box<[Slot]>,
+        slots: Buckets,
     },
 }
 
@@ -124,10 +127,10 @@ impl Table {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let found_bytes = match &found {
             Found::Dense { first, .. } => size_of_val::<[u32]>(first),
-            Found::Packed { slots, .. } => size_of_val::<[Slot]>(slots),
+            Found::Packed { slots, .. } => slots.memory_bytes(),
             Found::Rows { chunks, slots } => {
                 let chunks = chunks.iter().map(Encoded::memory_bytes).sum::<usize>();
-                chunks + size_of_val::<[Slot]>(slots)
+                chunks + slots.memory_bytes()
             }
         };
         let payload_bytes = payload.iter().map(|a| a.get_buffer_memory_size()).sum::<usize>();
@@ -203,9 +206,10 @@ impl Table {
             }
             Found::Packed { packing, slots } => {
                 packing.pack(keys, rows, &mut scratch.packed)?;
-                slots::lookup(slots, &scratch.packed, |_, _| true, out);
+                slots::lookup(slots.as_slice(), &scratch.packed, out);
             }
             Found::Rows { chunks, slots } => {
+                let slots = slots.as_slice();
                 if let [key] = keys
                     && let DataType::Dictionary(..) = key.data_type()
                     && self.lookup_dictionary(chunks, slots, key, scratch, out)?
@@ -221,7 +225,7 @@ impl Table {
     fn lookup_bytes(
         &self,
         chunks: &[Encoded],
-        slots: &[Slot],
+        slots: &[Bucket],
         keys: &[ArrayRef],
         rows: usize,
         scratch: &mut Scratch,
@@ -230,11 +234,33 @@ impl Table {
         let probe = &mut scratch.encoded;
         probe.clear();
         probe.add(&self.spec.key_types, keys, rows, self.spec.nulls_equal)?;
-        let same = |i: usize, row: u32| {
-            let chunk = &chunks[row as usize / ENCODED_ROWS];
-            probe.row(i) == chunk.row(row as usize % ENCODED_ROWS)
-        };
-        slots::lookup(slots, &probe.hashes, same, out);
+        let row_of = |row: u32| (&chunks[row as usize / KEY_ROWS], row as usize % KEY_ROWS);
+        let first = out.len();
+        slots::lookup(slots, &probe.hashes, out);
+        // Nearly every row with the same hash is the one. Its bytes lie behind two more misses of
+        // the cache, which are asked for ahead of time, too.
+        let found = &mut out[first..];
+        for i in 0..found.len() {
+            if let Some(&ahead) = found.get(i + 2 * BYTES_AHEAD)
+                && ahead != NONE
+            {
+                let (chunk, row) = row_of(ahead);
+                chunk.prefetch_offset(row);
+            }
+            if let Some(&ahead) = found.get(i + BYTES_AHEAD)
+                && ahead != NONE
+            {
+                let (chunk, row) = row_of(ahead);
+                chunk.prefetch_bytes(row);
+            }
+            let same = |row: u32| {
+                let (chunk, row) = row_of(row);
+                probe.row(i) == chunk.row(row)
+            };
+            if found[i] != NONE && !same(found[i]) {
+                found[i] = slots::find(slots, probe.hashes[i], same);
+            }
+        }
         Ok(())
     }
 
@@ -243,7 +269,7 @@ impl Table {
     fn lookup_dictionary(
         &self,
         chunks: &[Encoded],
-        slots: &[Slot],
+        slots: &[Bucket],
         key: &ArrayRef,
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
@@ -280,10 +306,8 @@ impl Table {
 /// Gives the NULLs of a key their row.
 fn put_nulls(key: &ArrayRef, row: u32, out: &mut [u32]) {
     if let Some(nulls) = nulls_of(key.as_ref()) {
-        for (i, out) in out.iter_mut().enumerate() {
-            if nulls.is_null(i) {
-                *out = row;
-            }
+        for i in (!nulls.inner()).set_indices() {
+            out[i] = row;
         }
     }
 }

@@ -1,9 +1,10 @@
 //! From collected rows to a table, in tasks for any number of threads.
 //!
 //! ```text
-//! phase 0   keys of chunks of rows: packed, or encoded and hashed     dictionaries made one
+//! phase 0   pages of the table touched                                dictionaries made one
+//! phase 1   keys of chunks of rows: packed, or encoded and hashed
 //!             dense: stored in their places
-//! phase 1   rows inserted, or (dense) checked to have stayed;         payload copied
+//! phase 2   rows inserted, or (dense) checked to have stayed;         payload copied
 //!             those with equal keys chained
 //! ```
 
@@ -11,22 +12,31 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
 
 use super::bytes::Encoded;
 use super::chain::Chain;
 use super::collect::{Collected, Piece, pieces_in};
 use super::pack::Packing;
-use super::payload::{CHUNK_ROWS, Column};
-use super::shared::{AtomicSlot, Shared, settled_slots, settled_u32, zeroed_slots, zeroed_u32};
-use super::word::Bounds;
+use super::payload::Column;
+use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, zeroed_u32};
+use super::word::{Bounds, is_word};
 use super::{Found, Spec, Table, dense, slots};
 use crate::encoding;
 
-const PHASES: usize = 2;
+const PHASES: usize = 3;
 
-/// The rows of a task that encodes them as bytes. Also how a row's bytes are found: a power of 2.
-pub const ENCODED_ROWS: usize = 16 * 1024;
+/// The rows of a task that looks at their keys, which may miss the cache twice for each. Also how a
+/// row's bytes are found: a power of 2.
+pub const KEY_ROWS: usize = 16 * 1024;
+
+/// The bytes of a task that touches a table's pages. The kernel makes each when it is touched first,
+/// which is most of the time of filling a large table: without this the first task, whose keys lie
+/// everywhere, would do it all.
+const TOUCHED_BYTES: usize = 512 * 1024;
+
+const PAGE_BYTES: usize = 4096;
 
 /// A table by index may always have that many places: 2 MB, about what a core's cache holds.
 const DENSE_PLACES: u64 = 512 * 1024;
@@ -43,6 +53,8 @@ pub struct Building {
     bounds: Vec<Bounds>,
     layout: Layout,
     columns: Vec<Column>,
+    /// Of the places or buckets, of which pages are touched first.
+    table_bytes: usize,
     progress: Progress,
     /// Allocated by the first task.
     work: OnceLock<Work>,
@@ -62,14 +74,19 @@ struct Work {
 
 enum Keys {
     Dense { first: Box<[AtomicU32]> },
-    Packed { keys: Shared<u64>, slots: Box<[AtomicSlot]> },
-    Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: Box<[AtomicSlot]> },
+    Packed { keys: Shared<u64>, slots: AtomicBuckets },
+    Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: AtomicBuckets },
 }
 
 impl Building {
     /// Plans the work, from what all workers have collected.
     pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
-        let mut bounds = vec![Bounds::default(); spec.key_types.len()];
+        // Also with no row at all text is no word.
+        let none = |logical: &DataType| Bounds {
+            misfit: !is_word(logical) && !matches!(logical, DataType::Decimal128(..)),
+            ..Bounds::default()
+        };
+        let mut bounds = spec.key_types.iter().map(none).collect::<Vec<_>>();
         let mut pieces = Vec::new();
         for part in parts {
             bounds.iter_mut().zip(&part.bounds).for_each(|(all, &part)| all.add(part));
@@ -95,21 +112,38 @@ impl Building {
             .enumerate()
             .map(|(i, logical)| Column::new(i, logical, &pieces, rows))
             .collect::<Vec<_>>();
-        let chunk = if let Layout::Rows = layout { ENCODED_ROWS } else { CHUNK_ROWS };
-        let key_tasks = rows.div_ceil(chunk);
+        let key_tasks = rows.div_ceil(KEY_ROWS);
+        let table_bytes = match &layout {
+            _ if rows == 0 => 0,
+            Layout::Dense(packing) => packing.count as usize * 4,
+            _ => slots::buckets_for(rows) * size_of::<AtomicBucket>(),
+        };
         let progress = Progress::new([
-            key_tasks + columns.iter().map(Column::unify_tasks).sum::<usize>(),
+            table_bytes.div_ceil(TOUCHED_BYTES)
+                + columns.iter().map(Column::unify_tasks).sum::<usize>(),
+            key_tasks,
             key_tasks + columns.iter().map(Column::tasks).sum::<usize>(),
         ]);
         let work = OnceLock::new();
-        Ok(Self { spec, pieces, starts, rows, bounds, layout, columns, progress, work })
+        Ok(Self {
+            spec,
+            pieces,
+            starts,
+            rows,
+            bounds,
+            layout,
+            columns,
+            table_bytes,
+            progress,
+            work,
+        })
     }
 
     /// What the work and the table need beyond what is collected, which is held until the end.
     pub fn memory_bytes_needed(&self) -> usize {
         let rows = self.rows;
         let chain = rows * 4;
-        let table = slots::slots_for(rows) * size_of::<AtomicSlot>();
+        let table = slots::buckets_for(rows) * size_of::<AtomicBucket>();
         let keys = match &self.layout {
             Layout::Dense(packing) => packing.count as usize * 4,
             Layout::Packed(_) => rows * 8 + table,
@@ -138,10 +172,6 @@ impl Building {
         self.progress.taken[phase].len()
     }
 
-    fn chunk_rows(&self) -> usize {
-        if let Layout::Rows = self.layout { ENCODED_ROWS } else { CHUNK_ROWS }
-    }
-
     fn work(&self) -> &Work {
         self.work.get_or_init(|| {
             let rows = self.rows;
@@ -152,12 +182,12 @@ impl Building {
                 }
                 Layout::Packed(_) => Keys::Packed {
                     keys: Shared::new(rows),
-                    slots: zeroed_slots(slots::slots_for(rows)),
+                    slots: AtomicBuckets::new(slots::buckets_for(rows)),
                 },
                 Layout::Rows => Keys::Rows {
-                    chunks: (0..rows.div_ceil(ENCODED_ROWS)).map(|_| OnceLock::new()).collect(),
+                    chunks: (0..rows.div_ceil(KEY_ROWS)).map(|_| OnceLock::new()).collect(),
                     hashes: Shared::new(rows),
-                    slots: zeroed_slots(slots::slots_for(rows)),
+                    slots: AtomicBuckets::new(slots::buckets_for(rows)),
                 },
             };
             Work { keys, chain: Chain::new(rows) }
@@ -167,33 +197,70 @@ impl Building {
     /// Does a task; each once, and none before all of the phase before are done.
     pub fn run(&self, phase: usize, task: usize) -> Result<()> {
         self.progress.begin(phase, task)?;
-        let key_tasks = self.rows.div_ceil(self.chunk_rows());
-        let mut rest = task;
-        if rest < key_tasks {
-            // SAFETY: `begin` let this task through, so that nobody else runs it, and what the
-            // phase before wrote is visible.
-            unsafe {
-                match phase {
-                    0 => self.prepare(task)?,
-                    _ => self.insert(task)?,
-                }
+        // SAFETY: `begin` let this task through, so that nobody else runs it, and what the phases
+        // before wrote is visible.
+        unsafe {
+            match phase {
+                0 => self.run_first(task)?,
+                1 => self.prepare(task)?,
+                _ => self.run_last(task)?,
             }
-            return self.progress.end(phase);
         }
-        rest -= key_tasks;
+        self.progress.end(phase);
+        Ok(())
+    }
+
+    fn run_first(&self, task: usize) -> Result<()> {
+        let touches = self.table_bytes.div_ceil(TOUCHED_BYTES);
+        if task < touches {
+            self.touch(task);
+            return Ok(());
+        }
+        let mut rest = task - touches;
         for column in &self.columns {
-            let tasks = if phase == 0 { column.unify_tasks() } else { column.tasks() };
-            if rest < tasks {
-                match phase {
-                    0 => column.unify(rest, &self.pieces)?,
-                    // SAFETY: as above, this task is run once.
-                    _ => unsafe { column.run(rest, &self.pieces, &self.starts)? },
-                }
-                return self.progress.end(phase);
+            if rest < column.unify_tasks() {
+                return column.unify(rest, &self.pieces);
             }
-            rest -= tasks;
+            rest -= column.unify_tasks();
         }
-        Err(Error::internal(format!("a join has no task {task} in phase {phase}")))
+        Err(no_task(0, task))
+    }
+
+    /// # Safety
+    /// The task must run once only, and all of the phases before must be done and visible.
+    unsafe fn run_last(&self, task: usize) -> Result<()> {
+        let key_tasks = self.rows.div_ceil(KEY_ROWS);
+        if task < key_tasks {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.insert(task) };
+        }
+        let mut rest = task - key_tasks;
+        for column in &self.columns {
+            if rest < column.tasks() {
+                // SAFETY: as the caller vouches.
+                return unsafe { column.run(rest, &self.pieces, &self.starts) };
+            }
+            rest -= column.tasks();
+        }
+        Err(no_task(PHASES - 1, task))
+    }
+
+    /// Has the pages of a part of the table made.
+    fn touch(&self, task: usize) {
+        fn each<T>(table: &[T], task: usize, store: impl Fn(&T)) {
+            let all = TOUCHED_BYTES / size_of::<T>();
+            let end = table.len().min((task + 1) * all);
+            table[end.min(task * all)..end]
+                .iter()
+                .step_by(PAGE_BYTES / size_of::<T>())
+                .for_each(store);
+        }
+        match &self.work().keys {
+            Keys::Dense { first } => each(first, task, |place| place.store(0, Ordering::Relaxed)),
+            Keys::Packed { slots, .. } | Keys::Rows { slots, .. } => {
+                each(slots.as_slice(), task, |bucket| bucket.keys[0].store(0, Ordering::Relaxed));
+            }
+        }
     }
 
     /// The packed keys of a task's rows, one piece after the other.
@@ -203,9 +270,9 @@ impl Building {
         task: usize,
         mut each: impl FnMut(usize, &[u64]),
     ) -> Result<()> {
-        let start = task * CHUNK_ROWS;
+        let start = task * KEY_ROWS;
         let mut keys = Vec::new();
-        for (piece, of, at) in pieces_in(&self.starts, start..self.rows.min(start + CHUNK_ROWS)) {
+        for (piece, of, at) in pieces_in(&self.starts, start..self.rows.min(start + KEY_ROWS)) {
             packing.pack(&slice(&self.pieces[piece], &of), of.len(), &mut keys)?;
             each(start + at, &keys);
         }
@@ -227,8 +294,8 @@ impl Building {
                 })
             }
             (_, Keys::Rows { chunks, hashes, .. }) => {
-                let start = task * ENCODED_ROWS;
-                let rows = start..self.rows.min(start + ENCODED_ROWS);
+                let start = task * KEY_ROWS;
+                let rows = start..self.rows.min(start + KEY_ROWS);
                 let mut encoded = Encoded::default();
                 encoded.clear();
                 for (piece, of, _) in pieces_in(&self.starts, rows.clone()) {
@@ -259,9 +326,9 @@ impl Building {
             (_, Keys::Packed { keys, slots }) => {
                 // SAFETY: they were written in the phase before.
                 let keys = unsafe { keys.all() };
-                let start = task * CHUNK_ROWS;
-                let own = &keys[start..self.rows.min(start + CHUNK_ROWS)];
-                slots::insert(slots, own, start as u32, keys, chain, |_, _| true);
+                let start = task * KEY_ROWS;
+                let own = &keys[start..self.rows.min(start + KEY_ROWS)];
+                slots::insert(slots.as_slice(), own, start as u32, keys, chain, |_, _| true);
                 Ok(())
             }
             (_, Keys::Rows { chunks, hashes, slots }) => {
@@ -272,11 +339,12 @@ impl Building {
                     .map(OnceLock::get)
                     .collect::<Option<Vec<_>>>()
                     .ok_or_else(|| Error::internal("a join's rows are not encoded"))?;
-                let row =
-                    |row: u32| chunks[row as usize / ENCODED_ROWS].row(row as usize % ENCODED_ROWS);
-                let start = task * ENCODED_ROWS;
-                let own = &hashes[start..self.rows.min(start + ENCODED_ROWS)];
-                slots::insert(slots, own, start as u32, hashes, chain, |a, b| row(a) == row(b));
+                let row = |row: u32| chunks[row as usize / KEY_ROWS].row(row as usize % KEY_ROWS);
+                let start = task * KEY_ROWS;
+                let own = &hashes[start..self.rows.min(start + KEY_ROWS)];
+                slots::insert(slots.as_slice(), own, start as u32, hashes, chain, |a, b| {
+                    row(a) == row(b)
+                });
                 Ok(())
             }
             _ => Err(Error::internal("a join's keys are of another layout")),
@@ -295,11 +363,11 @@ impl Building {
                 Found::Dense { packing, first: settled_u32(first) }
             }
             (Layout::Packed(packing), Keys::Packed { slots, .. }) => {
-                Found::Packed { packing, slots: settled_slots(slots) }
+                Found::Packed { packing, slots: slots.settle() }
             }
             (_, Keys::Rows { chunks, slots, .. }) => Found::Rows {
                 chunks: chunks.into_iter().filter_map(OnceLock::into_inner).collect(),
-                slots: settled_slots(slots),
+                slots: slots.settle(),
             },
             _ => return Err(Error::internal("a join's keys are of another layout")),
         };
@@ -322,6 +390,10 @@ impl Building {
             self.spec,
         ))
     }
+}
+
+fn no_task(phase: usize, task: usize) -> Error {
+    Error::internal(format!("a join has no task {task} in phase {phase}"))
 }
 
 fn layout(bounds: &[Bounds], nulls_equal: bool, rows: usize) -> Layout {
@@ -359,11 +431,9 @@ impl Progress {
 
     fn begin(&self, phase: usize, task: usize) -> Result<()> {
         let taken = self.taken.get(phase).and_then(|tasks| tasks.get(task));
-        let taken = taken.ok_or_else(|| {
-            Error::internal(format!("a join has no task {task} in phase {phase}"))
-        })?;
+        let taken = taken.ok_or_else(|| no_task(phase, task))?;
         // Acquire: with the Release of each `end`, what was written before is visible.
-        if phase > 0 && self.left[phase - 1].load(Ordering::Acquire) > 0 {
+        if self.left[..phase].iter().any(|left| left.load(Ordering::Acquire) > 0) {
             let message =
                 format!("a join's phase {phase} was begun before the one before it ended");
             return Err(Error::internal(message));
@@ -375,9 +445,8 @@ impl Progress {
         Ok(())
     }
 
-    fn end(&self, phase: usize) -> Result<()> {
+    fn end(&self, phase: usize) {
         self.left[phase].fetch_sub(1, Ordering::Release);
-        Ok(())
     }
 
     fn check_done(&self) -> Result<()> {

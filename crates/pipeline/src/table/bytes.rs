@@ -6,20 +6,17 @@
 //! order, so that text is copied as it is. Two forms of one value, as a dictionary's or a narrow
 //! decimal, give the same bytes.
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryArray, GenericByteArray,
-    GenericByteViewArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    BinaryType, BinaryViewType, ByteArrayType, ByteViewType, DataType, LargeBinaryType,
-    LargeUtf8Type, StringViewType, Utf8Type,
+    BinaryType, BinaryViewType, DataType, LargeBinaryType, LargeUtf8Type, StringViewType, Utf8Type,
 };
 use arrow::row::{RowConverter, SortField};
 use thalweg_base::{Error, Result};
 
 use super::nulls_of;
 use super::pack::NOTHING;
+use super::slots::prefetch;
 use super::word::{Visit, Word, is_word, visit};
 use crate::encoding::{self, internal};
 
@@ -40,6 +37,16 @@ impl Encoded {
         &self.bytes[self.offsets[i]..self.offsets[i + 1]]
     }
 
+    #[inline(always)]
+    pub fn prefetch_offset(&self, i: usize) {
+        prefetch(&self.offsets, i);
+    }
+
+    #[inline(always)]
+    pub fn prefetch_bytes(&self, i: usize) {
+        prefetch(&self.bytes, self.offsets[i]);
+    }
+
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.offsets.capacity() * size_of::<usize>()
@@ -54,9 +61,10 @@ impl Encoded {
         self.hashes.clear();
     }
 
-    /// Gives back what only encoding needs.
+    /// Gives back what only encoding needs, and the hashes.
     pub fn shrink(&mut self) {
         self.cursors = Vec::new();
+        self.hashes = Vec::new();
         self.bytes.shrink_to_fit();
         self.offsets.shrink_to_fit();
     }
@@ -310,35 +318,35 @@ fn slices<'a>(array: &'a dyn Array, nulls: Option<&NullBuffer>) -> Option<Vec<&'
     Some(out)
 }
 
-fn plain_slices(array: &dyn Array) -> Option<Vec<&[u8]>> {
-    let of = slice_of(array)?;
-    Some((0..array.len()).map(of).collect())
+/// Calls a function with one from an index to the bytes there, for text or binary of any type.
+macro_rules! with_slices {
+    ($array:expr, $of:ident => $body:expr) => {{
+        use DataType::*;
+        macro_rules! call {
+            ($typed:expr) => {{
+                let typed = $typed;
+                let $of = move |i: usize| -> &[u8] { typed.value(i).as_ref() };
+                Some($body)
+            }};
+        }
+        match $array.data_type() {
+            Utf8 => call!($array.as_bytes::<Utf8Type>()),
+            LargeUtf8 => call!($array.as_bytes::<LargeUtf8Type>()),
+            Binary => call!($array.as_bytes::<BinaryType>()),
+            LargeBinary => call!($array.as_bytes::<LargeBinaryType>()),
+            Utf8View => call!($array.as_byte_view::<StringViewType>()),
+            BinaryView => call!($array.as_byte_view::<BinaryViewType>()),
+            FixedSizeBinary(_) => call!($array.as_fixed_size_binary()),
+            _ => None,
+        }
+    }};
 }
 
-/// A function from an index to the bytes there.
+fn plain_slices(array: &dyn Array) -> Option<Vec<&[u8]>> {
+    with_slices!(array, of => (0..array.len()).map(of).collect())
+}
+
+/// A function from an index to the bytes there, where only few are wanted.
 pub fn slice_of<'a>(array: &'a dyn Array) -> Option<Box<dyn Fn(usize) -> &'a [u8] + 'a>> {
-    fn bytes<'a, T: ByteArrayType>(
-        array: &'a GenericByteArray<T>,
-    ) -> Box<dyn Fn(usize) -> &'a [u8] + 'a> {
-        Box::new(|i| array.value(i).as_ref())
-    }
-    fn views<'a, T: ByteViewType>(
-        array: &'a GenericByteViewArray<T>,
-    ) -> Box<dyn Fn(usize) -> &'a [u8] + 'a> {
-        Box::new(|i| array.value(i).as_ref())
-    }
-    use DataType::*;
-    Some(match array.data_type() {
-        Utf8 => bytes(array.as_bytes::<Utf8Type>()),
-        LargeUtf8 => bytes(array.as_bytes::<LargeUtf8Type>()),
-        Binary => bytes(array.as_bytes::<BinaryType>()),
-        LargeBinary => bytes(array.as_bytes::<LargeBinaryType>()),
-        Utf8View => views(array.as_byte_view::<StringViewType>()),
-        BinaryView => views(array.as_byte_view::<BinaryViewType>()),
-        FixedSizeBinary(_) => {
-            let array = array.as_any().downcast_ref::<FixedSizeBinaryArray>()?;
-            Box::new(|i| array.value(i))
-        }
-        _ => return None,
-    })
+    with_slices!(array, of => Box::new(of) as Box<dyn Fn(usize) -> &'a [u8] + 'a>)
 }

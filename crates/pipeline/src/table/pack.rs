@@ -93,7 +93,9 @@ impl Visit for Step<'_> {
         let sum = |sum: u64, part: u64| {
             if sum == NOTHING || part == NOTHING { NOTHING } else { sum.wrapping_add(part) }
         };
-        match (self.nulls, self.first) {
+        // Where NULL matches nothing it can be put in afterwards: NOTHING stays whatever is added.
+        let nulls = self.nulls.filter(|_| null != NOTHING);
+        match (nulls, self.first) {
             (None, true) => self.out.extend(values.iter().map(|&v| digit(v))),
             (None, false) => {
                 for (out, &value) in self.out.iter_mut().zip(values) {
@@ -101,17 +103,18 @@ impl Visit for Step<'_> {
                 }
             }
             (Some(nulls), true) => self.out.extend(
-                values.iter().enumerate().map(
-                    |(i, &v)| {
-                        if nulls.is_valid(i) { digit(v) } else { null }
-                    },
-                ),
+                values.iter().zip(nulls).map(|(&v, valid)| if valid { digit(v) } else { null }),
             ),
             (Some(nulls), false) => {
-                for (i, (out, &value)) in self.out.iter_mut().zip(values).enumerate() {
-                    let part = if nulls.is_valid(i) { digit(value) } else { null };
+                for ((out, &value), valid) in self.out.iter_mut().zip(values).zip(nulls) {
+                    let part = if valid { digit(value) } else { null };
                     *out = sum(*out, part);
                 }
+            }
+        }
+        if let (None, Some(nulls)) = (nulls, self.nulls) {
+            for i in (!nulls.inner()).set_indices() {
+                self.out[i] = NOTHING;
             }
         }
     }

@@ -128,7 +128,7 @@ impl Column {
     pub fn tasks(&self) -> usize {
         match self.form {
             // A column of dictionaries that turn out to be too large is one of these, too.
-            Form::Rare if self.unify.is_none() => 1,
+            Form::Rare if self.unify.is_none() => self.rows.min(1),
             _ => self.rows.div_ceil(CHUNK_ROWS),
         }
     }

@@ -78,35 +78,84 @@ pub fn settled_u32(atomics: Box<[AtomicU32]>) -> Box<[u32]> {
     unsafe { Box::from_raw(Box::into_raw(atomics) as *mut [u32]) }
 }
 
-/// A slot of a hash table while it is filled.
-#[repr(C)]
-#[derive(Default)]
-pub struct AtomicSlot {
-    pub key: AtomicU64,
+/// The slots of a bucket: with 16 bytes each they make a cache line.
+pub const SLOTS: usize = 4;
+
+/// A bucket of a hash table while it is filled. Its slots are taken from the first to the last.
+#[repr(C, align(64))]
+pub struct AtomicBucket {
+    pub keys: [AtomicU64; SLOTS],
     /// The row + 1 in the lower half, a part of the hash in the upper one; 0: empty.
-    pub row: AtomicU64,
+    pub rows: [AtomicU64; SLOTS],
 }
 
 /// The same when it is settled.
-#[repr(C, align(8))]
+#[repr(C, align(64))]
 #[derive(Clone, Copy)]
-pub struct Slot {
-    pub key: u64,
-    pub row: u64,
+pub struct Bucket {
+    pub keys: [u64; SLOTS],
+    pub rows: [u64; SLOTS],
 }
 
-pub fn zeroed_slots(len: usize) -> Box<[AtomicSlot]> {
-    // SAFETY: zero is a valid AtomicU64.
-    unsafe { Box::<[AtomicSlot]>::new_zeroed_slice(len).assume_init() }
+/// Buckets, empty at first, each in one cache line. The memory is asked for as plain words and
+/// aligned here: with an alignment of its own the allocator would write the zeros at once.
+pub struct AtomicBuckets {
+    words: Box<[AtomicU64]>,
+    /// The words before the first bucket.
+    skip: usize,
+    len: usize,
 }
 
-pub fn settled_slots(slots: Box<[AtomicSlot]>) -> Box<[Slot]> {
-    const {
-        assert!(
-            size_of::<AtomicSlot>() == size_of::<Slot>()
-                && align_of::<AtomicSlot>() == align_of::<Slot>()
-        );
-    };
-    // SAFETY: same layout (both repr(C)), and all values of the one are values of the other.
-    unsafe { Box::from_raw(Box::into_raw(slots) as *mut [Slot]) }
+/// The same when they are settled.
+pub struct Buckets {
+    words: Box<[u64]>,
+    skip: usize,
+    len: usize,
+}
+
+const BUCKET_WORDS: usize = size_of::<Bucket>() / 8;
+
+const _: () = assert!(
+    size_of::<AtomicBucket>() == size_of::<Bucket>()
+        && align_of::<AtomicBucket>() == align_of::<Bucket>()
+        && size_of::<Bucket>() == align_of::<Bucket>()
+        && align_of::<AtomicU64>() == align_of::<u64>()
+);
+
+impl AtomicBuckets {
+    pub fn new(len: usize) -> Self {
+        // SAFETY: zero is a valid AtomicU64.
+        let words =
+            unsafe { Box::<[AtomicU64]>::new_zeroed_slice((len + 1) * BUCKET_WORDS).assume_init() };
+        // Less than a bucket, which is the one more than was wanted.
+        let skip = words.as_ptr().align_offset(align_of::<AtomicBucket>());
+        assert!(skip < BUCKET_WORDS);
+        Self { words, skip, len }
+    }
+
+    pub fn as_slice(&self) -> &[AtomicBucket] {
+        let words = &self.words[self.skip..self.skip + self.len * BUCKET_WORDS];
+        // SAFETY: aligned by `skip`; a bucket is BUCKET_WORDS such words, and `words` has `len`
+        // times as many.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.len) }
+    }
+
+    pub fn settle(self) -> Buckets {
+        // SAFETY: AtomicU64 has the size and, see above, the alignment of u64, and we own them.
+        let words = unsafe { Box::from_raw(Box::into_raw(self.words) as *mut [u64]) };
+        Buckets { words, skip: self.skip, len: self.len }
+    }
+}
+
+impl Buckets {
+    #[inline]
+    pub fn as_slice(&self) -> &[Bucket] {
+        let words = &self.words[self.skip..self.skip + self.len * BUCKET_WORDS];
+        // SAFETY: as above; the words did not move.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.len) }
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
 }

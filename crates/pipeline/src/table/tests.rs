@@ -443,6 +443,27 @@ fn many_rows_in_several_threads() {
 }
 
 #[test]
+fn no_rows() {
+    let text = vec![Kind::View, Kind::Small];
+    for kinds in [vec![], vec![Kind::Small], vec![Kind::Sparse, Kind::Date], vec![Kind::View], text]
+    {
+        for nulls_equal in [false, true] {
+            check(&Case {
+                kinds: kinds.clone(),
+                nulls_equal,
+                keep_null_keys: false,
+                build_nulls: true,
+                probe_nulls: true,
+                distinct: 9,
+                rows: 0,
+                parts: 2,
+                seed: 1,
+            });
+        }
+    }
+}
+
+#[test]
 fn the_full_range_of_64_bits() {
     let spec = Spec {
         key_types: vec![DataType::Int64],
