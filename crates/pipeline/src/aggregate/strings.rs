@@ -1,6 +1,6 @@
 //! Byte strings numbered in order of appearance: the dictionary that a worker makes as it goes.
 
-use arrow::array::{ArrayAccessor, make_view};
+use arrow::array::ArrayAccessor;
 use arrow::buffer::{Buffer, NullBuffer};
 
 use super::hash::{BLOCK, Table, hash_bytes};
@@ -62,8 +62,7 @@ impl Strings {
         self.table.reserve(self.views.len() + 1);
         let (views, blocks) = (&self.views, &self.blocks);
         let next = views.len() as u32;
-        // Of a long string these are the length and its first bytes.
-        let view = make_view(bytes, 0, 0);
+        let view = view(bytes, 0, 0);
         let code = self.table.find_or_insert(
             hash,
             |code| {
@@ -71,6 +70,7 @@ impl Strings {
                 if bytes.len() <= INLINE_MAX {
                     found == view
                 } else {
+                    // The length and the first bytes, then all.
                     found as u64 == view as u64 && long(blocks, found) == bytes
                 }
             },
@@ -90,7 +90,7 @@ impl Strings {
     fn append_hashed(&mut self, hash: u64, bytes: &[u8]) -> u32 {
         let code = self.views.len() as u32;
         let view = if bytes.len() <= INLINE_MAX {
-            make_view(bytes, 0, 0)
+            view(bytes, 0, 0)
         } else {
             if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
                 let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
@@ -102,11 +102,32 @@ impl Strings {
             let block = self.blocks.last_mut().expect("pushed if there was none");
             let offset = block.len() as u32;
             block.extend_from_slice(bytes);
-            make_view(bytes, number, offset)
+            view(bytes, number, offset)
         };
         self.views.push(view);
         self.hashes.push(hash);
         code
+    }
+
+    /// The same strings with codes in the order in which `words` has them, which become the new
+    /// codes: reading them one after the other is then reading on. They cannot be looked up.
+    pub fn in_order<'a>(&self, words: impl Iterator<Item = &'a mut u64>) -> Strings {
+        const UNKNOWN: u32 = u32::MAX;
+        let mut ordered = Strings {
+            hashes: Vec::with_capacity(self.len()),
+            views: Vec::with_capacity(self.len()),
+            ..Strings::default()
+        };
+        let mut codes = vec![UNKNOWN; self.len()];
+        for word in words {
+            let code = &mut codes[*word as usize];
+            if *code == UNKNOWN {
+                let hash = self.hash(*word);
+                *code = self.with(*word, |bytes| ordered.append_hashed(hash, bytes));
+            }
+            *word = (*code).into();
+        }
+        ordered
     }
 
     /// The codes of an array's strings; 0 in the place of a NULL.
@@ -139,6 +160,19 @@ impl Strings {
         }
         codes
     }
+}
+
+/// An Arrow view of bytes that stand in that block from that offset, or in the view itself.
+#[inline]
+fn view(bytes: &[u8], block: u32, offset: u32) -> u128 {
+    let len = bytes.len() as u128;
+    if bytes.len() <= INLINE_MAX {
+        let mut inline = [0; 16];
+        inline[4..4 + bytes.len()].copy_from_slice(bytes);
+        return len | u128::from_le_bytes(inline);
+    }
+    let prefix = bytes[..4].iter().rev().fold(0, |all, &b| all << 8 | u128::from(b));
+    len | prefix << 32 | u128::from(block) << 64 | u128::from(offset) << 96
 }
 
 fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {
