@@ -309,16 +309,8 @@ fn map_codes<K: ArrowNativeType>(
     values: &ArrayRef,
     strings: &mut Strings,
 ) -> Option<Vec<u32>> {
-    let mut unmapped = false;
-    let mut codes: Vec<u32> = keys
-        .iter()
-        .map(|k| {
-            let code = mapping[k.as_usize()];
-            unmapped |= code == UNMAPPED;
-            code
-        })
-        .collect();
-    if !unmapped {
+    let mut codes: Vec<u32> = keys.iter().map(|k| mapping[k.as_usize()]).collect();
+    if !codes.iter().fold(false, |any, &code| any | (code == UNMAPPED)) {
         return Some(codes);
     }
     macro_rules! map {

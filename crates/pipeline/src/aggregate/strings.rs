@@ -89,44 +89,45 @@ impl Strings {
 
     fn append_hashed(&mut self, hash: u64, bytes: &[u8]) -> u32 {
         let code = self.views.len() as u32;
-        let view = if bytes.len() <= INLINE_MAX {
-            view(bytes, 0, 0)
-        } else {
-            if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
-                let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
-                let block = Vec::with_capacity(size.max(bytes.len()));
-                self.block_bytes += block.capacity();
-                self.blocks.push(block);
-            }
-            let number = self.blocks.len() as u32 - 1;
-            let block = self.blocks.last_mut().expect("pushed if there was none");
-            let offset = block.len() as u32;
-            block.extend_from_slice(bytes);
-            view(bytes, number, offset)
-        };
+        let view = if bytes.len() <= INLINE_MAX { view(bytes, 0, 0) } else { self.store(bytes) };
         self.views.push(view);
         self.hashes.push(hash);
         code
     }
 
+    /// Puts a long string into a block; its view.
+    fn store(&mut self, bytes: &[u8]) -> u128 {
+        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
+            let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
+            let block = Vec::with_capacity(size.max(bytes.len()));
+            self.block_bytes += block.capacity();
+            self.blocks.push(block);
+        }
+        let number = self.blocks.len() as u32 - 1;
+        let block = self.blocks.last_mut().expect("pushed if there was none");
+        let offset = block.len() as u32;
+        block.extend_from_slice(bytes);
+        view(bytes, number, offset)
+    }
+
     /// The same strings with codes in the order in which `words` has them, which become the new
-    /// codes: reading them one after the other is then reading on. They cannot be looked up.
+    /// codes: reading them one after the other is then reading on. They cannot be looked up, and
+    /// those that had one code may have several.
+    ///
+    /// One thing at a time is gathered, since such loads do not wait for each other.
     pub fn in_order<'a>(&self, words: impl Iterator<Item = &'a mut u64>) -> Strings {
-        const UNKNOWN: u32 = u32::MAX;
+        let old: Vec<u64> =
+            words.zip(0..).map(|(word, new)| std::mem::replace(word, new)).collect();
         let mut ordered = Strings {
-            hashes: Vec::with_capacity(self.len()),
-            views: Vec::with_capacity(self.len()),
+            hashes: old.iter().map(|&code| self.hashes[code as usize]).collect(),
+            views: old.iter().map(|&code| self.views[code as usize]).collect(),
             ..Strings::default()
         };
-        let mut codes = vec![UNKNOWN; self.len()];
-        for word in words {
-            let code = &mut codes[*word as usize];
-            if *code == UNKNOWN {
-                let hash = self.hash(*word);
-                *code = self.with(*word, |bytes| ordered.append_hashed(hash, bytes));
-            }
-            *word = (*code).into();
+        let mut views = std::mem::take(&mut ordered.views);
+        for view in views.iter_mut().filter(|v| **v as u32 as usize > INLINE_MAX) {
+            *view = ordered.store(long(&self.blocks, *view));
         }
+        ordered.views = views;
         ordered
     }
 
