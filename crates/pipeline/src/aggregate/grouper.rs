@@ -64,6 +64,18 @@ impl GroupKeys {
 
     /// Hashes of what the keys say, not of the codes that strings happen to have here.
     pub fn content_hashes(&self, keys: &[Key], strings: &[Strings]) -> Vec<u64> {
+        let mut hashes = vec![];
+        if self.keys == 0 {
+            return hashes;
+        }
+        if strings.iter().all(|s| s.len() == 0) {
+            hash_packed(&self.rows, self.keys, self.flagged, &mut hashes);
+            return hashes;
+        }
+        if self.stride() == 1 {
+            let hash = |&code: &u64| hash_words([strings[0].hash(code)].into_iter(), 0);
+            return self.rows.iter().map(hash).collect();
+        }
         let coded: Vec<bool> = keys.iter().map(Key::is_coded).collect();
         let hash = |group| {
             let flags = self.flags(group);
@@ -79,12 +91,29 @@ impl GroupKeys {
 
     /// The groups in that order.
     pub fn permute(&mut self, order: &[u32]) {
-        let w = self.stride();
-        let mut rows = Vec::with_capacity(self.rows.len());
-        for &group in order {
-            rows.extend_from_slice(&self.rows[group as usize * w..][..w]);
+        fn gather<const W: usize>(rows: &[u64], order: &[u32]) -> Vec<u64> {
+            let (rows, _) = rows.as_chunks::<W>();
+            order.iter().map(|&group| rows[group as usize]).collect::<Vec<_>>().into_flattened()
         }
-        self.rows = rows;
+        self.rows = match self.stride() {
+            1 => gather::<1>(&self.rows, order),
+            2 => gather::<2>(&self.rows, order),
+            3 => gather::<3>(&self.rows, order),
+            w => {
+                let row = |&group: &u32| &self.rows[group as usize * w..][..w];
+                order.iter().flat_map(row).copied().collect()
+            }
+        };
+    }
+
+    /// The words of a key that are codes of its strings.
+    pub fn codes_mut(&mut self, key: usize, is_coded: bool) -> impl Iterator<Item = &mut u64> {
+        let (stride, keys, flagged) = (self.stride(), self.keys, self.flagged);
+        self.rows.chunks_exact_mut(stride).filter_map(move |row| {
+            let flags = if flagged { row[keys] } else { 0 };
+            let is_code = is_coded || flags & interned_flag(key) != 0;
+            (is_code && flags & null_flag(key) == 0).then(|| &mut row[key])
+        })
     }
 
     pub fn bytes(&self) -> usize {
@@ -211,13 +240,16 @@ impl Grouper {
     /// The groups so far; it starts afresh, with or without looking rows up.
     pub fn seal(&mut self, append: bool) -> (GroupKeys, Vec<Strings>) {
         let keys: Vec<Key> = self.encoders.iter().map(|e| e.key().clone()).collect();
-        // What was too wide for a direct table will be so again.
-        self.mode = match self.mode {
+        // What was too wide for a direct table, or has filled one, will do so again.
+        self.mode = match std::mem::replace(&mut self.mode, Mode::Append) {
             _ if append => Mode::Append,
             Mode::Direct(_) => Mode::Direct(Direct::new(&keys)),
-            _ => Mode::Hashed(Table::default()),
+            Mode::Hashed(table) => Mode::Hashed(table.cleared()),
+            Mode::Append => Mode::Hashed(Table::default()),
         };
-        let groups = std::mem::replace(&mut self.groups, GroupKeys::new(keys.len()));
+        let mut groups = GroupKeys::new(keys.len());
+        groups.rows.reserve(self.groups.rows.len());
+        std::mem::swap(&mut groups, &mut self.groups);
         (groups, self.encoders.iter_mut().map(Encoder::take_strings).collect())
     }
 

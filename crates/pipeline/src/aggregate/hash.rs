@@ -96,6 +96,12 @@ impl Table {
         }
     }
 
+    /// An empty table of that size.
+    pub fn cleared(mut self) -> Self {
+        self.slots.fill(0);
+        self
+    }
+
     pub fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u64>()
     }

@@ -20,14 +20,14 @@ use arrow::array::{
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    BinaryViewType, ByteViewType, DataType, Decimal128Type, Float16Type, Float32Type, Float64Type,
-    StringViewType,
+    ArrowNativeType, BinaryViewType, ByteViewType, DataType, Decimal128Type, Float16Type,
+    Float32Type, Float64Type, StringViewType, UInt8Type, UInt16Type, UInt32Type,
 };
 use arrow::row::{RowConverter, SortField};
 use thalweg_base::{Error, Result};
 
 use super::strings::Strings;
-use crate::encoding::{NARROW_DIGITS, codes, expand, internal, is_word, words};
+use crate::encoding::{NARROW_DIGITS, expand, internal, is_word, words};
 
 /// Keys that have flags: one for NULL and one for interned of each fit a word. With more of them
 /// all keys become one.
@@ -258,10 +258,10 @@ impl Encoder {
     }
 
     fn dictionary_codes(&mut self, array: &ArrayRef) -> Option<Vec<u32>> {
-        let codes = codes(array)?;
-        let values = array.as_any_dictionary().values();
+        let dictionary = array.as_any_dictionary_opt()?;
+        let values = dictionary.values();
         if values.is_empty() {
-            return Some(vec![0; codes.len()]);
+            return Some(vec![0; array.len()]);
         }
         let known = self.dictionaries.iter().position(|(v, _)| same_values(v, values));
         let number = known.unwrap_or_else(|| {
@@ -275,34 +275,69 @@ impl Encoder {
             self.evict_next
         });
         let mapping = &mut self.dictionaries[number].1;
+        let DataType::Dictionary(key, _) = array.data_type() else { return None };
         let strings = &mut self.strings;
-        // Only values that occur are mapped: filters may have left a few of many.
-        macro_rules! map {
-            ($values:expr) => {{
-                let values = $values;
-                codes
-                    .iter()
-                    .map(|&c| {
-                        let code = &mut mapping[c as usize];
-                        if *code == UNMAPPED {
-                            *code = strings.code(AsRef::<[u8]>::as_ref(values.value(c as usize)));
-                        }
-                        *code
-                    })
-                    .collect()
-            }};
+        match key.as_ref() {
+            DataType::UInt8 => map_codes(
+                array.as_dictionary::<UInt8Type>().keys().values(),
+                mapping,
+                values,
+                strings,
+            ),
+            DataType::UInt16 => map_codes(
+                array.as_dictionary::<UInt16Type>().keys().values(),
+                mapping,
+                values,
+                strings,
+            ),
+            DataType::UInt32 => map_codes(
+                array.as_dictionary::<UInt32Type>().keys().values(),
+                mapping,
+                values,
+                strings,
+            ),
+            _ => None,
         }
-        use DataType::*;
-        Some(match values.data_type() {
-            Utf8 => map!(values.as_string::<i32>()),
-            LargeUtf8 => map!(values.as_string::<i64>()),
-            Utf8View => map!(values.as_string_view()),
-            Binary => map!(values.as_binary::<i32>()),
-            LargeBinary => map!(values.as_binary::<i64>()),
-            BinaryView => map!(values.as_binary_view()),
-            _ => return None,
-        })
     }
+}
+
+/// The codes of a dictionary's keys. Only values that occur are mapped: filters may have left a few
+/// of many.
+fn map_codes<K: ArrowNativeType>(
+    keys: &[K],
+    mapping: &mut [u32],
+    values: &ArrayRef,
+    strings: &mut Strings,
+) -> Option<Vec<u32>> {
+    let mut codes: Vec<u32> = keys.iter().map(|k| mapping[k.as_usize()]).collect();
+    if !codes.iter().fold(false, |any, &code| any | (code == UNMAPPED)) {
+        return Some(codes);
+    }
+    macro_rules! map {
+        ($values:expr) => {{
+            let values = $values;
+            for (key, code) in keys.iter().zip(&mut codes) {
+                if *code == UNMAPPED {
+                    let mapped = &mut mapping[key.as_usize()];
+                    if *mapped == UNMAPPED {
+                        *mapped = strings.code(values.value(key.as_usize()).as_ref());
+                    }
+                    *code = *mapped;
+                }
+            }
+        }};
+    }
+    use DataType::*;
+    match values.data_type() {
+        Utf8 => map!(values.as_string::<i32>()),
+        LargeUtf8 => map!(values.as_string::<i64>()),
+        Utf8View => map!(values.as_string_view()),
+        Binary => map!(values.as_binary::<i32>()),
+        LargeBinary => map!(values.as_binary::<i64>()),
+        BinaryView => map!(values.as_binary_view()),
+        _ => return None,
+    }
+    Some(codes)
 }
 
 fn same_values(a: &ArrayRef, b: &ArrayRef) -> bool {

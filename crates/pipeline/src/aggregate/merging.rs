@@ -171,7 +171,7 @@ impl Merging {
         keys.flagged = chunks.iter().any(|(chunk, _)| chunk.keys.flagged);
         let mut strings: Vec<Strings> = plan.keys.iter().map(|_| Strings::default()).collect();
         let mut table = Table::default();
-        table.reserve(chunks.iter().map(|(_, range)| range.len()).max().unwrap_or(0));
+        table.reserve(chunks.iter().map(|(_, range)| range.len()).sum());
         let mut states = States::new(&plan.slots, spec.key_types.is_empty());
         let mut accumulators = accumulators(spec, plan)?;
         let (mut ids, mut packed) = (vec![], vec![]);
@@ -185,6 +185,12 @@ impl Merging {
                 let mut codes = Codes::new(plan, chunk, range.len());
                 for start in range.clone().step_by(BLOCK) {
                     let block = start..(start + BLOCK).min(range.end);
+                    if codes.none() && chunk.keys.flagged == keys.flagged {
+                        let w = keys.stride();
+                        let rows = &chunk.keys.rows[block.start * w..block.end * w];
+                        find(&mut table, &mut keys, rows, &chunk.hashes[block], &mut ids);
+                        continue;
+                    }
                     packed.clear();
                     for group in block.clone() {
                         let flags = chunk.keys.flags(group);
@@ -230,6 +236,11 @@ impl<'a> Codes<'a> {
         Self { chunk, coded, known: known.collect() }
     }
 
+    /// There is nothing to translate.
+    fn none(&self) -> bool {
+        self.chunk.strings.iter().all(|s| s.len() == 0)
+    }
+
     #[inline]
     fn translate(&mut self, key: usize, word: u64, flags: u64, into: &mut Strings) -> u64 {
         let is_code = self.coded[key] || flags & interned_flag(key) != 0;
@@ -269,6 +280,11 @@ fn split(chunk: &mut Chunk, plan: &Plan, log2: u32) -> Result<()> {
     chunk.hashes = order.iter().map(|&g| hashes[g as usize]).collect();
     chunk.keys.permute(&order);
     chunk.states.permute(&order);
+    for (k, (key, strings)) in plan.keys.iter().zip(&mut chunk.strings).enumerate() {
+        if strings.len() * 2 > chunk.groups {
+            *strings = strings.in_order(chunk.keys.codes_mut(k, key.is_coded()));
+        }
+    }
     let order = UInt32Array::from(order);
     for column in chunk.externals.iter_mut().flatten() {
         *column = take(column, &order, None).map_err(internal)?;

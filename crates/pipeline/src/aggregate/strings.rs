@@ -1,6 +1,6 @@
 //! Byte strings numbered in order of appearance: the dictionary that a worker makes as it goes.
 
-use arrow::array::{ArrayAccessor, make_view};
+use arrow::array::ArrayAccessor;
 use arrow::buffer::{Buffer, NullBuffer};
 
 use super::hash::{BLOCK, Table, hash_bytes};
@@ -62,8 +62,7 @@ impl Strings {
         self.table.reserve(self.views.len() + 1);
         let (views, blocks) = (&self.views, &self.blocks);
         let next = views.len() as u32;
-        // Of a long string these are the length and its first bytes.
-        let view = make_view(bytes, 0, 0);
+        let view = view(bytes, 0, 0);
         let code = self.table.find_or_insert(
             hash,
             |code| {
@@ -71,6 +70,7 @@ impl Strings {
                 if bytes.len() <= INLINE_MAX {
                     found == view
                 } else {
+                    // The length and the first bytes, then all.
                     found as u64 == view as u64 && long(blocks, found) == bytes
                 }
             },
@@ -89,24 +89,46 @@ impl Strings {
 
     fn append_hashed(&mut self, hash: u64, bytes: &[u8]) -> u32 {
         let code = self.views.len() as u32;
-        let view = if bytes.len() <= INLINE_MAX {
-            make_view(bytes, 0, 0)
-        } else {
-            if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
-                let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
-                let block = Vec::with_capacity(size.max(bytes.len()));
-                self.block_bytes += block.capacity();
-                self.blocks.push(block);
-            }
-            let number = self.blocks.len() as u32 - 1;
-            let block = self.blocks.last_mut().expect("pushed if there was none");
-            let offset = block.len() as u32;
-            block.extend_from_slice(bytes);
-            make_view(bytes, number, offset)
-        };
+        let view = if bytes.len() <= INLINE_MAX { view(bytes, 0, 0) } else { self.store(bytes) };
         self.views.push(view);
         self.hashes.push(hash);
         code
+    }
+
+    /// Puts a long string into a block; its view.
+    fn store(&mut self, bytes: &[u8]) -> u128 {
+        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
+            let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
+            let block = Vec::with_capacity(size.max(bytes.len()));
+            self.block_bytes += block.capacity();
+            self.blocks.push(block);
+        }
+        let number = self.blocks.len() as u32 - 1;
+        let block = self.blocks.last_mut().expect("pushed if there was none");
+        let offset = block.len() as u32;
+        block.extend_from_slice(bytes);
+        view(bytes, number, offset)
+    }
+
+    /// The same strings with codes in the order in which `words` has them, which become the new
+    /// codes: reading them one after the other is then reading on. They cannot be looked up, and
+    /// those that had one code may have several.
+    ///
+    /// One thing at a time is gathered, since such loads do not wait for each other.
+    pub fn in_order<'a>(&self, words: impl Iterator<Item = &'a mut u64>) -> Strings {
+        let old: Vec<u64> =
+            words.zip(0..).map(|(word, new)| std::mem::replace(word, new)).collect();
+        let mut ordered = Strings {
+            hashes: old.iter().map(|&code| self.hashes[code as usize]).collect(),
+            views: old.iter().map(|&code| self.views[code as usize]).collect(),
+            ..Strings::default()
+        };
+        let mut views = std::mem::take(&mut ordered.views);
+        for view in views.iter_mut().filter(|v| **v as u32 as usize > INLINE_MAX) {
+            *view = ordered.store(long(&self.blocks, *view));
+        }
+        ordered.views = views;
+        ordered
     }
 
     /// The codes of an array's strings; 0 in the place of a NULL.
@@ -139,6 +161,19 @@ impl Strings {
         }
         codes
     }
+}
+
+/// An Arrow view of bytes that stand in that block from that offset, or in the view itself.
+#[inline]
+fn view(bytes: &[u8], block: u32, offset: u32) -> u128 {
+    let len = bytes.len() as u128;
+    if bytes.len() <= INLINE_MAX {
+        let mut inline = [0; 16];
+        inline[4..4 + bytes.len()].copy_from_slice(bytes);
+        return len | u128::from_le_bytes(inline);
+    }
+    let prefix = bytes[..4].iter().rev().fold(0, |all, &b| all << 8 | u128::from(b));
+    len | prefix << 32 | u128::from(block) << 64 | u128::from(offset) << 96
 }
 
 fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {

@@ -273,7 +273,9 @@ fn all_functions() -> Vec<Function> {
         for (i, t) in argument_types().into_iter().enumerate() {
             for kind in [Kind::Count, Kind::Sum, Kind::Avg, Kind::Min, Kind::Max] {
                 let of_words = matches!(t, DataType::Int64 | DataType::UInt64);
-                if is_native(&kind, &[t.clone()]) && !(of_words && matches!(kind, Kind::Avg)) {
+                if is_native(&kind, std::slice::from_ref(&t))
+                    && !(of_words && matches!(kind, Kind::Avg))
+                {
                     functions.push(function(kind, &[i], filter));
                 }
             }
@@ -591,4 +593,21 @@ fn averages_overflow_as_errors() {
     assert_eq!(average(vec![-large; 30_000]).unwrap(), -large * 10_000);
     let e = average(vec![most; 2]).unwrap_err();
     assert_eq!(e.kind(), thalweg_base::Kind::User);
+}
+
+#[test]
+fn a_table_is_tried_again_after_a_while() {
+    let spec = Arc::new(Spec {
+        key_types: vec![DataType::Int64],
+        argument_types: vec![],
+        functions: vec![],
+    });
+    let mut part = Partial::with_limits(&spec, limits(10)).unwrap();
+    for batch in 0..30 {
+        let keys = Int64Array::from_iter_values(batch * 10..batch * 10 + 10);
+        part.push(&[Arc::new(keys)], &[], &[], 10).unwrap();
+    }
+    let chunks = part.into_chunks().unwrap();
+    let distinct: Vec<usize> = (0..30).filter(|&i| chunks[i].distinct).collect();
+    assert_eq!(distinct, [0, 17]);
 }
