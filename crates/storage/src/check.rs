@@ -95,7 +95,7 @@ impl Database {
             }
             let checked = self.read(chunk, &[column]).and_then(|segments| {
                 for segment in segments.into_iter().filter(|_| decode) {
-                    let measured = measure(&segment.decode()?);
+                    let measured = measure(&segment.decode_plain()?);
                     let known = contents.chunk_statistics(column);
                     if measured.nulls != known.nulls.value(chunk.chunk) {
                         return Err(Error::corrupt(format!(

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, make_comparator};
-use arrow::compute::{SortOptions, and, concat, filter_record_batch};
+use arrow::compute::{FilterBuilder, SortOptions, and, concat};
 use thalweg_base::limits::{
     CLUSTER_SORT_BYTES_MAX, COMPACT_DELETED_PERCENT, COMPACT_EXTENTS_MIN, COMPACT_OVERLAP_MAX,
     EXTENT_BYTES_TARGET,
@@ -24,6 +24,7 @@ use thalweg_base::{Error, Result};
 use crate::catalog::Summary;
 use crate::contents::{ChunkRef, Contents};
 use crate::database::Database;
+use crate::encoded::expand;
 use crate::extent::{ExtentWriter, Layout, Segment};
 use crate::table::{Table, TableExtent};
 
@@ -224,19 +225,26 @@ impl Compaction {
             });
         }
         let internal = |e| Error::internal("cannot filter a chunk").source(e);
+        let plain =
+            |array: &ArrayRef, column: usize| expand(array, schema.field(column).data_type());
         let mut wanted = task.chunk.live().map(|live| BooleanArray::new(live, None));
         if let (Some(range), Some(key)) = (&task.range, self.cluster_by) {
-            let inside = range.contains(&arrays[key])?;
+            let inside = range.contains(&plain(&arrays[key], key)?)?;
             wanted = Some(match wanted {
                 Some(live) => and(&live, &inside).map_err(internal)?,
                 None => inside,
             });
         }
-        let mut batch = RecordBatch::try_new(schema.clone(), arrays)
-            .map_err(|e| Error::internal("columns do not make a batch").source(e))?;
-        if let Some(wanted) = wanted {
-            batch = filter_record_batch(&batch, &wanted).map_err(internal)?;
+        // As they are encoded they are smaller to filter, and only what is left is expanded.
+        let rows = wanted.map(|wanted| FilterBuilder::new(&wanted).optimize().build());
+        for (column, array) in arrays.iter_mut().enumerate() {
+            if let Some(rows) = &rows {
+                *array = rows.filter(array).map_err(internal)?;
+            }
+            *array = plain(array, column)?;
         }
+        let batch = RecordBatch::try_new(schema.clone(), arrays)
+            .map_err(|e| Error::internal("columns do not make a batch").source(e))?;
         self.writer.push(&batch)?;
         if task.ends_run && self.cluster_by.is_some() {
             self.writer.flush()?;

@@ -11,6 +11,7 @@ use arrow::util::bit_util;
 use thalweg_base::{Error, Result};
 
 use crate::digest::Digests;
+use crate::encoded;
 use crate::extent::{Extent, Metadata};
 use crate::hll::Sketch;
 use crate::statistics::{Bounds, ChunkStatistics, ColumnStatistics, measure};
@@ -287,10 +288,14 @@ impl Contents {
         ChunkStatistics::constant(initial, data_type, rows)
     }
 
-    /// `rows` times the value of rows older than the column.
+    /// `rows` times the value of rows older than the column, in an encoded form.
     fn constant(&self, column: usize, rows: usize) -> ArrayRef {
         let data_type = self.arrow_schema.field(column).data_type();
         match &self.columns[column].initial {
+            Some(value) if matches!(data_type, DataType::Utf8View | DataType::BinaryView) => {
+                encoded::repeated(value.clone(), rows)
+                    .unwrap_or_else(|_| new_null_array(data_type, rows))
+            }
             Some(value) => repeated(value, rows).unwrap_or_else(|| new_null_array(data_type, rows)),
             None => new_null_array(data_type, rows),
         }
@@ -332,7 +337,7 @@ impl ChunkRef {
         self.open().places[column]
     }
 
-    /// The column's values if the chunk is older than it.
+    /// The column's values if the chunk is older than it, in an encoded form.
     pub(crate) fn constant(&self, column: usize) -> ArrayRef {
         self.contents.constant(column, self.rows)
     }

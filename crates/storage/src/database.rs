@@ -265,7 +265,8 @@ impl Database {
     }
 
     /// The decoded chunk-column, if the cache has it: tens of nanoseconds. `column` is the
-    /// table's. A column younger than the chunk needs no reading and is made here.
+    /// table's. A column younger than the chunk needs no reading and is made here. In any form that
+    /// [`expand`](crate::expand) takes, as from [`decode`](Self::decode).
     pub fn cached(&self, chunk: &ChunkRef, column: usize) -> Option<ArrayRef> {
         match chunk.place(column) {
             Some(place) => self.0.home.cache.get(key(chunk.extent(), chunk.chunk, place)),
@@ -288,7 +289,15 @@ impl Database {
         chunk.extent().read(chunk.metadata(), chunk.chunk, &places)
     }
 
-    /// Decodes a segment into exactly the table's Arrow type, and caches it: no input or output.
+    /// Decodes a segment and caches it: no input or output. Comes in an *encoded form*, which
+    /// [`expand`](crate::expand) turns into the table's Arrow type:
+    ///
+    /// * strings and binaries (`Utf8View`, `BinaryView`) that are stored as a dictionary or as one
+    ///   value: an Arrow dictionary of that type, with keys of `UInt8`, `UInt16` or `UInt32`. NULLs
+    ///   are NULL keys, never values; all keys, also NULL ones, are below the number of values;
+    /// * `Decimal128(p, s)` whose values all fit 64 bits, where `s` is at most 18: `Decimal64(18,
+    ///   s)`, whatever `p` is; its values may have more digits than its precision says;
+    /// * anything else: exactly the table's type.
     pub fn decode(&self, segment: Segment) -> Result<ArrayRef> {
         let array = segment.decode()?;
         self.0.home.cache.insert(key(&segment.extent, segment.chunk, segment.place), &array);

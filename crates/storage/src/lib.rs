@@ -11,7 +11,8 @@
 //! ```
 //! Readers take a [`Snapshot`], skip chunks of a table's [`Contents`] by [`ChunkStatistics`], and
 //! fetch the columns of the rest: [`Database::cached`], else [`Database::read`] (blocks on the
-//! store) and [`Database::decode`] (takes the processor). Writers fill an [`ExtentWriter`] and
+//! store) and [`Database::decode`] (takes the processor); whoever needs a column as the field's own type, and not
+//! a dictionary or narrower numbers, [`expand`]s it. Writers fill an [`ExtentWriter`] and
 //! commit its extents in a [`Transaction`].
 //!
 //! ```
@@ -59,7 +60,7 @@
 //! * `store`: where files lie
 //! * `check`: whether all of it is as it was written
 //! * `statistics`, `hll`, `digest`: what is known without reading
-//! * `cache`: decoded chunks
+//! * `encoded`: the forms decoded columns have; `cache`: keeps them
 //! * `types`: what a column may be
 //! * [`load`]: reading the files that rows come from
 
@@ -70,6 +71,7 @@ mod compact;
 mod contents;
 mod database;
 mod digest;
+mod encoded;
 mod extent;
 #[cfg(any(test, feature = "simulation"))]
 #[doc(hidden)]
@@ -91,6 +93,7 @@ pub use compact::{Compacted, Compaction, CompactionPiece, CompactionScope};
 pub use contents::{ChunkRef, Contents};
 pub use database::{AsOf, Database, Options, RETENTION_PROPERTY, Vacuumed, machine_memory_bytes};
 pub use digest::{Digests, value_hashes};
+pub use encoded::expand;
 pub use extent::{Extent, ExtentWriter, Layout, NewExtent, Segment, Writing};
 pub use snapshot::{External, PUBLIC, RelationKind, Schema, Snapshot, View};
 pub use statistics::{BOUND_BYTES_MAX, ChunkStatistics, ColumnStatistics};

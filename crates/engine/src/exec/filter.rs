@@ -9,12 +9,14 @@ use arrow::array::{
 use arrow::compute::kernels::boolean::and;
 use arrow::compute::{FilterBuilder, prep_null_mask_filter};
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::Result;
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
+use datafusion::physical_expr::expressions::{self, DynamicFilterTracking};
 use datafusion::physical_expr::utils::collect_columns;
+
+use super::column::Column;
 
 /// Rows after which a dynamic filter that lets nearly all of them pass is no longer evaluated.
 const TRIAL_ROWS: u64 = 256 * 1024;
@@ -37,7 +39,8 @@ pub struct Conjunct {
 
 impl Conjunct {
     pub fn new(expr: Arc<dyn PhysicalExpr>, table: &SchemaRef) -> Result<Self> {
-        let mut columns: Vec<usize> = collect_columns(&expr).iter().map(Column::index).collect();
+        let mut columns: Vec<usize> =
+            collect_columns(&expr).iter().map(expressions::Column::index).collect();
         columns.sort_unstable();
         columns.dedup();
         let schema = Arc::new(table.project(&columns)?);
@@ -71,18 +74,20 @@ impl Conjunct {
     }
 
     /// Which of `rows` rows pass; NULL counts as not passing. `arrays` are the table columns
-    /// named by `columns`, in that order.
-    pub fn evaluate(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
+    /// named by `columns`, in that order, in plain.
+    fn evaluate(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
         let value = self.compact.evaluate(&batch)?.into_array(rows)?;
         let mask = as_boolean_array(&value)?;
-        let mask = if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() };
+        Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
+    }
+
+    fn count(&self, seen: usize, passed: usize) {
         if self.dynamic {
-            self.rows_seen.fetch_add(rows as u64, Ordering::Relaxed);
-            self.rows_passed.fetch_add(mask.true_count() as u64, Ordering::Relaxed);
+            self.rows_seen.fetch_add(seen as u64, Ordering::Relaxed);
+            self.rows_passed.fetch_add(passed as u64, Ordering::Relaxed);
         }
-        Ok(mask)
     }
 }
 
@@ -93,10 +98,12 @@ pub fn remap(
     schema: &Schema,
 ) -> Result<Arc<dyn PhysicalExpr>> {
     Arc::clone(expr)
-        .transform_up(|e| match e.downcast_ref::<Column>() {
+        .transform_up(|e| match e.downcast_ref::<expressions::Column>() {
             Some(column) => {
                 let i = index(column.index());
-                Ok(Transformed::yes(Arc::new(Column::new(schema.field(i).name(), i)) as _))
+                Ok(Transformed::yes(
+                    Arc::new(expressions::Column::new(schema.field(i).name(), i)) as _
+                ))
             }
             None => Ok(Transformed::no(e)),
         })
@@ -130,20 +137,25 @@ impl Selection {
         self.mask.as_ref().filter(|_| self.passed < self.rows)
     }
 
-    /// Narrows to the rows that pass `conjunct` as well. Once few are left only those are
-    /// evaluated: predicates such as a look-up in a join's hash table cost more than copying
-    /// the survivors of a column.
-    pub fn narrow(&mut self, conjunct: &Conjunct, columns: Vec<ArrayRef>) -> Result<()> {
+    /// Narrows to the rows that pass `conjunct` as well; `columns` are those it names. Once few are
+    /// left only those are evaluated: predicates such as a look-up in a join's hash table cost more
+    /// than copying the survivors of a column.
+    pub fn narrow(&mut self, conjunct: &Conjunct, columns: &[&Column]) -> Result<()> {
         let sparse = self.passed * 2 < self.rows;
+        let evaluate = |columns: Result<Vec<_>>, rows: usize| {
+            let mask = conjunct.evaluate(columns?, rows)?;
+            conjunct.count(rows, mask.true_count());
+            Ok::<_, DataFusionError>(mask)
+        };
+        let plain = || columns.iter().map(|c| c.plain()).collect();
         let mask = match self.mask.take() {
             Some(mask) if sparse => {
                 let survivors = FilterBuilder::new(&mask).optimize().build();
-                let columns = columns.iter().map(|c| survivors.filter(c));
-                let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
-                refine(&mask, &conjunct.evaluate(columns, self.passed)?)
+                let columns = columns.iter().map(|c| c.filtered(&survivors)).collect();
+                refine(&mask, &evaluate(columns, self.passed)?)
             }
-            Some(mask) => and(&mask, &conjunct.evaluate(columns, self.rows)?)?,
-            None => conjunct.evaluate(columns, self.rows)?,
+            Some(mask) => and(&mask, &evaluate(plain(), self.rows)?)?,
+            None => evaluate(plain(), self.rows)?,
         };
         self.passed = mask.true_count();
         self.mask = Some(mask);

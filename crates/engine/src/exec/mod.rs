@@ -1,5 +1,6 @@
 //! The `ExecutionPlan` shells: one operator per file, thin over storage and plain functions.
 
+mod column;
 mod filter;
 mod give_way;
 mod loading;

@@ -2,15 +2,17 @@
 //!
 //! All partitions of a scan pull chunks from one [`Skipper`], so that skew balances itself. For each
 //! chunk the filter columns are decoded first, conjunct by conjunct; a chunk of which no row is
-//! left decodes nothing more. Dynamic filters (join build sides, top-k bounds) prune the chunks
-//! that have not been handed out yet whenever they change.
+//! left decodes nothing more. Columns stay in the form they have in the cache, and only rows that
+//! are handed out, or shown to a predicate that must see them, are expanded. Dynamic filters (join
+//! build sides, top-k bounds) prune the chunks that have not been handed out yet whenever they
+//! change.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{BatchCoalescer, FilterBuilder};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{BatchCoalescer, FilterBuilder, FilterPredicate};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -32,8 +34,9 @@ use datafusion::physical_plan::{
 };
 use futures::stream;
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
-use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table};
+use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table, expand};
 
+use super::column::Column;
 use super::filter::{Conjunct, Selection, remap};
 use super::loading::Loading;
 use crate::error::into_datafusion;
@@ -376,7 +379,7 @@ struct Stream {
     coalescer: BatchCoalescer,
     fetch: Option<usize>,
     /// A chunk's surviving rows that are handed out batch by batch.
-    ready: Option<(RecordBatch, usize)>,
+    ready: Option<Survivors>,
     metrics: Metrics,
 }
 
@@ -387,7 +390,7 @@ impl Stream {
             if self.fetch == Some(0) {
                 return Ok(None);
             }
-            if let Some(batch) = self.take_ready() {
+            if let Some(batch) = self.take_ready()? {
                 return Ok(Some(self.emit(batch)));
             }
             if let Some(batch) = self.coalescer.next_completed_batch() {
@@ -414,14 +417,14 @@ impl Stream {
         batch
     }
 
-    fn take_ready(&mut self) -> Option<RecordBatch> {
-        let (batch, from) = self.ready.take()?;
-        let rows = (batch.num_rows() - from).min(BATCH_ROWS);
-        let slice = batch.slice(from, rows);
-        if from + rows < batch.num_rows() {
-            self.ready = Some((batch, from + rows));
+    fn take_ready(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(survivors) = &mut self.ready else { return Ok(None) };
+        let _timer = self.metrics.base.elapsed_compute().timer();
+        let batch = survivors.next(&self.schema)?;
+        if batch.is_none() {
+            self.ready = None;
         }
-        Some(slice)
+        Ok(batch)
     }
 
     async fn next_chunk(&mut self) -> Result<Option<ChunkRef>> {
@@ -460,13 +463,14 @@ impl Stream {
             Some(live) => Selection::of(BooleanArray::new(live, None)),
             None => Selection::all(rows),
         };
-        let mut columns = Columns { chunk, arrays: Vec::new() };
+        let mut columns = Columns { chunk, loaded: Vec::new() };
         for conjunct in self.in_order() {
             self.load(&mut columns, &conjunct.columns).await?;
-            let timer = self.metrics.base.elapsed_compute().timer();
-            let arrays = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
-            selection.narrow(&conjunct, arrays)?;
-            timer.done();
+            {
+                let _timer = self.metrics.base.elapsed_compute().timer();
+                let needed: Vec<_> = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
+                selection.narrow(&conjunct, &needed)?;
+            }
             if selection.is_empty() {
                 return Ok(());
             }
@@ -475,23 +479,19 @@ impl Stream {
         let projection = self.projection.clone();
         self.load(&mut columns, &projection).await?;
         let _timer = self.metrics.base.elapsed_compute().timer();
-        let arrays = projection.iter().map(|c| columns.get(*c)).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
-        let batch = match selection.mask() {
-            Some(mask) => {
-                FilterBuilder::new(mask).optimize().build().filter_record_batch(&batch)?
-            }
-            None => batch,
-        };
-        if batch.num_rows() >= BATCH_ROWS && self.coalescer.is_empty() {
-            self.ready = Some((batch, 0));
+        let survivors = selection.mask().map(|mask| FilterBuilder::new(mask).optimize().build());
+        let arrays = projection.iter().map(|c| columns.get(*c)).map(|column| match &survivors {
+            Some(survivors) => Ok(survivors.filter(&column.encoded)?),
+            None => Ok(column.cheapest()),
+        });
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let rows = survivors.as_ref().map_or(rows, FilterPredicate::count);
+        let mut survivors = Survivors { arrays, rows, from: 0 };
+        if rows >= BATCH_ROWS && self.coalescer.is_empty() {
+            self.ready = Some(survivors);
         } else {
-            let mut from = 0;
-            while from < batch.num_rows() {
-                let n = (batch.num_rows() - from).min(BATCH_ROWS);
-                self.coalescer.push_batch(batch.slice(from, n))?;
-                from += n;
+            while let Some(batch) = survivors.next(&self.schema)? {
+                self.coalescer.push_batch(batch)?;
             }
         }
         Ok(())
@@ -511,6 +511,11 @@ impl Stream {
         column >= self.source.contents.arrow_schema.fields().len()
     }
 
+    /// Of a stored column.
+    fn data_type(&self, column: usize) -> DataType {
+        self.source.contents.arrow_schema.field(column).data_type().clone()
+    }
+
     /// Makes the named columns of the chunk present: from the cache, or read outside any slot
     /// and decoded under ours.
     async fn load(&self, columns: &mut Columns, wanted: &[usize]) -> Result<()> {
@@ -520,14 +525,14 @@ impl Stream {
                 continue;
             }
             if self.is_row_id(column) {
-                columns.arrays.push((column, Arc::new(columns.chunk.row_ids())));
+                columns.add(column, Arc::new(columns.chunk.row_ids()), DataType::UInt64);
                 continue;
             }
             let stored = columns.chunk.stored_bytes(column);
             self.metrics.bytes_read.add(stored as usize);
             read += stored;
             match self.source.database.cached(&columns.chunk, column) {
-                Some(array) => columns.arrays.push((column, array)),
+                Some(array) => columns.add(column, array, self.data_type(column)),
                 None => missing.push(column),
             }
         }
@@ -549,7 +554,7 @@ impl Stream {
             if decoded {
                 self.metrics.bytes_decoded.add(array.get_array_memory_size());
             }
-            columns.arrays.push((column, array));
+            columns.add(column, array, self.data_type(column));
         }
         Ok(())
     }
@@ -558,16 +563,46 @@ impl Stream {
 /// The decoded columns of the chunk in hand. A handful: a list beats a map.
 struct Columns {
     chunk: ChunkRef,
-    arrays: Vec<(usize, ArrayRef)>,
+    loaded: Vec<(usize, Column)>,
 }
 
 impl Columns {
     fn has(&self, column: usize) -> bool {
-        self.arrays.iter().any(|(c, _)| *c == column)
+        self.loaded.iter().any(|(c, _)| *c == column)
     }
 
-    fn get(&self, column: usize) -> ArrayRef {
-        let found = self.arrays.iter().find(|(c, _)| *c == column);
-        Arc::clone(&found.expect("loaded before it is used").1)
+    fn get(&self, column: usize) -> &Column {
+        let found = self.loaded.iter().find(|(c, _)| *c == column);
+        &found.expect("loaded before it is used").1
+    }
+
+    fn add(&mut self, column: usize, encoded: ArrayRef, data_type: DataType) {
+        self.loaded.push((column, Column::new(encoded, data_type)));
+    }
+}
+
+/// Rows of a chunk on their way out: still encoded.
+struct Survivors {
+    arrays: Vec<ArrayRef>,
+    rows: usize,
+    from: usize,
+}
+
+impl Survivors {
+    /// The next of them, of `schema` and so in plain. A batch at a time is expanded: it stays in the
+    /// processor's cache on its way to the next operator, and a LIMIT leaves the rest as it is.
+    fn next(&mut self, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
+        let rows = (self.rows - self.from).min(BATCH_ROWS);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let plain = |(array, field): (&ArrayRef, &FieldRef)| {
+            expand(&array.slice(self.from, rows), field.data_type()).map_err(into_datafusion)
+        };
+        let plain = self.arrays.iter().zip(schema.fields()).map(plain);
+        let plain = plain.collect::<Result<Vec<_>>>()?;
+        self.from += rows;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(Some(RecordBatch::try_new_with_options(Arc::clone(schema), plain, &options)?))
     }
 }

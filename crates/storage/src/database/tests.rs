@@ -71,6 +71,7 @@ fn read(db: &Database, snapshot: &Snapshot) -> Result<Vec<i64>> {
         for segment in db.read(&chunk, &[1, 0])? {
             arrays.push(db.decode(segment)?);
         }
+        arrays[0] = crate::expand(&arrays[0], &DataType::Utf8View)?;
         assert_eq!(arrays[0].len(), chunk.rows);
         for (n, text) in
             arrays[1].as_primitive::<Int64Type>().values().iter().zip(arrays[0].as_string_view())

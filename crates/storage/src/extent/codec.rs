@@ -7,18 +7,25 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, make_array};
-use arrow::datatypes::{Field, Schema as ArrowSchema};
+use arrow::array::{Array, ArrayRef, Decimal64Array, UInt8Array};
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 use vortex::VortexSessionDefault;
+use vortex::array::arrays::decimal::DecimalArrayExt;
+use vortex::array::arrays::dict::DictArraySlotsExt;
+use vortex::array::arrays::masked::{MaskedArrayExt, MaskedArraySlotsExt};
+use vortex::array::arrays::{Constant, ConstantArray, DecimalArray, Dict, Masked};
 use vortex::array::expr::stats::Stat;
 use vortex::array::serde::{SerializeOptions, SerializedArray};
-use vortex::array::{ArrayContext, ArrayId, VortexSessionExecute};
-use vortex::arrow::ArrowSessionExt;
+use vortex::array::{ArrayContext, ArrayId, ExecutionCtx, IntoArray, VortexSessionExecute};
+use vortex::arrow::{ArrowSessionExt, to_arrow_null_buffer};
 use vortex::buffer::{Alignment, ByteBuffer};
-use vortex::dtype::{DType, FieldNames, Nullability, StructFields};
-use vortex::error::VortexResult;
+use vortex::dtype::{
+    DType, DecimalType, FieldNames, NativeDecimalType, Nullability, PType, StructFields,
+};
+use vortex::error::{VortexResult, vortex_err};
 use vortex::file::{Footer, SegmentSpec};
 use vortex::layout::layouts::chunked::ChunkedLayout;
 use vortex::layout::layouts::flat::FlatLayout;
@@ -30,6 +37,7 @@ use vortex::session::registry::ReadContext;
 
 use super::Location;
 use super::schemes::Compressors;
+use crate::encoded;
 use crate::store::ALIGNMENT;
 
 /// One for the process: it holds registries only, and no thread.
@@ -173,7 +181,8 @@ impl Encoder {
     }
 }
 
-/// Decodes one column of one chunk into exactly the field's type. The error is the cause alone.
+/// Decodes one column of one chunk into an [encoded form](crate::encoded) of the field's type. The
+/// error is the cause alone.
 pub(super) fn decode(
     bytes: ByteBuffer,
     rows: usize,
@@ -184,9 +193,17 @@ pub(super) fn decode(
     let array = guard(|| {
         let array =
             SerializedArray::try_from(bytes)?.decode(dtype, rows, &encodings.0, &SESSION)?;
-        SESSION.arrow().execute_arrow(array, Some(field), &mut SESSION.create_execution_ctx())
+        let execution = &mut SESSION.create_execution_ctx();
+        match field.data_type() {
+            DataType::Utf8View | DataType::BinaryView => strings(array, field, execution),
+            DataType::Decimal128(_, scale) => match encoded::narrow_decimal(*scale) {
+                Some(narrow) => decimals(array, field, narrow, execution),
+                None => plain(array, field, execution),
+            },
+            _ => plain(array, field, execution),
+        }
     })?;
-    if array.data_type() != field.data_type() || array.len() != rows {
+    if !encoded::is_form_of(array.data_type(), field.data_type()) || array.len() != rows {
         return Err(format!(
             "decoded {} rows of {}, expected {rows} of {}",
             array.len(),
@@ -194,15 +211,82 @@ pub(super) fn decode(
             field.data_type()
         ));
     }
-    Ok(without_empty_nulls(array))
+    Ok(encoded::without_empty_nulls(array))
 }
 
-/// An all-valid null buffer would send every kernel down its slow path.
-fn without_empty_nulls(array: ArrayRef) -> ArrayRef {
-    if array.nulls().is_none_or(|n| n.null_count() > 0) || array.data_type().is_nested() {
-        return array;
+fn plain(
+    array: vortex::array::ArrayRef,
+    field: &Field,
+    execution: &mut ExecutionCtx,
+) -> VortexResult<ArrayRef> {
+    SESSION.arrow().execute_arrow(array, Some(field), execution)
+}
+
+/// A dictionary, if that is how the strings are stored; also under a mask of NULLs.
+fn strings(
+    array: vortex::array::ArrayRef,
+    field: &Field,
+    execution: &mut ExecutionCtx,
+) -> VortexResult<ArrayRef> {
+    let rows = array.len();
+    let (inner, nulls) = match array.as_opt::<Masked>() {
+        Some(masked) => {
+            let nulls = to_arrow_null_buffer(masked.masked_validity(), rows, execution)?;
+            (masked.child().clone(), nulls)
+        }
+        None => (array.clone(), None),
+    };
+    let (codes, values) = if let Some(dictionary) = inner.as_opt::<Dict>() {
+        let code = match dictionary.codes().dtype() {
+            DType::Primitive(PType::U8, _) => DataType::UInt8,
+            DType::Primitive(PType::U16, _) => DataType::UInt16,
+            DType::Primitive(PType::U32, _) => DataType::UInt32,
+            _ => return plain(array, field, execution),
+        };
+        let codes = plain(dictionary.codes().clone(), &Field::new("", code, true), execution)?;
+        (codes, dictionary.values().clone())
+    } else if let Some(constant) = inner.as_opt::<Constant>() {
+        let codes: ArrayRef = Arc::new(UInt8Array::from_value(0, rows));
+        (codes, ConstantArray::new(constant.scalar().clone(), 1).into_array())
+    } else {
+        return plain(array, field, execution);
+    };
+    let values = plain(values, field, execution)?;
+    encoded::dictionary(&codes, values, nulls.as_ref()).map_err(|e| vortex_err!("{e}"))
+}
+
+/// In 64 bits, if all of them fit.
+fn decimals(
+    array: vortex::array::ArrayRef,
+    field: &Field,
+    narrow: DataType,
+    execution: &mut ExecutionCtx,
+) -> VortexResult<ArrayRef> {
+    fn widened<T: NativeDecimalType + Into<i64>>(array: &DecimalArray) -> ScalarBuffer<i64> {
+        array.buffer::<T>().iter().map(|&v| v.into()).collect()
     }
-    array.to_data().into_builder().nulls(None).build().map_or(array, make_array)
+    let array = array.execute::<DecimalArray>(execution)?;
+    let decimal = array.decimal_dtype();
+    let is = DataType::Decimal128(decimal.precision(), decimal.scale());
+    let values = match array.values_type() {
+        // To be refused.
+        _ if is != *field.data_type() => None,
+        DecimalType::I8 => Some(widened::<i8>(&array)),
+        DecimalType::I16 => Some(widened::<i16>(&array)),
+        DecimalType::I32 => Some(widened::<i32>(&array)),
+        DecimalType::I64 => Some(array.buffer::<i64>().into_arrow_scalar_buffer()),
+        // The writer has narrowed what it could: mostly, the first few tell.
+        DecimalType::I128 => {
+            let wide = array.buffer::<i128>();
+            let narrow: Option<Vec<i64>> = wide.iter().map(|&v| v.try_into().ok()).collect();
+            narrow.map(ScalarBuffer::from)
+        }
+        DecimalType::I256 => None,
+    };
+    let array = array.into_array();
+    let Some(values) = values else { return plain(array, field, execution) };
+    let nulls = to_arrow_null_buffer(array.validity()?, array.len(), execution)?;
+    Ok(Arc::new(Decimal64Array::try_new(values, nulls)?.with_data_type(narrow)))
 }
 
 /// Our own statistics are in the catalog; Vortex's would only be parsed with each chunk.

@@ -9,6 +9,7 @@ use vortex::buffer::ByteBuffer;
 
 use super::codec::decode;
 use super::{Extent, Location, Metadata, object_name};
+use crate::encoded::expand;
 
 /// The compressed bytes of one column of one chunk, between [`crate::Database::read`] and
 /// [`crate::Database::decode`]. A clone shares the bytes.
@@ -27,13 +28,18 @@ impl Segment {
         self.bytes.len()
     }
 
-    /// Into exactly the type the column was written with.
+    /// Into an [encoded form](crate::encoded) of the type the column was written with.
     pub(crate) fn decode(&self) -> Result<ArrayRef> {
         let column = &self.metadata.columns[self.place];
         let field = Field::new(&column.name, column.data_type.clone(), column.nullable);
         let rows = self.metadata.chunk_rows(self.chunk);
         decode(self.bytes.clone(), rows, &field, &column.dtype, &self.metadata.encodings)
             .map_err(|why| self.damaged(why))
+    }
+
+    /// Into exactly that type.
+    pub(crate) fn decode_plain(&self) -> Result<ArrayRef> {
+        expand(&self.decode()?, &self.metadata.columns[self.place].data_type)
     }
 
     fn location(&self) -> Location {

@@ -17,7 +17,7 @@ use vortex::session::VortexSession;
 
 use super::*;
 use crate::database::{Database, Options};
-use crate::{storable, stored_schema};
+use crate::{Segment, expand, storable, stored_schema};
 
 const SMALL: Limits = Limits { chunk_rows: 100, run_bytes: 20_000, extent_bytes: 20_000 };
 
@@ -58,7 +58,11 @@ fn read_back(db: &Database, schema: &SchemaRef, extents: &[NewExtent]) -> Vec<Re
         let metadata = new.extent.open().unwrap();
         for chunk in 0..new.extent.chunks() {
             let segments = new.extent.read(&metadata, chunk, &columns).unwrap();
-            let arrays = segments.into_iter().map(|s| db.decode(s).unwrap()).collect();
+            let plain = |(column, segment): (usize, Segment)| {
+                let array = db.decode(segment).unwrap();
+                expand(&array, schema.field(column).data_type()).unwrap()
+            };
+            let arrays = segments.into_iter().enumerate().map(plain).collect();
             parts.push(RecordBatch::try_new(schema.clone(), arrays).unwrap());
         }
     }
@@ -170,6 +174,89 @@ fn decimals_of_all_38_digits() {
     let array = Decimal128Array::from(vec![Some(most), Some(-most), None, Some(0)]);
     let batch = one(Arc::new(array.with_precision_and_scale(38, 2).unwrap()), true);
     assert_eq!(round_trip(&memory(), std::slice::from_ref(&batch), &[], SMALL), batch);
+}
+
+/// In what form a column comes back that is written as one chunk; in plain, it is what was written.
+fn form(array: ArrayRef) -> ArrayRef {
+    let db = memory();
+    let (rows, data_type) = (array.len(), array.data_type().clone());
+    let batch = one(array, true);
+    let mut writer =
+        small(&db, batch.schema(), &[], Limits { chunk_rows: rows, ..Limits::default() });
+    writer.push(&batch).unwrap();
+    let new = writer.finish().unwrap().remove(0);
+    let metadata = new.extent.open().unwrap();
+    let segment = new.extent.read(&metadata, 0, &[0]).unwrap().remove(0);
+    let encoded = db.decode(segment).unwrap();
+    assert_eq!(&expand(&encoded, &data_type).unwrap(), batch.column(0));
+    encoded
+}
+
+/// Of a dictionary: how many values it has.
+fn dictionary_values(array: ArrayRef) -> Option<usize> {
+    let encoded = form(array);
+    let dictionary = encoded.as_any_dictionary_opt()?;
+    assert_eq!(dictionary.values().null_count(), 0);
+    assert!(dictionary.normalized_keys().iter().all(|key| *key < dictionary.values().len()));
+    Some(dictionary.values().len())
+}
+
+#[test]
+fn strings_of_few_values_stay_dictionaries() {
+    let strings = |of: &dyn Fn(usize) -> Option<String>| -> ArrayRef {
+        Arc::new((0..5_000).map(of).collect::<StringViewArray>())
+    };
+    let word = |n: usize| match n {
+        0 => String::new(),
+        n => format!("the {n}th of the words that come again and again"),
+    };
+    let mixed = |n: usize| n * 7919 % 1009;
+    assert_eq!(dictionary_values(strings(&|n| Some(word(mixed(n) % 50)))), Some(50));
+    let nulls = strings(&|n| (!mixed(n).is_multiple_of(3)).then(|| word(mixed(n) % 50)));
+    assert_eq!(dictionary_values(nulls), Some(50));
+    // More than 256.
+    assert_eq!(dictionary_values(strings(&|n| Some(word(mixed(n) % 500)))), Some(500));
+    assert_eq!(dictionary_values(strings(&|_| Some(word(1)))), Some(1));
+    assert_eq!(dictionary_values(strings(&|_| Some(word(0)))), Some(1));
+    assert_eq!(
+        dictionary_values(strings(&|n| mixed(n).is_multiple_of(3).then(|| word(1)))),
+        Some(1)
+    );
+    assert_eq!(dictionary_values(strings(&|_| None)), Some(1));
+    assert_eq!(dictionary_values(strings(&|n| Some(word(n)))), None);
+    let bytes = (0..5_000).map(|n| mixed(n).is_multiple_of(3).then(|| [mixed(n) as u8 % 9; 40]));
+    assert_eq!(dictionary_values(Arc::new(bytes.collect::<BinaryViewArray>())), Some(9));
+}
+
+#[test]
+fn decimals_of_64_bits_stay_narrow() {
+    let narrow = |precision, scale, values: &dyn Fn(i128) -> Option<i128>| {
+        let array = (0..300).map(values).collect::<Decimal128Array>();
+        let array = array.with_precision_and_scale(precision, scale).unwrap();
+        match form(Arc::new(array)).data_type() {
+            DataType::Decimal64(18, s) if *s == scale => true,
+            DataType::Decimal128(p, s) if (*p, *s) == (precision, scale) => false,
+            other => panic!("{other}"),
+        }
+    };
+    let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
+    assert!(narrow(38, 2, &|n| Some(n - 150)));
+    assert!(narrow(15, 2, &|n| (n % 3 > 0).then_some(n * 1_000_003 - 150)));
+    assert!(narrow(38, 0, &|n| Some(most - n)));
+    assert!(narrow(38, 0, &|n| Some(least + n)));
+    assert!(narrow(38, 0, &|n| (n % 3 > 0).then_some(if n % 2 == 0 { least } else { most })));
+    assert!(!narrow(38, 0, &|n| Some(most + n)));
+    assert!(!narrow(38, 0, &|n| Some(least - n)));
+    assert!(!narrow(38, 0, &|n| (n % 3 > 0).then_some(least - n)));
+    for one in [0, -7, most, least] {
+        assert!(narrow(38, 18, &|_| Some(one)));
+        assert!(narrow(20, 3, &|n| (n % 7 == 3).then_some(one)));
+    }
+    assert!(!narrow(38, 4, &|_| Some(most + 1)));
+    assert!(narrow(18, -3, &|n| Some(n)));
+    assert!(narrow(9, 9, &|_| None));
+    // Decimal64 has no such scale.
+    assert!(!narrow(38, 19, &|n| Some(n)));
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! A column of the chunk in hand, expanded as late as possible.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::compute::FilterPredicate;
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
+use thalweg_storage::expand;
+
+use crate::error::into_datafusion;
+
+/// A column in the form it has in the cache, and plain once somebody has wanted all of it.
+pub struct Column {
+    pub encoded: ArrayRef,
+    data_type: DataType,
+    plain: OnceCell<ArrayRef>,
+}
+
+impl Column {
+    /// Of `data_type` in plain.
+    pub fn new(encoded: ArrayRef, data_type: DataType) -> Self {
+        Column { encoded, data_type, plain: OnceCell::new() }
+    }
+
+    /// All of it.
+    pub fn plain(&self) -> Result<ArrayRef> {
+        if let Some(plain) = self.plain.get() {
+            return Ok(Arc::clone(plain));
+        }
+        let plain = self.expand(&self.encoded)?;
+        Ok(Arc::clone(self.plain.get_or_init(|| plain)))
+    }
+
+    /// All of it: plain if that is at hand already.
+    pub fn cheapest(&self) -> ArrayRef {
+        Arc::clone(self.plain.get().unwrap_or(&self.encoded))
+    }
+
+    /// The rows that are wanted: only those are expanded.
+    pub fn filtered(&self, wanted: &FilterPredicate) -> Result<ArrayRef> {
+        self.expand(&wanted.filter(&self.encoded)?)
+    }
+
+    fn expand(&self, rows: &ArrayRef) -> Result<ArrayRef> {
+        expand(rows, &self.data_type).map_err(into_datafusion)
+    }
+}
