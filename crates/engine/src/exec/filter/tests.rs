@@ -1,0 +1,161 @@
+use arrow::array::{DictionaryArray, StringViewArray};
+use arrow::datatypes::Field;
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
+use datafusion::prelude::SessionContext;
+use thalweg_base::Prng;
+use thalweg_storage::expand;
+
+use super::*;
+
+const STRING: DataType = DataType::Utf8View;
+
+#[test]
+fn refining_keeps_the_counterparts_of_set_bits() {
+    let mask = BooleanArray::from(vec![true, false, true, true, false, true]);
+    let kept = BooleanArray::from(vec![false, true, true, false]);
+    let expected = BooleanArray::from(vec![false, false, true, true, false, false]);
+    assert_eq!(refine(&mask, &kept), expected);
+}
+
+/// Over a table of two strings, `s` and `t`.
+fn conjunct(sql: &str) -> Conjunct {
+    Conjunct::new(physical(sql), &schema()).unwrap()
+}
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("s", STRING, true), Field::new("t", STRING, true)]))
+}
+
+fn physical(sql: &str) -> Arc<dyn PhysicalExpr> {
+    let (context, schema) = (SessionContext::new(), DFSchema::try_from(schema()).unwrap());
+    let expr = context.parse_sql_expr(sql, &schema).unwrap();
+    context.create_physical_expr(expr, &schema).unwrap()
+}
+
+fn dictionary<K: ArrowDictionaryKeyType>(keys: &[Option<usize>], values: &[&str]) -> ArrayRef {
+    let keys = keys.iter().map(|key| key.map(K::Native::usize_as)).collect();
+    let values = Arc::new(StringViewArray::from(values.to_vec()));
+    Arc::new(DictionaryArray::<K>::try_new(keys, values).unwrap())
+}
+
+fn column(encoded: ArrayRef) -> Column {
+    Column::new(encoded, STRING)
+}
+
+fn plain(encoded: &ArrayRef) -> Column {
+    column(expand(encoded, &STRING).unwrap())
+}
+
+#[test]
+fn a_dictionary_is_filtered_as_its_rows_are() {
+    let values = ["", "a", "ab", "abc", "something longer than a view", "12", "never"];
+    let predicates = [
+        "s = 'a'",
+        "s <> 'a'",
+        "s > 'ab'",
+        "s LIKE '%b%'",
+        "s IN ('a', '12', 'x')",
+        "s NOT IN ('a', '12')",
+        "s IS NULL",
+        "s IS NOT NULL",
+        "s IS NULL OR length(s) > 2",
+        "CASE WHEN s IS NULL THEN true ELSE s = 'ab' END",
+        "s = 'nowhere'",
+        "s < 'z'",
+        "s = NULL",
+        "length(s) >= 0",
+        "CASE WHEN s = 'a' THEN true WHEN s IS NULL THEN NULL ELSE s > 'b' END",
+        "s = t",
+    ];
+    let mut random = Prng::new(7);
+    let (mut judged, rows) = (0, 100);
+    for sql in predicates {
+        let conjunct = conjunct(sql);
+        for round in 0..60 {
+            let nulls = round % 3;
+            let mut keys = |values: u64| -> Vec<Option<usize>> {
+                let key = |_| match nulls {
+                    0 => Some(random.below(values) as usize),
+                    1 => (random.below(3) > 0).then(|| random.below(values) as usize),
+                    _ => None,
+                };
+                (0..rows).map(key).collect()
+            };
+            let (s, t) = (keys(6), dictionary::<UInt8Type>(&keys(3), &values[..3]));
+            let s = match round % 4 {
+                0 => dictionary::<UInt8Type>(&s, &values),
+                1 => dictionary::<UInt16Type>(&s, &values),
+                _ => dictionary::<UInt32Type>(&s, &values),
+            };
+            let before = match round % 5 {
+                0 => Selection::all(rows),
+                share => {
+                    let mask = (0..rows).map(|_| Some(random.below(4) >= share as u64 % 4));
+                    Selection::of(mask.collect())
+                }
+            };
+            let (mut encoded, mut expected) = (before.clone(), before);
+            let needed = |s: Column, t: Column, selection: &mut Selection| {
+                let both = [&s, &t];
+                let needed: Vec<_> = conjunct.columns.iter().map(|c| both[*c]).collect();
+                let judged = conjunct.judge(&needed, selection.passed).is_some();
+                selection.narrow(&conjunct, &needed).unwrap();
+                judged
+            };
+            judged +=
+                usize::from(needed(column(Arc::clone(&s)), column(Arc::clone(&t)), &mut encoded));
+            assert!(!needed(plain(&s), plain(&t), &mut expected));
+            assert_eq!(rows_of(&encoded), rows_of(&expected), "{sql}");
+            assert_eq!(encoded.passed, rows_of(&encoded).len());
+        }
+    }
+    assert!(judged > 700, "{judged}");
+}
+
+fn rows_of(selection: &Selection) -> Vec<usize> {
+    match &selection.mask {
+        Some(mask) => mask.values().set_indices().collect(),
+        None => (0..selection.rows).collect(),
+    }
+}
+
+#[test]
+fn values_of_other_rows_raise_no_errors() {
+    let conjunct = conjunct("CAST(s AS BIGINT) > 5");
+    let keys = [Some(0), Some(1), Some(2), Some(1), Some(0), Some(1), Some(1), Some(0)];
+    // Few enough that only they are shown to the predicate, and more than there are values.
+    let keys: Vec<_> = keys.iter().copied().cycle().take(80).collect();
+    let encoded = column(dictionary::<UInt8Type>(&keys, &["x", "7", "y"]));
+    let sevens = [1, 3, 5, 6, 9];
+    let mut selection = Selection::of((0..80).map(|row| Some(sevens.contains(&row))).collect());
+    selection.narrow(&conjunct, &[&encoded]).unwrap();
+    assert_eq!(rows_of(&selection), sevens);
+    assert!(Selection::all(80).narrow(&conjunct, &[&encoded]).is_err());
+}
+
+#[test]
+fn what_differs_from_row_to_row_is_not_asked_once() {
+    let encoded = column(dictionary::<UInt8Type>(&[Some(0); 64], &["a"]));
+    assert!(conjunct("s = 'a'").judge(&[&encoded], 64).is_some());
+    assert!(conjunct("random() < 0.5 OR s = 'b'").judge(&[&encoded], 64).is_none());
+    // Nor what is cheaper to ask of the rows.
+    assert!(conjunct("s = 'a'").judge(&[&encoded], 1).is_none());
+}
+
+#[test]
+fn dynamic_filters_are_asked_once_per_value_and_counted_by_rows() {
+    let s = Arc::new(expressions::Column::new("s", 0)) as Arc<dyn PhysicalExpr>;
+    let dynamic = Arc::new(DynamicFilterPhysicalExpr::new(vec![s], lit(true)));
+    let conjunct = Conjunct::new(Arc::clone(&dynamic) as _, &schema()).unwrap();
+    assert!(conjunct.dynamic);
+    let keys: Vec<_> = (0..90).map(|row| (row % 3 < 2).then_some(row % 3)).collect();
+    let encoded = column(dictionary::<UInt8Type>(&keys, &["a", "b"]));
+    let mut selection = Selection::all(90);
+    selection.narrow(&conjunct, &[&encoded]).unwrap();
+    assert_eq!((selection.passed, conjunct.pass_share()), (90, 1.0));
+    dynamic.update(physical("s >= 'b'")).unwrap();
+    selection.narrow(&conjunct, &[&encoded]).unwrap();
+    assert_eq!(rows_of(&selection), (0..90).filter(|row| row % 3 == 1).collect::<Vec<_>>());
+    assert_eq!(conjunct.pass_share(), 120.0 / 180.0);
+}
