@@ -24,12 +24,15 @@ use crate::encoding::{codes, expand, internal};
 pub type Register = usize;
 
 /// What the IR has no structure for, over arrays of its arguments' logical types.
-pub trait Function: Send + Sync + fmt::Debug + fmt::Display {
+pub trait Function: Send + Sync + fmt::Debug {
     /// As many values as there are rows. `arguments` may be empty.
     fn call(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef>;
 
     /// Whether a row's value depends on that row's arguments alone.
     fn is_pure(&self) -> bool;
+
+    /// How it is shown over arguments that are shown so.
+    fn describe(&self, arguments: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,10 +351,19 @@ impl Arithmetic {
     }
 }
 
-impl fmt::Display for Expr {
+/// An expression with the names of its registers, to be shown.
+#[derive(Clone, Copy)]
+pub struct Named<'a>(pub &'a Expr, pub &'a [String]);
+
+impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Expr::Register(register, _) => write!(f, "r{register}"),
+        let Named(expr, names) = *self;
+        let named = |e| Named(e, names);
+        match expr {
+            Expr::Register(register, _) => match names.get(*register) {
+                Some(name) => f.write_str(name),
+                None => write!(f, "r{register}"),
+            },
             Expr::Literal(value) => {
                 let options = arrow::util::display::FormatOptions::new().with_null("NULL");
                 match arrow::util::display::ArrayFormatter::try_new(value, &options) {
@@ -359,19 +371,15 @@ impl fmt::Display for Expr {
                     Err(_) => write!(f, "?"),
                 }
             }
-            Expr::Compare(c, a, b) => write!(f, "{a} {} {b}", c.symbol()),
-            Expr::And(a, b) => write!(f, "({a} AND {b})"),
-            Expr::Or(a, b) => write!(f, "({a} OR {b})"),
-            Expr::Not(a) => write!(f, "NOT ({a})"),
-            Expr::IsNull(a) => write!(f, "{a} IS NULL"),
-            Expr::Arithmetic(o, a, b, _) => write!(f, "({a} {} {b})", o.symbol()),
+            Expr::Compare(c, a, b) => write!(f, "{} {} {}", named(a), c.symbol(), named(b)),
+            Expr::And(a, b) => write!(f, "({} AND {})", named(a), named(b)),
+            Expr::Or(a, b) => write!(f, "({} OR {})", named(a), named(b)),
+            Expr::Not(a) => write!(f, "NOT ({})", named(a)),
+            Expr::IsNull(a) => write!(f, "{} IS NULL", named(a)),
+            Expr::Arithmetic(o, a, b, _) => write!(f, "({} {} {})", named(a), o.symbol(), named(b)),
             Expr::Call(function, arguments, _) => {
-                write!(f, "{function}")?;
-                if arguments.is_empty() {
-                    return Ok(());
-                }
-                let arguments: Vec<_> = arguments.iter().map(Expr::to_string).collect();
-                write!(f, "({})", arguments.join(", "))
+                let arguments: Vec<_> = arguments.iter().map(|a| named(a).to_string()).collect();
+                function.describe(&arguments, f)
             }
         }
     }

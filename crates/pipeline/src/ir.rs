@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 
 use crate::aggregate;
-use crate::expr::Expr;
+use crate::expr::{Expr, Named};
 use crate::{sort, table};
 
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub struct Pipeline {
     pub source: Source,
     /// The logical types of the source's registers.
     pub types: Vec<DataType>,
+    /// Of all registers, to be shown.
+    pub names: Vec<String>,
     pub steps: Vec<Step>,
     /// Index into the plan's sinks.
     pub sink: usize,
@@ -194,13 +196,6 @@ impl Pipeline {
     }
 }
 
-fn list(f: &mut fmt::Formatter<'_>, exprs: &[Expr]) -> fmt::Result {
-    for (i, expr) in exprs.iter().enumerate() {
-        write!(f, "{}{expr}", if i == 0 { "" } else { ", " })?;
-    }
-    Ok(())
-}
-
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -218,18 +213,18 @@ impl fmt::Display for Source {
     }
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Step {
+    /// As it is shown in a pipeline whose registers have these names.
+    pub fn describe(&self, names: &[String]) -> String {
+        let list = |exprs: &mut dyn Iterator<Item = &Expr>| {
+            exprs.map(|e| Named(e, names).to_string()).collect::<Vec<_>>().join(", ")
+        };
         match self {
             Step::Filter(conjuncts) => {
-                f.write_str("filter ")?;
-                list(f, conjuncts)
+                let conjuncts = conjuncts.iter().map(|e| Named(e, names).to_string());
+                format!("filter {}", conjuncts.collect::<Vec<_>>().join(" AND "))
             }
-            Step::Map(exprs) => {
-                f.write_str("map ")?;
-                let exprs: Vec<_> = exprs.iter().map(|e| Expr::clone(e)).collect();
-                list(f, &exprs)
-            }
+            Step::Map(exprs) => format!("map {}", list(&mut exprs.iter().map(AsRef::as_ref))),
             Step::Probe(probe) => {
                 let name = match probe.kind {
                     Join::Pairs { outer: false, .. } => "probe",
@@ -239,12 +234,12 @@ impl fmt::Display for Step {
                     Join::Anti => "anti probe",
                     Join::Mark => "mark probe",
                 };
-                write!(f, "{name} #{}(", probe.sink)?;
-                list(f, &probe.keys)?;
-                f.write_str(")")?;
+                let keys = list(&mut probe.keys.iter());
                 match &probe.condition {
-                    Some(condition) => write!(f, " if {condition}"),
-                    None => Ok(()),
+                    Some(condition) => {
+                        format!("{name} #{}({keys}) if {}", probe.sink, Named(condition, names))
+                    }
+                    None => format!("{name} #{}({keys})", probe.sink),
                 }
             }
         }

@@ -9,6 +9,7 @@
 //! * [`worker`]: runs the batches of one pipeline on one thread.
 //! * [`table`]: the build side of a join.
 //! * [`aggregate`]: groups.
+//! * [`select`]: the rows of a chunk that pass its filters.
 //! * [`sort`]: rows in order.
 //! * [`encoding`]: the forms of a column.
 
@@ -17,6 +18,7 @@ pub mod batch;
 pub mod encoding;
 pub mod expr;
 pub mod ir;
+pub mod select;
 pub mod sort;
 pub mod table;
 pub mod worker;

@@ -151,7 +151,17 @@ pub struct Worker {
     /// What is left to do, the next on top.
     stack: Vec<Work>,
     emitted: VecDeque<(Vec<ArrayRef>, usize)>,
+    rows: Rows,
     scratch: Scratch,
+}
+
+/// How many rows a worker has seen so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rows {
+    /// From the source.
+    pub taken_in: usize,
+    /// Into the sink.
+    pub sunk: usize,
 }
 
 enum Work {
@@ -193,6 +203,7 @@ impl Worker {
             part,
             stack: Vec::new(),
             emitted: VecDeque::new(),
+            rows: Rows::default(),
             scratch: Scratch::default(),
         })
     }
@@ -203,6 +214,7 @@ impl Worker {
 
     /// Takes in a batch of the source. Call [`Worker::step`] until it is done.
     pub fn push(&mut self, batch: Batch) {
+        self.rows.taken_in += batch.rows();
         self.stack.push(Work::Batch(0, batch));
     }
 
@@ -219,6 +231,10 @@ impl Worker {
     /// What has come out for the caller: columns, and how many rows they have.
     pub fn emitted(&mut self) -> Option<(Vec<ArrayRef>, usize)> {
         self.emitted.pop_front()
+    }
+
+    pub fn rows(&self) -> Rows {
+        self.rows
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -400,6 +416,7 @@ impl Worker {
         let (sink, inputs) =
             (&plan.sinks[self.pipeline().sink], &plan.pipelines[self.pipeline].inputs);
         let rows = batch.rows();
+        self.rows.sunk += rows;
         match (sink, &mut self.part) {
             (Sink::Discard, _) => {}
             (Sink::Emit(_), _) => {

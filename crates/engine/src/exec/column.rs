@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::compute::FilterPredicate;
+use arrow::array::{ArrayRef, UInt32Array};
+use arrow::compute::take;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use thalweg_storage::expand;
@@ -39,8 +39,8 @@ impl Column {
     }
 
     /// The rows that are wanted: only those are expanded.
-    pub fn filtered(&self, wanted: &FilterPredicate) -> Result<ArrayRef> {
-        self.expand(&wanted.filter(&self.encoded)?)
+    pub fn taken(&self, wanted: &UInt32Array) -> Result<ArrayRef> {
+        self.expand(&take(&self.encoded, wanted, None)?)
     }
 
     fn expand(&self, rows: &ArrayRef) -> Result<ArrayRef> {

@@ -7,23 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, RecordBatch,
-    RecordBatchOptions, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
+    new_null_array,
 };
-use arrow::buffer::BooleanBuffer;
-use arrow::compute::kernels::boolean::and;
-use arrow::compute::{FilterBuilder, prep_null_mask_filter};
-use arrow::datatypes::{
-    ArrowDictionaryKeyType, ArrowNativeType, DataType, Schema, SchemaRef, UInt8Type, UInt16Type,
-    UInt32Type,
-};
+use arrow::compute::prep_null_mask_filter;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{self, DynamicFilterTracking};
+use datafusion::physical_expr::expressions::{self, BinaryExpr, DynamicFilterTracking, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
+use thalweg_pipeline::expr::Comparison;
+use thalweg_pipeline::select::Selection;
 
 use super::column::Column;
 
@@ -44,6 +42,8 @@ pub struct Conjunct {
     pub dynamic: bool,
     /// The same rows pass whenever it is asked.
     stable: bool,
+    /// If it compares the only column with a constant of its type.
+    simple: Option<(Comparison, i64)>,
     rows_seen: AtomicU64,
     rows_passed: AtomicU64,
 }
@@ -59,6 +59,8 @@ impl Conjunct {
             remap(&expr, |i| columns.binary_search(&i).expect("collected above"), &schema)?;
         let dynamic = DynamicFilterTracking::classify(&expr).contains_dynamic_filter();
         let stable = !is_volatile(&expr);
+        // What DataFusion compares has the same type on both sides.
+        let simple = simple(&expr);
         Ok(Conjunct {
             expr,
             compact,
@@ -66,6 +68,7 @@ impl Conjunct {
             columns,
             dynamic,
             stable,
+            simple,
             rows_seen: AtomicU64::new(0),
             rows_passed: AtomicU64::new(0),
         })
@@ -108,13 +111,33 @@ impl Conjunct {
         let passing = self.evaluate(vec![Arc::clone(values)], values.len()).ok()?;
         let null = || self.evaluate(vec![new_null_array(values.data_type(), 1)], 1);
         let null_passes = nulls && null().ok()?.value(0);
-        let (all, none) = (passing.true_count() == values.len(), passing.true_count() == 0);
-        Some(Verdict {
-            all: all && (null_passes || !nulls),
-            none: none && !null_passes,
-            passing: passing.values().iter().collect(),
-            null_passes,
-        })
+        Some(Verdict { passing: passing.values().iter().collect(), null_passes })
+    }
+
+    /// Narrows `selection` to the rows that pass as well; `columns` are those it names.
+    pub fn narrow(&self, selection: &mut Selection, columns: &[&Column]) -> Result<()> {
+        let before = selection.len();
+        if let (Some((comparison, word)), [column]) = (self.simple, columns)
+            && selection.compare(column.encoded.as_ref(), comparison, word)
+        {
+            return Ok(());
+        }
+        if let Some(verdict) = self.judge(columns, before) {
+            let dictionary = columns[0].encoded.as_ref();
+            selection.look_up(dictionary, &verdict.passing, verdict.null_passes);
+        } else if let Some(listed) = selection.listed() {
+            // Predicates such as a look-up in a join's hash table cost more than to gather a few.
+            let rows = UInt32Array::from(listed.to_vec());
+            let columns = columns.iter().map(|c| c.taken(&rows)).collect::<Result<_>>()?;
+            let passing = self.evaluate(columns, before)?;
+            selection.retain_listed(passing.values());
+        } else {
+            let plain = columns.iter().map(|c| c.plain()).collect::<Result<_>>()?;
+            let passing = self.evaluate(plain, selection.rows())?;
+            selection.intersect(passing.values());
+        }
+        self.count(before, selection.len());
+        Ok(())
     }
 
     fn count(&self, seen: usize, passed: usize) {
@@ -129,52 +152,6 @@ impl Conjunct {
 struct Verdict {
     passing: Vec<bool>,
     null_passes: bool,
-    /// Every row passes, whichever value it has.
-    all: bool,
-    none: bool,
-}
-
-impl Verdict {
-    /// The rows of `dictionary` that pass; with `among`, of its set bits.
-    fn of_rows(&self, dictionary: &dyn Array, among: Option<&BooleanBuffer>) -> BooleanBuffer {
-        match dictionary.data_type() {
-            DataType::Dictionary(key, _) if **key == DataType::UInt8 => {
-                self.look_up(dictionary.as_dictionary::<UInt8Type>().keys(), among)
-            }
-            DataType::Dictionary(key, _) if **key == DataType::UInt16 => {
-                self.look_up(dictionary.as_dictionary::<UInt16Type>().keys(), among)
-            }
-            _ => self.look_up(dictionary.as_dictionary::<UInt32Type>().keys(), among),
-        }
-    }
-
-    fn look_up<K: ArrowDictionaryKeyType>(
-        &self,
-        keys: &PrimitiveArray<K>,
-        among: Option<&BooleanBuffer>,
-    ) -> BooleanBuffer {
-        let (values, passing) = (keys.values(), self.passing.as_slice());
-        // NULL keys are in range, too.
-        let passes = |row: usize| passing.get(values[row].as_usize()).is_some_and(|p| *p);
-        let nulls = keys.nulls();
-        if let Some(among) = among {
-            let mut bits = BooleanBufferBuilder::new(keys.len());
-            bits.append_n(keys.len(), false);
-            for row in among.set_indices() {
-                let null = nulls.is_some_and(|n| n.is_null(row));
-                if if null { self.null_passes } else { passes(row) } {
-                    bits.set_bit(row, true);
-                }
-            }
-            return bits.finish();
-        }
-        let bits = BooleanBuffer::collect_bool(keys.len(), passes);
-        match nulls {
-            None => bits,
-            Some(nulls) if self.null_passes => &bits | &!nulls.inner(),
-            Some(nulls) => &bits & nulls.inner(),
-        }
-    }
 }
 
 /// Rewrites the column indices of `expr` through `index`; names come from `schema`.
@@ -196,93 +173,37 @@ pub fn remap(
         .data()
 }
 
-/// The rows of a chunk that have passed so far.
-#[derive(Clone)]
-pub struct Selection {
-    rows: usize,
-    /// `None`: all.
-    mask: Option<BooleanArray>,
-    passed: usize,
-}
-
-impl Selection {
-    pub fn all(rows: usize) -> Self {
-        Selection { rows, mask: None, passed: rows }
-    }
-
-    /// The rows whose bit is set.
-    pub fn of(mask: BooleanArray) -> Self {
-        Selection { rows: mask.len(), passed: mask.true_count(), mask: Some(mask) }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.passed == 0
-    }
-
-    /// The mask of the rows that passed, unless all did.
-    pub fn mask(&self) -> Option<&BooleanArray> {
-        self.mask.as_ref().filter(|_| self.passed < self.rows)
-    }
-
-    /// Narrows to the rows that pass `conjunct` as well; `columns` are those it names. Once few are
-    /// left only those are evaluated: predicates such as a look-up in a join's hash table cost more
-    /// than copying the survivors of a column.
-    pub fn narrow(&mut self, conjunct: &Conjunct, columns: &[&Column]) -> Result<()> {
-        let sparse = self.passed * 2 < self.rows;
-        if let Some(verdict) = conjunct.judge(columns, self.passed) {
-            let before = self.passed;
-            self.narrow_by(&verdict, &columns[0].encoded, sparse);
-            conjunct.count(before, self.passed);
-            return Ok(());
-        }
-        let evaluate = |columns: Result<Vec<_>>, rows: usize| {
-            let mask = conjunct.evaluate(columns?, rows)?;
-            conjunct.count(rows, mask.true_count());
-            Ok::<_, DataFusionError>(mask)
-        };
-        let plain = || columns.iter().map(|c| c.plain()).collect();
-        let mask = match self.mask.take() {
-            Some(mask) if sparse => {
-                let survivors = FilterBuilder::new(&mask).optimize().build();
-                let columns = columns.iter().map(|c| c.filtered(&survivors)).collect();
-                refine(&mask, &evaluate(columns, self.passed)?)
-            }
-            Some(mask) => and(&mask, &evaluate(plain(), self.rows)?)?,
-            None => evaluate(plain(), self.rows)?,
-        };
-        self.passed = mask.true_count();
-        self.mask = Some(mask);
-        Ok(())
-    }
-
-    fn narrow_by(&mut self, verdict: &Verdict, dictionary: &dyn Array, sparse: bool) {
-        if verdict.all {
-            return;
-        }
-        let before = self.mask.as_ref().map(BooleanArray::values);
-        let mask = match before {
-            _ if verdict.none => BooleanBuffer::new_unset(self.rows),
-            Some(before) if sparse => verdict.of_rows(dictionary, Some(before)),
-            Some(before) => before & &verdict.of_rows(dictionary, None),
-            None => verdict.of_rows(dictionary, None),
-        };
-        let mask = BooleanArray::new(mask, None);
-        self.passed = mask.true_count();
-        self.mask = Some(mask);
-    }
-}
-
-/// `mask` without those of its set bits whose counterpart in `kept` (one per set bit) is false.
-fn refine(mask: &BooleanArray, kept: &BooleanArray) -> BooleanArray {
-    let mut bits = BooleanBufferBuilder::new(mask.len());
-    bits.append_n(mask.len(), false);
-    let kept = kept.values();
-    for (i, row) in mask.values().set_indices().enumerate() {
-        if kept.value(i) {
-            bits.set_bit(row, true);
-        }
-    }
-    BooleanArray::new(bits.finish(), None)
+/// A comparison of a column with a constant, as one of words: see `encoding::words`.
+fn simple(expr: &Arc<dyn PhysicalExpr>) -> Option<(Comparison, i64)> {
+    let binary = expr.downcast_ref::<BinaryExpr>()?;
+    let comparison = match binary.op() {
+        Operator::Eq => Comparison::Equal,
+        Operator::NotEq => Comparison::NotEqual,
+        Operator::Lt => Comparison::Less,
+        Operator::LtEq => Comparison::LessOrEqual,
+        Operator::Gt => Comparison::Greater,
+        Operator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
+    };
+    binary.left().downcast_ref::<expressions::Column>()?;
+    let literal = binary.right().downcast_ref::<Literal>()?;
+    use ScalarValue as S;
+    let word = match *literal.value() {
+        S::Int8(Some(v)) => v.into(),
+        S::Int16(Some(v)) => v.into(),
+        S::Int32(Some(v)) | S::Date32(Some(v)) => v.into(),
+        S::UInt8(Some(v)) => v.into(),
+        S::UInt16(Some(v)) => v.into(),
+        S::UInt32(Some(v)) => v.into(),
+        S::Int64(Some(v)) | S::Date64(Some(v)) => v,
+        S::TimestampSecond(Some(v), _)
+        | S::TimestampMillisecond(Some(v), _)
+        | S::TimestampMicrosecond(Some(v), _)
+        | S::TimestampNanosecond(Some(v), _) => v,
+        S::Decimal128(Some(v), _, _) => v.try_into().ok()?,
+        _ => return None,
+    };
+    Some((comparison, word))
 }
 
 #[cfg(test)]

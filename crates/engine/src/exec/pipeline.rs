@@ -68,6 +68,12 @@ impl PipelineExec {
         })
     }
 
+    /// What `EXPLAIN ANALYZE` shows of each pipeline.
+    fn stage_metrics(&self) -> Vec<ExecutionPlanMetricsSet> {
+        let stages = self.stages.iter().filter_map(|s| s.downcast_ref::<StageExec>());
+        stages.map(|s| s.metrics.clone()).collect()
+    }
+
     /// The operators that the pipelines stand for.
     pub fn original(&self) -> &Arc<dyn ExecutionPlan> {
         &self.original
@@ -79,8 +85,10 @@ impl PipelineExec {
             let Some(stage) = stage.downcast_ref::<StageExec>() else {
                 return internal_err!("a pipeline's place was taken by {}", stage.name());
             };
-            if let (Some(input), Some(number)) = (&stage.input, stage.number) {
-                inputs[number] = Input::Plan(Arc::clone(input));
+            if let (Some(input), Some(number)) = (&stage.input, stage.number)
+                && let Input::Plan(plan) = &mut inputs[number]
+            {
+                *plan = Arc::clone(input);
             }
         }
         Ok(PipelineExec {
@@ -195,13 +203,13 @@ impl StageExec {
             Source::External(number) => Some(number),
             _ => None,
         };
-        let input = number.map(|number| Arc::clone(inputs[number].plan()));
+        let input = number.map(|number| inputs[number].plan());
         let mut text = String::new();
         if number.is_none() {
             text += &format!("{} → ", pipeline.source);
         }
         for step in &pipeline.steps {
-            text += &format!("{step} → ");
+            text += &format!("{} → ", step.describe(&pipeline.names));
         }
         text += &format!("{} #{}", plan.sinks[pipeline.sink], pipeline.sink);
         let schema: SchemaRef = match &input {

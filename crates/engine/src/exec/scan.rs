@@ -10,8 +10,8 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{BatchCoalescer, FilterBuilder};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{BatchCoalescer, take};
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
@@ -36,10 +36,11 @@ use datafusion::physical_plan::{
 };
 use futures::stream;
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
+use thalweg_pipeline::select::Selection;
 use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table, expand};
 
 use super::column::Column;
-use super::filter::{Conjunct, Selection, remap};
+use super::filter::{Conjunct, remap};
 use super::loading::Loading;
 use crate::error::into_datafusion;
 use crate::prune::{Cause, Filter, Next, Pruned, Skipper};
@@ -51,7 +52,6 @@ pub struct Source {
     pub database: Database,
     pub loading: Arc<Loading>,
     /// Never read, only held: it pins the extents for as long as any stream reads them.
-    #[expect(dead_code)]
     pub snapshot: Arc<Snapshot>,
     pub table: Arc<Table>,
     /// Of `table`.
@@ -134,10 +134,18 @@ impl ScanExec {
         }
     }
 
+    /// Without filters that joins and others above would feed, and do not.
+    pub fn unfed(&self) -> Self {
+        let mut scan = self.copy();
+        scan.conjuncts.retain(|c| !c.dynamic);
+        scan
+    }
+
     /// For one execution, of which only rows are wanted whose output columns lie in these ranges,
     /// bounds included. It may give others as well.
     pub fn within(&self, ranges: &[(usize, ScalarValue, ScalarValue)]) -> Result<Self> {
         let mut scan = self.copy();
+        scan.metrics = self.metrics.clone();
         for (output, low, high) in ranges {
             let column = self.projection[*output];
             let name = self.columns.field(column).name();
@@ -421,7 +429,7 @@ pub struct Morsel {
     /// Of the columns.
     pub rows: usize,
     /// Which of them are left; `None`: all.
-    pub mask: Option<BooleanArray>,
+    pub picked: Option<UInt32Array>,
 }
 
 struct Stream {
@@ -480,12 +488,11 @@ impl Stream {
     /// Filters the columns of a morsel, into `ready` or the coalescer.
     fn take_in(&mut self, morsel: Morsel) -> Result<()> {
         let _timer = self.reader.metrics.base.elapsed_compute().timer();
-        let Morsel { mut columns, mut rows, mask } = morsel;
-        if let Some(mask) = mask {
-            let survivors = FilterBuilder::new(&mask).optimize().build();
-            let filtered = columns.iter().map(|c| survivors.filter(c));
-            columns = filtered.collect::<std::result::Result<_, _>>()?;
-            rows = survivors.count();
+        let Morsel { mut columns, mut rows, picked } = morsel;
+        if let Some(picked) = picked {
+            let taken = columns.iter().map(|c| take(c, &picked, None));
+            columns = taken.collect::<std::result::Result<_, _>>()?;
+            rows = picked.len();
         }
         let mut survivors = Survivors { arrays: columns, rows, from: 0 };
         if rows >= BATCH_ROWS && self.coalescer.is_empty() {
@@ -516,7 +523,7 @@ impl Reader {
         let rows = chunk.rows;
         debug_assert!(rows <= CHUNK_ROWS_MAX);
         let mut selection = match chunk.live() {
-            Some(live) => Selection::of(BooleanArray::new(live, None)),
+            Some(live) => Selection::of(live),
             None => Selection::all(rows),
         };
         let mut columns = Columns { chunk, loaded: Vec::new() };
@@ -525,7 +532,7 @@ impl Reader {
             {
                 let _timer = self.metrics.base.elapsed_compute().timer();
                 let needed: Vec<_> = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
-                selection.narrow(&conjunct, &needed)?;
+                conjunct.narrow(&mut selection, &needed)?;
             }
             if selection.is_empty() {
                 return Ok(None);
@@ -534,12 +541,12 @@ impl Reader {
         }
         let projection = self.projection.clone();
         self.load(&mut columns, &projection).await?;
-        let mask = selection.mask().cloned();
-        let columns = projection.iter().map(|c| columns.get(*c)).map(|column| match &mask {
+        let picked = selection.into_positions().map(UInt32Array::from);
+        let columns = projection.iter().map(|c| columns.get(*c)).map(|column| match &picked {
             Some(_) => Arc::clone(&column.encoded),
             None => column.cheapest(),
         });
-        Ok(Some(Morsel { columns: columns.collect(), rows, mask }))
+        Ok(Some(Morsel { columns: columns.collect(), rows, picked }))
     }
 
     async fn next_chunk(&mut self) -> Result<Option<ChunkRef>> {

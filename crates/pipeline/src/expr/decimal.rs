@@ -137,6 +137,11 @@ impl Side<'_> {
 }
 
 fn most(values: &[i64]) -> u64 {
+    // All bits that any of them has: a cheap bound, unless there are negative ones.
+    let all = values.iter().fold(0, |all, &v| all | v);
+    if all >= 0 {
+        return u64::MAX.checked_shr(all.leading_zeros()).unwrap_or(0);
+    }
     let (mut low, mut high) = (0, 0);
     for &value in values {
         low = value.min(low);

@@ -7,16 +7,11 @@ use thalweg_base::Prng;
 use thalweg_storage::expand;
 
 use super::*;
+use arrow::datatypes::{
+    ArrowDictionaryKeyType, ArrowNativeType, DataType, UInt8Type, UInt16Type, UInt32Type,
+};
 
 const STRING: DataType = DataType::Utf8View;
-
-#[test]
-fn refining_keeps_the_counterparts_of_set_bits() {
-    let mask = BooleanArray::from(vec![true, false, true, true, false, true]);
-    let kept = BooleanArray::from(vec![false, true, true, false]);
-    let expected = BooleanArray::from(vec![false, false, true, true, false, false]);
-    assert_eq!(refine(&mask, &kept), expected);
-}
 
 /// Over a table of two strings, `s` and `t`.
 fn conjunct(sql: &str) -> Conjunct {
@@ -91,7 +86,7 @@ fn a_dictionary_is_filtered_as_its_rows_are() {
             let before = match round % 5 {
                 0 => Selection::all(rows),
                 share => {
-                    let mask = (0..rows).map(|_| Some(random.below(4) >= share as u64 % 4));
+                    let mask = (0..rows).map(|_| random.below(4) >= share as u64 % 4);
                     Selection::of(mask.collect())
                 }
             };
@@ -99,25 +94,23 @@ fn a_dictionary_is_filtered_as_its_rows_are() {
             let needed = |s: Column, t: Column, selection: &mut Selection| {
                 let both = [&s, &t];
                 let needed: Vec<_> = conjunct.columns.iter().map(|c| both[*c]).collect();
-                let judged = conjunct.judge(&needed, selection.passed).is_some();
-                selection.narrow(&conjunct, &needed).unwrap();
+                let judged = conjunct.judge(&needed, selection.len()).is_some();
+                conjunct.narrow(selection, &needed).unwrap();
                 judged
             };
             judged +=
                 usize::from(needed(column(Arc::clone(&s)), column(Arc::clone(&t)), &mut encoded));
             assert!(!needed(plain(&s), plain(&t), &mut expected));
             assert_eq!(rows_of(&encoded), rows_of(&expected), "{sql}");
-            assert_eq!(encoded.passed, rows_of(&encoded).len());
+            assert_eq!(encoded.len(), rows_of(&encoded).len());
         }
     }
     assert!(judged > 700, "{judged}");
 }
 
-fn rows_of(selection: &Selection) -> Vec<usize> {
-    match &selection.mask {
-        Some(mask) => mask.values().set_indices().collect(),
-        None => (0..selection.rows).collect(),
-    }
+fn rows_of(selection: &Selection) -> Vec<u32> {
+    let all = (0..selection.rows() as u32).collect();
+    selection.clone().into_positions().unwrap_or(all)
 }
 
 #[test]
@@ -128,10 +121,10 @@ fn values_of_other_rows_raise_no_errors() {
     let keys: Vec<_> = keys.iter().copied().cycle().take(80).collect();
     let encoded = column(dictionary::<UInt8Type>(&keys, &["x", "7", "y"]));
     let sevens = [1, 3, 5, 6, 9];
-    let mut selection = Selection::of((0..80).map(|row| Some(sevens.contains(&row))).collect());
-    selection.narrow(&conjunct, &[&encoded]).unwrap();
+    let mut selection = Selection::of((0..80).map(|row| sevens.contains(&row)).collect());
+    conjunct.narrow(&mut selection, &[&encoded]).unwrap();
     assert_eq!(rows_of(&selection), sevens);
-    assert!(Selection::all(80).narrow(&conjunct, &[&encoded]).is_err());
+    assert!(conjunct.narrow(&mut Selection::all(80), &[&encoded]).is_err());
 }
 
 #[test]
@@ -152,10 +145,10 @@ fn dynamic_filters_are_asked_once_per_value_and_counted_by_rows() {
     let keys: Vec<_> = (0..90).map(|row| (row % 3 < 2).then_some(row % 3)).collect();
     let encoded = column(dictionary::<UInt8Type>(&keys, &["a", "b"]));
     let mut selection = Selection::all(90);
-    selection.narrow(&conjunct, &[&encoded]).unwrap();
-    assert_eq!((selection.passed, conjunct.pass_share()), (90, 1.0));
+    conjunct.narrow(&mut selection, &[&encoded]).unwrap();
+    assert_eq!((selection.len(), conjunct.pass_share()), (90, 1.0));
     dynamic.update(physical("s >= 'b'")).unwrap();
-    selection.narrow(&conjunct, &[&encoded]).unwrap();
+    conjunct.narrow(&mut selection, &[&encoded]).unwrap();
     assert_eq!(rows_of(&selection), (0..90).filter(|row| row % 3 == 1).collect::<Vec<_>>());
     assert_eq!(conjunct.pass_share(), 120.0 / 180.0);
 }

@@ -10,6 +10,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{StreamExt, stream};
@@ -96,6 +97,8 @@ struct Shared {
     reservations: Vec<MemoryReservation>,
     workers_max: usize,
     handed_out: AtomicBool,
+    /// One for each pipeline.
+    metrics: Vec<ExecutionPlanMetricsSet>,
 }
 
 impl Execution {
@@ -115,6 +118,7 @@ impl Execution {
             workers_max: context.session_config().target_partitions().max(1),
             context,
             handed_out: AtomicBool::new(false),
+            metrics: exec.stage_metrics(),
         };
         Ok(Arc::new(Execution {
             shared: Arc::new(shared),
@@ -255,10 +259,10 @@ impl Shared {
         let others: Vec<_> = tasks
             .into_iter()
             .map(|(worker, puller, output)| {
-                SpawnedTask::spawn(work(Arc::clone(self), pipeline.sink, worker, puller, output))
+                SpawnedTask::spawn(work(Arc::clone(self), n, worker, puller, output))
             })
             .collect();
-        let mut done = vec![work(Arc::clone(self), pipeline.sink, worker, puller, output).await?];
+        let mut done = vec![work(Arc::clone(self), n, worker, puller, output).await?];
         for other in others {
             match other.join().await {
                 Ok(part) => done.push(part?),
@@ -371,20 +375,29 @@ impl Shared {
 /// One worker of one pipeline, to the end of the source.
 async fn work(
     shared: Arc<Shared>,
-    sink: usize,
+    pipeline: usize,
     mut worker: Worker,
     mut puller: Puller,
     mut output: Output,
 ) -> Result<Part, Stop> {
+    let sink = shared.plan.pipelines[pipeline].sink;
     let reservation = &shared.reservations[sink];
+    let metrics = &shared.metrics[pipeline];
+    let time = |name: &'static str| MetricBuilder::new(metrics).subset_time(name, 0);
+    let (in_source, in_steps) = (time("time_in_source"), time("time_in_steps"));
     let mut held = worker.memory_bytes();
     let mut coalescer = BatchCoalescer::new(Arc::clone(&shared.schema), OUTPUT_ROWS)
         .with_biggest_coalesce_batch_size(Some(OUTPUT_ROWS / 4));
     let emits = matches!(shared.plan.sinks[sink], Sink::Emit(_));
-    while let Some(batch) = puller.next().await? {
+    loop {
+        let timer = in_source.timer();
+        let Some(batch) = puller.next().await? else { break };
+        timer.done();
         worker.push(batch);
         loop {
+            let timer = in_steps.timer();
             let more = worker.step()?;
+            timer.done();
             checkpoint().await;
             while let Some((columns, rows)) = worker.emitted() {
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -417,6 +430,9 @@ async fn work(
             output.send(&shared, batch).await?;
         }
     }
+    let count = |name: &'static str, rows| MetricBuilder::new(metrics).counter(name, 0).add(rows);
+    count("rows_in", worker.rows().taken_in);
+    count("rows_out", worker.rows().sunk);
     Ok(worker.into_part())
 }
 

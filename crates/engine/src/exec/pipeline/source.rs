@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::DataType;
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlanProperties;
 use futures::StreamExt;
@@ -52,10 +52,7 @@ impl Opened {
         };
         match &inputs[*number] {
             // A copy, so that its chunks are handed out once to this execution.
-            Input::Scan(scan) => match scan.downcast_ref::<ScanExec>() {
-                Some(scan) => Ok(Opened::Scan(Arc::new(scan.within(&ranges(pipeline, sinks))?))),
-                None => internal_err!("{} is no scan", scan.name()),
-            },
+            Input::Scan(scan) => Ok(Opened::Scan(Arc::new(scan.within(&ranges(pipeline, sinks))?))),
             Input::Plan(plan) => {
                 let count = plan.output_partitioning().partition_count();
                 let streams = (0..count).map(|p| plan.execute(p, Arc::clone(context)));
@@ -135,9 +132,9 @@ impl Puller {
                 Opened::Scan(_) => {
                     let Some(reader) = &mut self.reader else { return Ok(None) };
                     let Some(morsel) = reader.next().await? else { return Ok(None) };
-                    let rows = match &morsel.mask {
+                    let rows = match morsel.picked {
                         None => Rows::All(morsel.rows),
-                        Some(mask) => Rows::These(positions(mask)),
+                        Some(picked) => Rows::These(picked),
                     };
                     self.ready = Some(Ready { columns: morsel.columns, rows, at: 0 });
                 }
@@ -210,10 +207,4 @@ fn scalar(word: i64, data_type: &DataType) -> Option<ScalarValue> {
 
 fn ready(batch: &RecordBatch) -> Ready {
     Ready { columns: batch.columns().to_vec(), rows: Rows::All(batch.num_rows()), at: 0 }
-}
-
-fn positions(mask: &BooleanArray) -> UInt32Array {
-    let mut positions = Vec::with_capacity(mask.true_count());
-    positions.extend(mask.values().set_indices().map(|i| i as u32));
-    positions.into()
 }

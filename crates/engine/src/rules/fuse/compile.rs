@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -43,15 +43,16 @@ pub struct Compiled {
 /// A source of pipelines.
 #[derive(Clone)]
 pub enum Input {
-    Scan(Arc<dyn ExecutionPlan>),
+    Scan(Arc<ScanExec>),
     /// Any other operator: why it is not covered.
     Plan(Arc<dyn ExecutionPlan>),
 }
 
 impl Input {
-    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+    pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
         match self {
-            Input::Scan(plan) | Input::Plan(plan) => plan,
+            Input::Scan(scan) => Arc::clone(scan) as _,
+            Input::Plan(plan) => Arc::clone(plan),
         }
     }
 }
@@ -73,8 +74,42 @@ pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
         let inputs = feed.columns.clone();
         compiler.end(feed, sink, inputs);
     }
-    let Compiler { inputs, pipelines, sinks, .. } = compiler;
+    let Compiler { inputs, mut pipelines, sinks, .. } = compiler;
+    filter_groups_early(&mut pipelines, &sinks);
     Ok(Some(Compiled { plan: Plan { pipelines, sinks }, inputs }))
+}
+
+/// What is grouped and then joined by its keys is reduced before it is grouped: of groups without a
+/// match nothing comes, so their rows need not be aggregated. Holds if the table is built by then.
+fn filter_groups_early(pipelines: &mut [Pipeline], sinks: &[Sink]) {
+    for after in (0..pipelines.len()).rev() {
+        let Source::Groups(groups) = pipelines[after].source else { continue };
+        let Sink::Aggregate(spec) = &sinks[groups] else { continue };
+        let keys = spec.key_types.len();
+        let mut reducers = vec![];
+        for step in &pipelines[after].steps {
+            let Step::Probe(probe) = step else { continue };
+            let of_keys = |key: &Expr| match key {
+                Expr::Register(register, _) if *register < keys => Some(*register),
+                _ => None,
+            };
+            let probed: Option<Vec<usize>> = probe.keys.iter().map(of_keys).collect();
+            match probed {
+                Some(registers) if probe.kind.needs_match() => {
+                    reducers.push((probe.sink, registers));
+                }
+                _ => {}
+            }
+        }
+        for (table, registers) in reducers {
+            let Some(built) = pipelines.iter().rposition(|p| p.sink == table) else { continue };
+            for feeder in pipelines.iter_mut().skip(built + 1).filter(|p| p.sink == groups) {
+                let keys = registers.iter().map(|&r| feeder.inputs[r].clone()).collect();
+                let (kind, condition) = (Join::Semi, None);
+                feeder.steps.push(Step::Probe(Probe { sink: table, keys, kind, condition }));
+            }
+        }
+    }
 }
 
 /// Whether pipelines may end with this operator: one that makes rows, or only looks at them above
@@ -111,27 +146,30 @@ struct Feed {
     source: Source,
     types: Vec<DataType>,
     steps: Vec<Step>,
-    /// Types of all registers so far.
+    /// Types of all registers so far, and names to show them by.
     registers: Vec<DataType>,
+    names: Vec<String>,
     /// The columns of the operator that was compiled last.
     columns: Vec<Expr>,
 }
 
 impl Feed {
-    fn new(source: Source, types: Vec<DataType>) -> Self {
+    fn new(source: Source, fields: impl Iterator<Item = (String, DataType)>) -> Self {
+        let (names, types): (Vec<_>, Vec<_>) = fields.unzip();
         let columns = types.iter().cloned().enumerate().map(|(i, t)| Expr::Register(i, t));
         let (columns, registers) = (columns.collect(), types.clone());
-        Feed { source, types, steps: vec![], registers, columns }
+        Feed { source, types, steps: vec![], registers, names, columns }
     }
 
     /// A register for each expression that is not one.
-    fn materialize(&mut self, exprs: Vec<Expr>) -> Vec<Expr> {
+    fn materialize(&mut self, exprs: Vec<Expr>, schema: &Schema) -> Vec<Expr> {
         let mut added = vec![];
-        let exprs = exprs.into_iter().map(|expr| match expr {
+        let exprs = exprs.into_iter().zip(schema.fields()).map(|(expr, field)| match expr {
             Expr::Register(..) | Expr::Literal(_) => expr,
             computed => {
                 let data_type = computed.data_type();
                 self.registers.push(data_type.clone());
+                self.names.push(field.name().clone());
                 added.push(Arc::new(computed));
                 Expr::Register(self.registers.len() - 1, data_type)
             }
@@ -162,8 +200,8 @@ impl Compiler {
     }
 
     fn end(&mut self, feed: Feed, sink: usize, inputs: Vec<Expr>) {
-        let Feed { source, types, steps, .. } = feed;
-        self.pipelines.push(Pipeline { source, types, steps, sink, inputs });
+        let Feed { source, types, steps, names, .. } = feed;
+        self.pipelines.push(Pipeline { source, types, names, steps, sink, inputs });
     }
 
     fn flow(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Flow> {
@@ -177,7 +215,7 @@ impl Compiler {
                 let exprs = projection.expr().iter();
                 let exprs = exprs.map(|p| translate(&p.expr, &schema, &feed.columns));
                 let exprs = exprs.collect::<Result<Vec<_>>>()?;
-                feed.columns = feed.materialize(exprs);
+                feed.columns = feed.materialize(exprs, &projection.schema());
             }
             return Ok(flow);
         }
@@ -218,11 +256,11 @@ impl Compiler {
             return self.aggregate(top, bottom);
         }
         let input = match plan.downcast_ref::<ScanExec>() {
-            Some(scan) if scan.fetch().is_none() => Input::Scan(Arc::clone(plan)),
+            Some(scan) if scan.fetch().is_none() => Input::Scan(Arc::new(scan.unfed())),
             _ => Input::Plan(Arc::clone(plan)),
         };
         self.inputs.push(input);
-        Ok(vec![Feed::new(Source::External(self.inputs.len() - 1), types(&plan.schema()))])
+        Ok(vec![Feed::new(Source::External(self.inputs.len() - 1), fields(&plan.schema()))])
     }
 
     fn sort(&mut self, sort: &SortExec) -> Result<Flow> {
@@ -242,7 +280,7 @@ impl Compiler {
             inputs.extend(feed.columns.iter().cloned());
             self.end(feed, sink, inputs);
         }
-        Ok(vec![Feed::new(Source::Groups(sink), types(&schema))])
+        Ok(vec![Feed::new(Source::Groups(sink), fields(&schema))])
     }
 
     fn join(&mut self, join: &HashJoinExec) -> Result<Flow> {
@@ -325,6 +363,7 @@ impl Compiler {
             };
             let lefts = |feed: &mut Feed| -> Vec<Expr> {
                 feed.registers.extend(payload.iter().map(Expr::data_type));
+                feed.names.extend(wanted.iter().map(|&i| left.field(i).name().clone()));
                 (0..left.fields().len()).map(of_left).collect()
             };
             feed.columns = match step {
@@ -340,6 +379,7 @@ impl Compiler {
                 Join::Semi | Join::Anti => feed.columns,
                 Join::Mark => {
                     feed.registers.push(DataType::Boolean);
+                    feed.names.push("mark".to_string());
                     let mark = Expr::Register(feed.registers.len() - 1, DataType::Boolean);
                     feed.columns.push(mark);
                     feed.columns
@@ -354,11 +394,9 @@ impl Compiler {
             JoinType::LeftAnti | JoinType::Left | JoinType::Full => TableRows::Unmatched,
             _ => return Ok(flow),
         };
-        let mut types: Vec<_> = wanted.iter().map(|&i| left.field(i).data_type().clone()).collect();
-        if rows == TableRows::Marked {
-            types.push(DataType::Boolean);
-        }
-        let mut feed = Feed::new(Source::Table { sink: table, rows }, types);
+        let payload = wanted.iter().map(|&i| field(left.field(i)));
+        let mark = (rows == TableRows::Marked).then(|| ("mark".to_string(), DataType::Boolean));
+        let mut feed = Feed::new(Source::Table { sink: table, rows }, payload.chain(mark));
         let left_columns =
             left.fields().iter().enumerate().map(|(c, field)| match wanted.binary_search(&c) {
                 Ok(i) => feed.columns[i].clone(),
@@ -384,8 +422,9 @@ impl Compiler {
         let key_types = keys.iter().map(|(e, _)| e.data_type(&schema)).collect::<Result<_>>()?;
         let (mut arguments, mut filters) = (vec![], vec![]);
         let functions = bottom.aggr_expr().iter().zip(bottom.filter_expr());
-        let functions = functions
-            .map(|(f, filter)| function(f, filter.as_ref(), &schema, &mut arguments, &mut filters));
+        let functions = functions.map(|(f, filter)| {
+            function(f, filter.as_ref(), &schema, !keys.is_empty(), &mut arguments, &mut filters)
+        });
         let functions = functions.collect::<Result<Vec<_>>>()?;
         let argument_types =
             arguments.iter().map(|e| e.data_type(&schema)).collect::<Result<_>>()?;
@@ -397,7 +436,7 @@ impl Compiler {
             let inputs = inputs.collect::<Result<Vec<_>>>()?;
             self.end(feed, sink, inputs);
         }
-        Ok(vec![Feed::new(Source::Groups(sink), types(&top.schema()))])
+        Ok(vec![Feed::new(Source::Groups(sink), fields(&top.schema()))])
     }
 }
 
@@ -450,6 +489,7 @@ fn function(
     aggregate: &Arc<AggregateFunctionExpr>,
     filter: Option<&Arc<dyn PhysicalExpr>>,
     schema: &Schema,
+    grouped: bool,
     arguments: &mut Vec<Arc<dyn PhysicalExpr>>,
     filters: &mut Vec<Arc<dyn PhysicalExpr>>,
 ) -> Result<Function> {
@@ -474,7 +514,7 @@ fn function(
     let (kind, read) = match kind {
         Some(Kind::CountRows) => (Kind::CountRows, vec![]),
         Some(kind) if is_native(&kind, &types) => (kind, own),
-        _ => (Kind::External(Arc::new(ForeignAggregate::new(aggregate)?)), own),
+        _ => (Kind::External(Arc::new(ForeignAggregate::new(aggregate, grouped)?)), own),
     };
     Ok(Function {
         kind,
@@ -510,6 +550,14 @@ fn projected(join: &HashJoinExec, columns: Vec<Expr>) -> Vec<Expr> {
         Some(projection) => projection.iter().map(|&i| columns[i].clone()).collect(),
         None => columns,
     }
+}
+
+fn field(field: &Field) -> (String, DataType) {
+    (field.name().clone(), field.data_type().clone())
+}
+
+fn fields(schema: &Schema) -> impl Iterator<Item = (String, DataType)> {
+    schema.fields().iter().map(|f| field(f))
 }
 
 fn types(schema: &Schema) -> Vec<DataType> {

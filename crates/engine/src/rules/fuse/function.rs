@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -14,6 +14,7 @@ use thalweg_pipeline::aggregate::{Accumulator, External};
 use thalweg_pipeline::expr::Function;
 
 use crate::error::from_datafusion;
+use crate::exec::remap;
 
 /// An expression over the columns of `schema`, which are its arguments.
 #[derive(Debug)]
@@ -36,11 +37,14 @@ impl Function for Foreign {
     fn is_pure(&self) -> bool {
         self.pure
     }
-}
 
-impl fmt::Display for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", fmt_sql(self.expr.as_ref()))
+    fn describe(&self, arguments: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = arguments.iter().map(|name| Field::new(name, DataType::Null, true));
+        let named = Schema::new(named.collect::<Vec<_>>());
+        match remap(&self.expr, |i| i, &named) {
+            Ok(expr) => write!(f, "{}", fmt_sql(expr.as_ref())),
+            Err(_) => write!(f, "{}", fmt_sql(self.expr.as_ref())),
+        }
     }
 }
 
@@ -49,19 +53,25 @@ impl fmt::Display for Foreign {
 pub struct ForeignAggregate {
     expr: Arc<AggregateFunctionExpr>,
     state_types: Vec<DataType>,
+    /// Without keys there is a group that may see no row. DataFusion's accumulators of many groups
+    /// take it that every group has one.
+    grouped: bool,
 }
 
 impl ForeignAggregate {
-    pub fn new(expr: &Arc<AggregateFunctionExpr>) -> datafusion::common::Result<Self> {
+    pub fn new(
+        expr: &Arc<AggregateFunctionExpr>,
+        grouped: bool,
+    ) -> datafusion::common::Result<Self> {
         let state = expr.state_fields()?;
         let state_types = state.iter().map(|f| f.data_type().clone()).collect();
-        Ok(ForeignAggregate { expr: Arc::clone(expr), state_types })
+        Ok(ForeignAggregate { expr: Arc::clone(expr), state_types, grouped })
     }
 }
 
 impl External for ForeignAggregate {
     fn accumulator(&self) -> Result<Box<dyn Accumulator>> {
-        let inner = if self.expr.groups_accumulator_supported() {
+        let inner = if self.grouped && self.expr.groups_accumulator_supported() {
             self.expr.create_groups_accumulator().map_err(from_datafusion)?
         } else {
             let expr = Arc::clone(&self.expr);
@@ -122,6 +132,6 @@ impl Accumulator for Wrapped {
 
 /// A schema for arrays of these types, any of which may have NULLs.
 pub fn nullable(types: impl Iterator<Item = (String, DataType)>) -> SchemaRef {
-    let fields = types.map(|(name, t)| arrow::datatypes::Field::new(name, t, true));
+    let fields = types.map(|(name, t)| Field::new(name, t, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

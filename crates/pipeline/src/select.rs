@@ -1,0 +1,325 @@
+//! Which rows of a chunk have passed its filters so far.
+//!
+//! As long as many rows are left they are a mask, and a test looks at all rows, many at a time.
+//! When few are left they are a list of positions, and a test looks at those alone. Neither
+//! branches on what it finds.
+
+use arrow::array::{Array, AsArray};
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
+};
+
+use crate::expr::Comparison;
+
+/// Less than one row in so many: they are listed.
+const LISTED_PART: usize = 4;
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    rows: usize,
+    kept: Kept,
+}
+
+#[derive(Clone, Debug)]
+enum Kept {
+    All,
+    /// Of all rows, and how many bits are set.
+    Mask(BooleanBuffer, usize),
+    /// In order.
+    Positions(Vec<u32>),
+}
+
+impl Selection {
+    pub fn all(rows: usize) -> Self {
+        Selection { rows, kept: Kept::All }
+    }
+
+    /// The rows whose bit is set.
+    pub fn of(mask: BooleanBuffer) -> Self {
+        let mut selection = Selection::all(mask.len());
+        selection.intersect(&mask);
+        selection
+    }
+
+    pub fn len(&self) -> usize {
+        match &self.kept {
+            Kept::All => self.rows,
+            Kept::Mask(_, count) => *count,
+            Kept::Positions(positions) => positions.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Of all rows, those that have passed included and those that have not.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The rows that are left, if they are few.
+    pub fn listed(&self) -> Option<&[u32]> {
+        match &self.kept {
+            Kept::Positions(positions) => Some(positions),
+            _ => None,
+        }
+    }
+
+    /// The rows that are left; `None`: all.
+    pub fn into_positions(self) -> Option<Vec<u32>> {
+        match self.kept {
+            Kept::All => None,
+            Kept::Mask(mask, count) => Some(positions(&mask, count)),
+            Kept::Positions(positions) => Some(positions),
+        }
+    }
+
+    /// Keeps the rows whose bit is set: one for each row of the chunk.
+    pub fn intersect(&mut self, mask: &BooleanBuffer) {
+        match &mut self.kept {
+            Kept::All => self.masked(mask.clone()),
+            Kept::Mask(before, _) => {
+                let both = &*before & mask;
+                self.masked(both);
+            }
+            Kept::Positions(kept) => retain(kept, |row| mask.value(row as usize)),
+        }
+    }
+
+    /// Keeps the rows whose bit is set: one for each row that is listed.
+    pub fn retain_listed(&mut self, mask: &BooleanBuffer) {
+        if let Kept::Positions(kept) = &mut self.kept {
+            let mut at = 0;
+            kept.retain(|_| {
+                at += 1;
+                mask.value(at - 1)
+            });
+        }
+    }
+
+    fn masked(&mut self, mask: BooleanBuffer) {
+        let count = mask.count_set_bits();
+        self.kept = if count == self.rows {
+            Kept::All
+        } else if count * LISTED_PART < self.rows {
+            Kept::Positions(positions(&mask, count))
+        } else {
+            Kept::Mask(mask, count)
+        };
+    }
+
+    /// Keeps the rows whose value compares so with `word`. False: the type has no words that are
+    /// ordered as its values are, and nothing is done.
+    pub fn compare(&mut self, array: &dyn Array, comparison: Comparison, word: i64) -> bool {
+        macro_rules! typed {
+            ($type:ty) => {
+                self.typed::<$type>(array, comparison, word)
+            };
+        }
+        match array.data_type() {
+            DataType::Int8 => typed!(Int8Type),
+            DataType::Int16 => typed!(Int16Type),
+            DataType::Int32 => typed!(Int32Type),
+            DataType::Int64 => typed!(Int64Type),
+            DataType::UInt8 => typed!(UInt8Type),
+            DataType::UInt16 => typed!(UInt16Type),
+            DataType::UInt32 => typed!(UInt32Type),
+            DataType::Date32 => typed!(Date32Type),
+            DataType::Date64 => typed!(Date64Type),
+            DataType::Timestamp(TimeUnit::Second, _) => typed!(TimestampSecondType),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => typed!(TimestampMillisecondType),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => typed!(TimestampMicrosecondType),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => typed!(TimestampNanosecondType),
+            DataType::Decimal64(..) => typed!(Decimal64Type),
+            _ => false,
+        }
+    }
+
+    fn typed<T: ArrowPrimitiveType>(
+        &mut self,
+        array: &dyn Array,
+        comparison: Comparison,
+        word: i64,
+    ) -> bool
+    where
+        T::Native: TryFrom<i64> + PartialOrd,
+    {
+        // A value out of the type's range is one that no row has.
+        let Ok(value) = T::Native::try_from(word) else { return false };
+        let array = array.as_primitive::<T>();
+        let values = array.values().as_ref();
+        match comparison {
+            Comparison::Equal => self.test(values, |v| v == value),
+            Comparison::NotEqual => self.test(values, |v| v != value),
+            Comparison::Less => self.test(values, |v| v < value),
+            Comparison::LessOrEqual => self.test(values, |v| v <= value),
+            Comparison::Greater => self.test(values, |v| v > value),
+            Comparison::GreaterOrEqual => self.test(values, |v| v >= value),
+        }
+        if let Some(nulls) = array.nulls().filter(|n| n.null_count() > 0) {
+            self.intersect(nulls.inner());
+        }
+        true
+    }
+
+    /// Keeps the rows whose code passes: those of `passing`, and NULL if it does.
+    pub fn look_up(&mut self, array: &dyn Array, passing: &[bool], null_passes: bool) {
+        let (before, nulls) = (null_passes.then(|| self.clone()), array.nulls());
+        let passes = |code: usize| passing.get(code) == Some(&true);
+        match array.data_type() {
+            DataType::Dictionary(key, _) if **key == DataType::UInt8 => {
+                let keys = array.as_dictionary::<UInt8Type>().keys();
+                self.test(keys.values(), |code| passes(usize::from(code)));
+            }
+            DataType::Dictionary(key, _) if **key == DataType::UInt16 => {
+                let keys = array.as_dictionary::<UInt16Type>().keys();
+                self.test(keys.values(), |code| passes(usize::from(code)));
+            }
+            _ => {
+                let keys = array.as_dictionary::<UInt32Type>().keys();
+                self.test(keys.values(), |code| passes(code as usize));
+            }
+        }
+        let Some(nulls) = nulls.filter(|n| n.null_count() > 0) else { return };
+        self.intersect(nulls.inner());
+        if let Some(mut null) = before {
+            null.intersect(&!nulls.inner());
+            self.unite(&null);
+        }
+    }
+
+    fn unite(&mut self, other: &Selection) {
+        let mask = |s: &Selection| match &s.kept {
+            Kept::All => BooleanBuffer::new_set(s.rows),
+            Kept::Mask(mask, _) => mask.clone(),
+            Kept::Positions(positions) => {
+                let mut bits = arrow::array::BooleanBufferBuilder::new(s.rows);
+                bits.append_n(s.rows, false);
+                positions.iter().for_each(|&row| bits.set_bit(row as usize, true));
+                bits.finish()
+            }
+        };
+        let both = &mask(self) | &mask(other);
+        self.kept = Kept::All;
+        self.intersect(&both);
+    }
+
+    /// Keeps the rows whose value passes.
+    fn test<T: Copy>(&mut self, values: &[T], passes: impl Fn(T) -> bool) {
+        match &mut self.kept {
+            Kept::Positions(kept) => retain(kept, |row| passes(values[row as usize])),
+            _ => self.intersect(&mask(values, passes)),
+        }
+    }
+}
+
+/// Keeps the positions that pass, in order.
+fn retain(positions: &mut Vec<u32>, passes: impl Fn(u32) -> bool) {
+    let mut kept = 0;
+    for at in 0..positions.len() {
+        let row = positions[at];
+        positions[kept] = row;
+        kept += usize::from(passes(row));
+    }
+    positions.truncate(kept);
+}
+
+fn mask<T: Copy>(values: &[T], passes: impl Fn(T) -> bool) -> BooleanBuffer {
+    let word = |values: &[T]| {
+        let bit = |(i, &v): (usize, &T)| u64::from(passes(v)) << i;
+        values.iter().enumerate().map(bit).fold(0, |word, bit| word | bit)
+    };
+    let (whole, rest) = values.as_chunks::<64>();
+    let mut words = Vec::with_capacity(whole.len() + 1);
+    words.extend(whole.iter().map(|v| word(v)));
+    if !rest.is_empty() {
+        words.push(word(rest));
+    }
+    BooleanBuffer::new(arrow::buffer::Buffer::from_vec(words), 0, values.len())
+}
+
+/// The positions of the bits that are set; `count` of them.
+fn positions(mask: &BooleanBuffer, count: usize) -> Vec<u32> {
+    let mut positions = Vec::with_capacity(count);
+    let chunks = mask.bit_chunks();
+    let mut first = 0u32;
+    for mut word in chunks.iter_padded() {
+        if word == u64::MAX {
+            positions.extend(first..first + 64);
+        } else {
+            while word != 0 {
+                positions.push(first + word.trailing_zeros());
+                word &= word - 1;
+            }
+        }
+        first += 64;
+    }
+    positions
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, DictionaryArray, Int64Array, StringViewArray, UInt8Array};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn rows_pass_as_they_do_one_by_one(
+            values in prop::collection::vec(prop::option::weighted(0.9, -9i64..9), 1..400),
+            tests in prop::collection::vec((0usize..6, -9i64..9), 1..5),
+        ) {
+            let array = Int64Array::from(values.clone());
+            let mut selection = Selection::all(values.len());
+            let mut expected: Vec<u32> = (0..values.len() as u32).collect();
+            for (comparison, word) in tests {
+                use Comparison::*;
+                let comparison =
+                    [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual][comparison];
+                prop_assert!(selection.compare(&array, comparison, word));
+                expected.retain(|&row| values[row as usize].is_some_and(|v| match comparison {
+                    Equal => v == word,
+                    NotEqual => v != word,
+                    Less => v < word,
+                    LessOrEqual => v <= word,
+                    Greater => v > word,
+                    GreaterOrEqual => v >= word,
+                }));
+                prop_assert_eq!(selection.len(), expected.len());
+                let positions = selection.clone().into_positions();
+                let all = (0..values.len() as u32).collect();
+                prop_assert_eq!(positions.unwrap_or(all), expected.clone());
+            }
+        }
+
+        #[test]
+        fn codes_pass_as_their_values_do(
+            keys in prop::collection::vec(prop::option::weighted(0.8, 0u8..3), 1..300),
+            passing in prop::collection::vec(any::<bool>(), 3),
+            null_passes in any::<bool>(),
+            first in any::<u64>(),
+        ) {
+            let names: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "b", "c"]));
+            let array = DictionaryArray::new(UInt8Array::from(keys.clone()), names);
+            let before = BooleanBuffer::collect_bool(keys.len(), |i| (first >> (i % 61)) & 1 == 1);
+            let mut selection = Selection::of(before.clone());
+            selection.look_up(&array, &passing, null_passes);
+            let passes = |row: usize| match keys[row] {
+                Some(code) => passing[code as usize],
+                None => null_passes,
+            };
+            let expected = (0..keys.len()).filter(|&row| before.value(row) && passes(row));
+            let expected: Vec<u32> = expected.map(|row| row as u32).collect();
+            let all = (0..keys.len() as u32).collect();
+            prop_assert_eq!(selection.into_positions().unwrap_or(all), expected);
+        }
+    }
+}
