@@ -464,17 +464,21 @@ fn keep(batch: &mut Batch, kept: &BooleanBuffer) -> Result<()> {
 
 /// The rows that found something, and what they found.
 fn hits(first: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let mut positions = vec![0; first.len()];
-    let mut rows = vec![0; first.len()];
+    let mut positions = Vec::with_capacity(first.len());
+    let mut rows = Vec::with_capacity(first.len());
+    let (to_positions, to_rows) = (positions.spare_capacity_mut(), rows.spare_capacity_mut());
     let mut found = 0;
     for (position, &row) in first.iter().enumerate() {
         // Without a branch: whether a row is found is what a processor cannot guess.
-        positions[found] = position as u32;
-        rows[found] = row;
+        to_positions[found].write(position as u32);
+        to_rows[found].write(row);
         found += usize::from(row != NONE);
     }
-    positions.truncate(found);
-    rows.truncate(found);
+    // SAFETY: the first `found` places of both were written.
+    unsafe {
+        positions.set_len(found);
+        rows.set_len(found);
+    }
     (positions, rows)
 }
 

@@ -7,9 +7,10 @@
 //! probes.
 //!
 //! * [`execution`]: the tasks.
-//! * [`source`]: where their morsels come from.
+//! * [`source`]: where their morsels come from; [`found`]: what lets them skip chunks.
 
 mod execution;
+mod found;
 mod source;
 
 use std::fmt;

@@ -60,6 +60,30 @@ pub struct Source {
     pub name: String,
 }
 
+/// What is known of the values in a column of the output that anybody wants.
+pub struct Hint {
+    pub output: usize,
+    /// Bounds included.
+    pub range: (ScalarValue, ScalarValue),
+    /// A further condition on a value.
+    pub also: Option<Box<dyn Fn(&Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr>>>,
+}
+
+impl Hint {
+    fn of(&self, column: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+        let bound = |op, value: &ScalarValue| -> Arc<dyn PhysicalExpr> {
+            Arc::new(BinaryExpr::new(Arc::clone(column), op, lit(value.clone())))
+        };
+        let (low, high) = &self.range;
+        let (low, high) = (bound(Operator::GtEq, low), bound(Operator::LtEq, high));
+        let range = Arc::new(BinaryExpr::new(low, Operator::And, high));
+        match &self.also {
+            Some(also) => Arc::new(BinaryExpr::new(range, Operator::And, also(column))),
+            None => range,
+        }
+    }
+}
+
 pub struct ScanExec {
     source: Source,
     /// The columns that can be asked for: the table's, and after them maybe one that names rows.
@@ -141,24 +165,19 @@ impl ScanExec {
         scan
     }
 
-    /// For one execution, of which only rows are wanted whose output columns lie in these ranges,
-    /// bounds included. It may give others as well.
-    pub fn within(&self, ranges: &[(usize, ScalarValue, ScalarValue)]) -> Result<Self> {
+    /// For one execution, of which only rows are wanted for which a hint holds of the value in its
+    /// output column. It may give others as well.
+    pub fn hinted(&self, hints: &[Hint]) -> Result<Self> {
         let mut scan = self.copy();
         scan.metrics = self.metrics.clone();
-        for (output, low, high) in ranges {
-            let column = self.projection[*output];
+        for hint in hints {
+            let column = self.projection[hint.output];
             let name = self.columns.field(column).name();
             let column: Arc<dyn PhysicalExpr> = Arc::new(expressions::Column::new(name, column));
-            let bound = |op, value: &ScalarValue| -> Arc<dyn PhysicalExpr> {
-                Arc::new(BinaryExpr::new(Arc::clone(&column), op, lit(value.clone())))
-            };
-            let (low, high) = (bound(Operator::GtEq, low), bound(Operator::LtEq, high));
-            let range = Arc::new(BinaryExpr::new(low, Operator::And, high));
             // As a join of DataFusion's tells what it has learned from its build side.
-            let hint = DynamicFilterPhysicalExpr::new(vec![Arc::clone(&column)], lit(true));
-            hint.update(range)?;
-            scan.hints.push(Arc::new(hint));
+            let filter = DynamicFilterPhysicalExpr::new(vec![Arc::clone(&column)], lit(true));
+            filter.update(hint.of(&column))?;
+            scan.hints.push(Arc::new(filter));
         }
         Ok(scan)
     }

@@ -24,6 +24,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_expr::{Distribution, Partitioning};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::InterleaveExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions,
 };
@@ -84,6 +85,8 @@ fn fuse(plan: Arc<dyn ExecutionPlan>, hashed: bool) -> Result<Arc<dyn ExecutionP
     if children.is_empty() {
         return Ok(plan);
     }
+    // Which takes equal keys from the same partition of each child.
+    let hashed = hashed || plan.is::<InterleaveExec>();
     let fused = children.iter().zip(wanted).map(|(child, wanted)| {
         let hashed = hashed || matches!(wanted, Distribution::KeyPartitioned(_));
         fuse(Arc::clone(child), hashed)

@@ -15,7 +15,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
-use thalweg_pipeline::aggregate::Merging;
+use thalweg_pipeline::aggregate::{Groups, Merging};
 use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
 use thalweg_pipeline::sort::Sorting;
 use thalweg_pipeline::table::Building;
@@ -97,6 +97,7 @@ struct Shared {
     reservations: Vec<MemoryReservation>,
     workers_max: usize,
     handed_out: AtomicBool,
+    all_metrics: ExecutionPlanMetricsSet,
     /// One for each pipeline.
     metrics: Vec<ExecutionPlanMetricsSet>,
 }
@@ -118,6 +119,7 @@ impl Execution {
             workers_max: context.session_config().target_partitions().max(1),
             context,
             handed_out: AtomicBool::new(false),
+            all_metrics: exec.metrics.clone(),
             metrics: exec.stage_metrics(),
         };
         Ok(Arc::new(Execution {
@@ -197,6 +199,9 @@ impl Shared {
         for task in tasks {
             joined(task).await?;
         }
+        let (count, bytes) = spilled(plan.as_ref());
+        MetricBuilder::new(&self.all_metrics).spill_count(0).add(count);
+        MetricBuilder::new(&self.all_metrics).spilled_bytes(0).add(bytes);
         Ok(())
     }
 
@@ -305,6 +310,8 @@ impl Shared {
                     Part::Sort(collected) => Some(*collected),
                     _ => None,
                 });
+                // For a while, the rows are there twice.
+                self.reserve(reservation, reservation.size()).await?;
                 let sorting = Arc::new(Sorting::new(spec.clone(), collected.collect())?);
                 for phase in 0..sorting.phases() {
                     let (tasks, sorting) = (sorting.tasks(phase), Arc::clone(&sorting));
@@ -314,6 +321,7 @@ impl Shared {
                     Some(sorting) => sorting.finish()?,
                     None => return Err(internal("a task that sorts is still running")),
                 };
+                reservation.resize(bytes(&rows));
                 Ok(Finished::Groups(Arc::new(rows)))
             }
             Sink::Aggregate(spec) => {
@@ -321,6 +329,8 @@ impl Shared {
                     Part::Aggregate(partial) => Some(*partial),
                     _ => None,
                 });
+                // For a while, the groups are there twice.
+                self.reserve(reservation, reservation.size()).await?;
                 let merging = Arc::new(Merging::new(Arc::clone(spec), partials.collect())?);
                 for phase in 0..merging.phases() {
                     let (tasks, merging) = (merging.tasks(phase), Arc::clone(&merging));
@@ -330,6 +340,7 @@ impl Shared {
                     Some(merging) => merging.finish()?,
                     None => return Err(internal("a task that merges groups is still running")),
                 };
+                reservation.resize(bytes(&groups));
                 Ok(Finished::Groups(Arc::new(groups)))
             }
         }
@@ -438,6 +449,19 @@ async fn work(
 
 async fn joined(task: SpawnedTask<Result<()>>) -> Result<()> {
     task.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
+}
+
+/// How often operators have spilled, and how many bytes.
+fn spilled(plan: &dyn ExecutionPlan) -> (usize, usize) {
+    let own = plan.metrics().unwrap_or_default();
+    let own = (own.spill_count().unwrap_or(0), own.spilled_bytes().unwrap_or(0));
+    plan.children().into_iter().map(|child| spilled(child.as_ref())).fold(own, |sum, child| {
+        (sum.0 + child.0, sum.1 + child.1)
+    })
+}
+
+fn bytes(groups: &[Groups]) -> usize {
+    groups.iter().flat_map(|g| &g.columns).map(|c| c.get_array_memory_size()).sum()
 }
 
 fn internal(what: &str) -> Stop {

@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlanProperties;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -15,9 +16,10 @@ use thalweg_pipeline::expr::Expr;
 use thalweg_pipeline::ir::{Pipeline, Source, Step};
 use thalweg_pipeline::worker::{BATCH_ROWS, Finished, morsel, morsels};
 
+use super::found::Found;
 use crate::error::into_datafusion;
 use crate::exec::ScanExec;
-use crate::exec::scan::Reader;
+use crate::exec::scan::{Hint, Reader};
 use crate::rules::fuse::Input;
 
 /// The source of one pipeline, which its workers share.
@@ -52,7 +54,7 @@ impl Opened {
         };
         match &inputs[*number] {
             // A copy, so that its chunks are handed out once to this execution.
-            Input::Scan(scan) => Ok(Opened::Scan(Arc::new(scan.within(&ranges(pipeline, sinks))?))),
+            Input::Scan(scan) => Ok(Opened::Scan(Arc::new(scan.hinted(&hints(pipeline, sinks))?))),
             Input::Plan(plan) => {
                 let count = plan.output_partitioning().partition_count();
                 let streams = (0..count).map(|p| plan.execute(p, Arc::clone(context)));
@@ -163,13 +165,10 @@ impl Puller {
     }
 }
 
-/// Between which values of its registers a source's rows can have matches in all the tables that
-/// they must have one in.
-fn ranges(
-    pipeline: &Pipeline,
-    sinks: &[Option<Finished>],
-) -> Vec<(usize, ScalarValue, ScalarValue)> {
-    let mut ranges = vec![];
+/// What the values of a source's registers must be for its rows to have matches in all the tables
+/// that they must have one in.
+fn hints(pipeline: &Pipeline, sinks: &[Option<Finished>]) -> Vec<Hint> {
+    let mut hints = vec![];
     for step in &pipeline.steps {
         let Step::Probe(probe) = step else { continue };
         let Some(Finished::Table(built)) = &sinks[probe.sink] else { continue };
@@ -182,11 +181,16 @@ fn ranges(
                 && let Some((low, high)) = built.table.key_range(i)
                 && let (Some(low), Some(high)) = (scalar(low, data_type), scalar(high, data_type))
             {
-                ranges.push((*register, low, high));
+                let table = Arc::clone(built);
+                let found = move |key: &Arc<dyn PhysicalExpr>| -> Arc<dyn PhysicalExpr> {
+                    Arc::new(Found { key: Arc::clone(key), table: Arc::clone(&table) })
+                };
+                let also = (probe.keys.len() == 1).then(|| Box::new(found) as _);
+                hints.push(Hint { output: *register, range: (low, high), also });
             }
         }
     }
-    ranges
+    hints
 }
 
 /// The value that has this word (see `encoding::words`), where words are ordered as values are.

@@ -22,7 +22,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use thalweg_pipeline::aggregate::{Function, Kind, Spec, is_native};
 use thalweg_pipeline::encoding::is_word;
@@ -233,7 +233,7 @@ impl Compiler {
             }
             return Ok(flow);
         }
-        if plan.is::<UnionExec>() {
+        if plan.is::<UnionExec>() || plan.is::<InterleaveExec>() {
             let mut flow = vec![];
             for child in plan.children() {
                 flow.extend(self.flow(child)?);
