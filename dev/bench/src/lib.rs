@@ -6,7 +6,8 @@
 //!   `mixed.rs`, `latency.rs`, `compare.rs`: its steps.
 //! * `throughput.rs`: 1 to 16 streams at once against power runs in turn. `overhead.rs`: what the
 //!   scheduler costs one stream. `cancel.rs`: how soon a query that is stopped holds nothing more.
-//!   `memory.rs`: queries that need ten times the memory there is.
+//!   `memory.rs`: queries that need ten times the memory there is. `coverage.rs`: which queries run
+//!   wholly on pipelines.
 //! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.
@@ -20,6 +21,7 @@ pub mod answers;
 mod cancel;
 mod cold_scan;
 mod compare;
+mod coverage;
 pub mod data_set;
 mod disk;
 pub mod generate;

@@ -19,7 +19,7 @@ use crate::report::model::{self, Concurrency, Load, Report};
 use crate::report::{html, text};
 use crate::workload::Workload;
 use crate::{
-    cancel, cold_scan, latency, load, load_rate, memory, mixed, overhead, power, streams,
+    cancel, cold_scan, coverage, latency, load, load_rate, memory, mixed, overhead, power, streams,
     throughput,
 };
 
@@ -43,6 +43,8 @@ pub enum Suite {
     Memory,
     /// Power runs with and without the scheduler.
     Overhead,
+    /// Which queries run wholly on pipelines: their plans alone.
+    Coverage,
 }
 
 /// The command line.
@@ -56,7 +58,8 @@ pub struct Options {
     pub streams: Vec<usize>,
     /// Policies for streams and mixes; empty: all, or the engine's default where one is enough.
     pub policies: Vec<PolicyKind>,
-    /// What `Suite::Streams` and `Suite::Overhead` run; empty: SSB and TPC-H.
+    /// What `Suite::Streams` and `Suite::Overhead` run, or `Suite::Coverage` plans; empty: SSB and
+    /// TPC-H, of `Suite::Coverage` all.
     pub suites: Vec<Benchmark>,
     /// `Suite::Streams` with work shared between queries, or not; empty: both, if the engine can.
     pub share_work: Vec<bool>,
@@ -121,6 +124,7 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
         Suite::Cancel => cancel::run(options, watch),
         Suite::Memory => memory::run(options, watch),
         Suite::Overhead => overhead::run(options, watch),
+        Suite::Coverage => coverage::run(options, watch),
     }
 }
 
@@ -252,6 +256,7 @@ pub(crate) fn config(options: &Options) -> Config {
 /// Of a run over several suites: each has a database of its own below the folder that is kept.
 pub(crate) fn suites(options: &Options) -> Vec<(Benchmark, Option<PathBuf>)> {
     let suites = match options.suites.as_slice() {
+        [] if options.suite == Suite::Coverage => Benchmark::ALL.to_vec(),
         [] => vec![Benchmark::Ssb, Benchmark::Tpch],
         chosen => chosen.to_vec(),
     };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use thalweg_base::Result;
 use thalweg_bench::data_set::DataSetKind;
-use thalweg_bench::generate::{Benchmark, FileFormat};
+use thalweg_bench::generate::{Benchmark, FileFormat, SCALE_FACTOR_MIN};
 use thalweg_bench::peers::PeerKind;
 use thalweg_bench::{Options, Suite as Run};
 
@@ -39,6 +39,9 @@ use thalweg_engine::PolicyKind;
 /// `overhead` runs both alone, with the scheduler and with tasks that run as soon as they can, query
 /// by query in turn.
 ///
+/// `coverage` plans the queries of SSB, TPC-H and TPC-DS, and shows which of them run wholly on
+/// pipelines and which operators the others need. It runs none of them.
+///
 /// `cancel` stops TPC-H's queries at random moments: by dropping the answer, as Ctrl-C does, by
 /// KILL and by a time limit in turn. It shows how long they go on holding slots and memory, and
 /// fails if a look-up afterwards is wrong.
@@ -53,9 +56,9 @@ pub struct Args {
     #[arg(value_enum, value_name = "SUITE")]
     pub suite: Suite,
 
-    /// Scale factor: 1 is about 1 GB of raw data
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
-    pub sf: f64,
+    /// Scale factor: 1 is about 1 GB of raw data [default: 1; of `coverage` the smallest, 0.001]
+    #[arg(long, value_name = "FACTOR")]
+    pub sf: Option<f64>,
 
     /// Clients that run at the same time; several counts, as in 2,4,16, are measured in turn
     /// [default of `streams`: 1,2,4,8,16]. Of `latency`: streams of heavy queries, besides none
@@ -72,7 +75,8 @@ pub struct Args {
     #[arg(long, value_name = "QUERIES", value_delimiter = ',')]
     pub queries: Vec<String>,
 
-    /// What `streams` and `overhead` run [default: both]
+    /// What `streams` and `overhead` run, and `coverage` plans [default: ssb,tpch; of `coverage`
+    /// all]
     #[arg(id = "suites", long = "suite", value_name = "NAMES", value_delimiter = ',', value_enum)]
     pub suites: Vec<Queries>,
 
@@ -114,8 +118,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
 
-    /// Keep the loaded database in DIR and use it again the next time; `streams` and `overhead` keep
-    /// one for each suite; `load` keeps one for each data set and uses none again
+    /// Keep the loaded database in DIR and use it again the next time; `streams`, `overhead` and
+    /// `coverage` keep one for each suite; `load` keeps one for each data set and uses none again
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
 
@@ -161,6 +165,8 @@ pub enum Suite {
     Memory,
     /// what the scheduler costs a single stream of SSB and TPC-H
     Overhead,
+    /// which queries of SSB, TPC-H and TPC-DS run wholly on pipelines
+    Coverage,
     /// what queries read of a large clustered table, and a point look-up among a million chunks
     Skipping,
     /// CSV files into a database, beside DuckDB and the limit of the disk
@@ -176,6 +182,7 @@ pub enum Suite {
 pub enum Queries {
     Ssb,
     Tpch,
+    Tpcds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -193,6 +200,7 @@ Examples:
   thalweg bench latency --streams 0,8 --policy fair,fifo --peers duckdb
   thalweg bench streams --suite tpch --streams 1,8 --report streams.html
   thalweg bench overhead --suite ssb --runs 9
+  thalweg bench coverage --suite tpch,tpcds
   thalweg bench cancel --times 200 --queries 1,9,18
   thalweg bench memory --memory 1GiB --json memory.json
   thalweg bench skipping --sf 0.1
@@ -218,12 +226,13 @@ fn start(args: Args) -> Result<()> {
         Suite::Cancel => Run::Cancel,
         Suite::Memory => Run::Memory,
         Suite::Overhead => Run::Overhead,
+        Suite::Coverage => Run::Coverage,
         Suite::Skipping => return skipping(args),
         Suite::Worker => return thalweg_bench::worker::serve(),
     };
     let options = Options {
         suite,
-        scale_factor: args.sf,
+        scale_factor: scale_factor(args.sf, args.suite),
         streams: args.streams,
         policies: args.policy,
         suites: args.suites.into_iter().map(benchmark).collect(),
@@ -254,6 +263,7 @@ fn benchmark(queries: Queries) -> Benchmark {
     match queries {
         Queries::Ssb => Benchmark::Ssb,
         Queries::Tpch => Benchmark::Tpch,
+        Queries::Tpcds => Benchmark::Tpcds,
     }
 }
 
@@ -269,6 +279,13 @@ pub fn cores(threads: Option<usize>) -> usize {
     threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
+fn scale_factor(factor: Option<f64>, suite: Suite) -> f64 {
+    factor.unwrap_or(match suite {
+        Suite::Coverage => SCALE_FACTOR_MIN,
+        _ => 1.0,
+    })
+}
+
 fn runs(runs: Option<usize>, suite: Suite) -> usize {
     runs.unwrap_or(match suite {
         Suite::Load | Suite::Scan | Suite::Latency | Suite::Streams => 3,
@@ -278,7 +295,7 @@ fn runs(runs: Option<usize>, suite: Suite) -> usize {
 
 fn skipping(args: Args) -> Result<()> {
     thalweg_bench::skipping::run(&thalweg_bench::skipping::Options {
-        scale_factor: args.sf,
+        scale_factor: scale_factor(args.sf, args.suite),
         runs: runs(args.runs, args.suite),
         threads: cores(args.threads),
         database: args.db,

@@ -108,6 +108,20 @@ fn overhead_is_measured_with_and_without_the_scheduler() {
 }
 
 #[test]
+fn coverage_counts_the_queries_that_run_wholly_on_pipelines() {
+    reports(
+        &["coverage", "--suite", "tpch", "--queries", "3,11"],
+        &[
+            "TPC-H SF 0.001: what runs on pipelines",
+            "ScalarSubqueryExec",
+            "1 of 2 wholly on pipelines",
+        ],
+        &["\"whole\": 1", "\"others\""],
+        &["<h2>TPC-H SF 0.001: what runs on pipelines"],
+    );
+}
+
+#[test]
 fn queries_are_cancelled_in_each_way() {
     reports(
         &["cancel", "--sf", "0.01", "--queries", "1,9,18", "--times", "12", "--runs", "1"],

@@ -41,7 +41,7 @@ use thalweg_base::{Error, Result};
 const VERSION: u32 = 1;
 
 /// Below it, tables whose size scales would be empty.
-const SCALE_FACTOR_MIN: f64 = 0.001;
+pub const SCALE_FACTOR_MIN: f64 = 0.001;
 
 /// 10 TB of text. The 32-bit keys of SSB hold up to seven times as much.
 const SCALE_FACTOR_MAX: f64 = 10_000.0;

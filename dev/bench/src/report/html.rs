@@ -2,6 +2,7 @@
 //! no script, and every text from outside is escaped. Each chart has its figures in a table below
 //! it, for those who cannot see it and those who want the digits.
 
+mod coverage;
 mod latency;
 mod rates;
 pub mod replay;
@@ -41,6 +42,7 @@ pub fn render(report: &Report) -> String {
     }
     report.throughput.iter().for_each(|throughput| page.throughput(throughput));
     report.overhead.iter().for_each(|overhead| page.overhead(overhead));
+    report.coverage.iter().for_each(|coverage| page.coverage(coverage));
     if let Some(cancels) = &report.cancels {
         page.cancels(cancels);
     }
@@ -772,6 +774,7 @@ mod tests {
         report.cold_scan.as_mut().unwrap().measured.sql = evil.into();
         report.throughput[0].data = evil.into();
         report.overhead[0].queries[0].query = evil.into();
+        report.coverage[0].queries[0].query = evil.into();
         report.cancels.as_mut().unwrap().queries[0].query = evil.into();
         report.memory.as_mut().unwrap().queries[1].error = Some(evil.into());
         let load = &mut report.latency.as_mut().unwrap().loads[1];
@@ -789,6 +792,7 @@ mod tests {
         (report.load_rates, report.cold_scan, report.latency) = (None, None, None);
         (report.cancels, report.memory) = (None, None);
         (report.throughput, report.overhead) = (vec![], vec![]);
+        report.coverage.clear();
         report.concurrency.clear();
         report.notes.clear();
         let page = render(&report);

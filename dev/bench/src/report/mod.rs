@@ -4,6 +4,7 @@
 pub mod cancel;
 mod chart;
 pub mod cold_scan;
+pub mod coverage;
 pub(crate) mod figures;
 pub mod html;
 pub mod latency;

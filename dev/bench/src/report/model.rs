@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cancel::Cancels;
 use super::cold_scan::ColdScan;
+use super::coverage::Coverage;
 use super::latency::Latency;
 use super::load_rate::LoadRates;
 use super::memory::MemoryRun;
@@ -45,6 +46,8 @@ pub struct Report {
     pub throughput: Vec<Throughput>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overhead: Vec<Overhead>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coverage: Vec<Coverage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancels: Option<Cancels>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +80,7 @@ impl Report {
             latency: None,
             throughput: Vec::new(),
             overhead: Vec::new(),
+            coverage: Vec::new(),
             cancels: None,
             memory: None,
             peers: None,

@@ -4,6 +4,7 @@ use thalweg_base::Prng;
 
 use super::cancel::{Cancelled, Cancels, Way};
 use super::cold_scan::{self, ColdScan, ScanRate};
+use super::coverage::{Coverage, QueryCoverage};
 use super::latency::{self, Latency};
 use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use super::memory::{Kind, Limits, MemoryQuery, MemoryRun, Totals};
@@ -135,6 +136,7 @@ pub fn report() -> Report {
         latency: Some(latency()),
         throughput: vec![throughput()],
         overhead: vec![overhead()],
+        coverage: vec![coverage()],
         cancels: Some(cancels()),
         memory: Some(memory()),
         peers: Some(Peers::new(
@@ -211,6 +213,19 @@ pub fn overhead() -> Overhead {
     };
     let queries = vec![query("Q1", 0.2, 0.19), query("Q6", 0.05, 0.055)];
     Overhead::new("TPC-H SF 1".into(), 3, queries)
+}
+
+/// One query wholly on pipelines, and one that is not.
+pub fn coverage() -> Coverage {
+    let query = |name: &str, operators: &[(&str, usize)]| {
+        let operators = operators.iter().map(|(name, count)| (name.to_string(), *count));
+        QueryCoverage::new(name, operators.collect())
+    };
+    let whole = [("Pipeline", 2), ("PipelineExec", 1), ("ScanExec", 1)];
+    let others = [("HashJoinExec", 1), ("RepartitionExec", 2), ("WindowAggExec", 1)];
+    let partly = [&others[..], &[("Pipeline", 4), ("PipelineExec", 2), ("ScanExec", 3)]].concat();
+    let queries = vec![query("Q6", &whole), query("Q16", &partly)];
+    Coverage::new("TPC-H SF 0.001".into(), queries)
 }
 
 /// Q1 dropped within 0.1 to 10 ms, Q9 killed within 1.1 to 11 ms; memory takes twice as long.

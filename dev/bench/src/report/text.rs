@@ -9,7 +9,7 @@ use thalweg_base::text::{bytes, count};
 
 use super::figures::{ms, percent, policy, ratio, seconds, spread};
 use super::model::*;
-use super::{cancel, cold_scan, latency, load_rate, memory, overhead, throughput};
+use super::{cancel, cold_scan, coverage, latency, load_rate, memory, overhead, throughput};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -38,6 +38,7 @@ pub fn render(report: &Report, options: Options) -> String {
     sections.extend(report.latency.as_ref().map(|s| latency::text(s, options)));
     sections.extend(report.throughput.iter().map(|s| throughput::text(s, options)));
     sections.extend(report.overhead.iter().map(|s| overhead::text(s, options)));
+    sections.extend(report.coverage.iter().map(|s| coverage::text(s, options)));
     sections.extend(report.cancels.as_ref().map(|s| cancel::text(s, options)));
     sections.extend(report.memory.as_ref().map(|s| memory::text(s, options)));
     sections.extend(report.peers.as_ref().map(|s| peers(s, options)));
