@@ -174,6 +174,7 @@ impl Expr {
                 if let Some(narrow) = decimal::narrow(*arithmetic, &left, &right, result) {
                     return Ok(Value::Array(narrow));
                 }
+                let constant = matches!((&left, &right), (Value::Scalar(_), Value::Scalar(_)));
                 let (left, right) = (plain(left, &a.data_type())?, plain(right, &b.data_type())?);
                 let done = match arithmetic {
                     Arithmetic::Add => numeric::add(left.as_ref(), right.as_ref()),
@@ -181,7 +182,8 @@ impl Expr {
                     Arithmetic::Multiply => numeric::mul(left.as_ref(), right.as_ref()),
                 };
                 let done = done.map_err(|e| thalweg_base::Error::user(e.to_string()))?;
-                expand(&done, result).map(Value::Array)?
+                let done = expand(&done, result)?;
+                if constant { Value::Scalar(done) } else { Value::Array(done) }
             }
             Expr::Call(function, arguments, _) => {
                 let rows = batch.rows();

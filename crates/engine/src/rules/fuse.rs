@@ -15,6 +15,8 @@
 mod compile;
 mod expr;
 mod function;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -455,9 +455,10 @@ async fn joined(task: SpawnedTask<Result<()>>) -> Result<()> {
 fn spilled(plan: &dyn ExecutionPlan) -> (usize, usize) {
     let own = plan.metrics().unwrap_or_default();
     let own = (own.spill_count().unwrap_or(0), own.spilled_bytes().unwrap_or(0));
-    plan.children().into_iter().map(|child| spilled(child.as_ref())).fold(own, |sum, child| {
-        (sum.0 + child.0, sum.1 + child.1)
-    })
+    plan.children()
+        .into_iter()
+        .map(|child| spilled(child.as_ref()))
+        .fold(own, |sum, child| (sum.0 + child.0, sum.1 + child.1))
 }
 
 fn bytes(groups: &[Groups]) -> usize {
