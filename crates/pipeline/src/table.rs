@@ -6,7 +6,7 @@
 //! | keys | layout | a lookup is |
 //! |---|---|---|
 //! | numbers of a small range, or several whose ranges multiply to one | dense ([`mod@dense`]): an index | a load |
-//! | numbers that fit 64 bits together ([`pack`]) | hashed ([`slots`]): keys inline | a probe of one cache line |
+//! | numbers that fit 64 bits together ([`pack`]) | hashed ([`slots`]): keys inline | a test of a few bits ([`filter`]), and of what passes a probe of one cache line |
 //! | anything else | the same over hashes of rows as bytes ([`bytes`]) | and a comparison of bytes |
 //!
 //! The table leads to one row of each key; further rows with the same key are chained behind it.
@@ -17,6 +17,7 @@ mod chain;
 mod collect;
 mod dense;
 mod dictionary;
+mod filter;
 mod pack;
 mod payload;
 mod shared;
@@ -41,6 +42,7 @@ pub use collect::Collected;
 
 use build::KEY_ROWS;
 use bytes::Encoded;
+use filter::{Filter, PassValues, Passed};
 use pack::Packing;
 use shared::{Bucket, Buckets};
 
@@ -51,6 +53,40 @@ pub const NONE: u32 = u32::MAX;
 
 /// How many rows ahead of their use a row's bytes are asked for.
 const BYTES_AHEAD: usize = 8;
+
+/// What decides between layouts, and about filters.
+#[derive(Clone, Debug)]
+struct Limits {
+    /// A table by index may always have that many places.
+    dense_places: u64,
+    /// Beyond, so many for each row.
+    dense_places_per_row: u64,
+    /// The largest range that has a bitmap.
+    bitmap_bits: u64,
+    /// And for each row.
+    bitmap_bits_per_row: u64,
+    /// A range up to this has one for fewer rows, too.
+    small_bitmap_bits: u64,
+    small_bitmap_bits_per_row: u64,
+    /// The smallest hashed table that has a Bloom filter where it has no bitmap.
+    bloom_table_bytes: usize,
+}
+
+const LIMITS: Limits = Limits {
+    // 2 MB, about what a core's cache holds.
+    dense_places: 512 * 1024,
+    // As much memory as a hash table takes.
+    dense_places_per_row: 8,
+    // 64 MB.
+    bitmap_bits: 512 * 1024 * 1024,
+    // No more memory than the hash table itself.
+    bitmap_bits_per_row: 256,
+    // 1 MB, about half of a core's cache; its pages cost 0.1 ms.
+    small_bitmap_bits: 8 * 1024 * 1024,
+    small_bitmap_bits_per_row: 8 * 1024,
+    // Smaller ones stay in a core's cache themselves.
+    bloom_table_bytes: 1024 * 1024,
+};
 
 /// What is to be joined.
 #[derive(Clone, Debug)]
@@ -91,6 +127,7 @@ enum Found {
     Packed {
         packing: Packing,
         slots: Buckets,
+        filter: Option<Filter>,
     },
     /// The slots' keys are hashes of the rows' bytes.
     Rows {
@@ -103,6 +140,7 @@ enum Found {
 #[derive(Default)]
 pub struct Scratch {
     packed: Vec<u64>,
+    passed: Passed,
     encoded: Encoded,
     dictionary: Option<KnownDictionary>,
 }
@@ -127,7 +165,9 @@ impl Table {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let found_bytes = match &found {
             Found::Dense { first, .. } => size_of_val::<[u32]>(first),
-            Found::Packed { slots, .. } => slots.memory_bytes(),
+            Found::Packed { slots, filter, .. } => {
+                slots.memory_bytes() + filter.as_ref().map_or(0, Filter::memory_bytes)
+            }
             Found::Rows { chunks, slots } => {
                 let chunks = chunks.iter().map(Encoded::memory_bytes).sum::<usize>();
                 chunks + slots.memory_bytes()
@@ -204,9 +244,17 @@ impl Table {
                     dense::lookup(first, &scratch.packed, out);
                 }
             }
-            Found::Packed { packing, slots } => {
-                packing.pack(keys, rows, &mut scratch.packed)?;
-                slots::lookup(slots.as_slice(), &scratch.packed, out);
+            Found::Packed { packing, slots, filter } => {
+                let slots = slots.as_slice();
+                match filter {
+                    Some(filter) if filter.is_worthwhile(rows) => {
+                        lookup_filtered(packing, slots, filter, keys, rows, scratch, out)?;
+                    }
+                    _ => {
+                        packing.pack(keys, rows, &mut scratch.packed)?;
+                        slots::lookup(slots, &scratch.packed, out);
+                    }
+                }
             }
             Found::Rows { chunks, slots } => {
                 let slots = slots.as_slice();
@@ -301,6 +349,34 @@ impl Table {
         }
         Ok(true)
     }
+}
+
+/// Looks up what passes a filter.
+fn lookup_filtered(
+    packing: &Packing,
+    slots: &[Bucket],
+    filter: &Filter,
+    keys: &[ArrayRef],
+    rows: usize,
+    scratch: &mut Scratch,
+    out: &mut Vec<u32>,
+) -> Result<()> {
+    let passed = &mut scratch.passed;
+    out.resize(rows, NONE);
+    if let ([key], [digit]) = (keys, packing.digits.as_slice()) {
+        if digit.values {
+            word::visit(key.as_ref(), PassValues { filter, digit, passed: &mut *passed })
+                .ok_or_else(|| pack::no_number(key))?;
+            slots::lookup_some(slots, passed.keys(), passed.rows(), out);
+        }
+        let of_null = digit.null.map_or(NONE, |null| slots::find(slots, null, |_| true));
+        put_nulls(key, of_null, out);
+    } else {
+        packing.pack(keys, rows, &mut scratch.packed)?;
+        filter.pass(&scratch.packed, passed);
+        slots::lookup_some(slots, passed.keys(), passed.rows(), out);
+    }
+    Ok(())
 }
 
 /// Gives the NULLs of a key their row.

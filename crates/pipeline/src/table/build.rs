@@ -3,7 +3,7 @@
 //! ```text
 //! phase 0   pages of the table touched                                dictionaries made one
 //! phase 1   keys of chunks of rows: packed, or encoded and hashed
-//!             dense: stored in their places
+//!             dense: stored in their places; hashed: put into the filter
 //! phase 2   rows inserted, or (dense) checked to have stayed;         payload copied
 //!             those with equal keys chained
 //! ```
@@ -18,11 +18,12 @@ use thalweg_base::{Error, Result};
 use super::bytes::Encoded;
 use super::chain::Chain;
 use super::collect::{Collected, Piece, pieces_in};
+use super::filter::{AtomicFilter, Shape};
 use super::pack::Packing;
 use super::payload::Column;
 use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, zeroed_u32};
 use super::word::{Bounds, is_word};
-use super::{Found, Spec, Table, dense, slots};
+use super::{Found, LIMITS, Limits, Spec, Table, dense, slots};
 use crate::encoding;
 
 const PHASES: usize = 3;
@@ -38,12 +39,6 @@ const TOUCHED_BYTES: usize = 512 * 1024;
 
 const PAGE_BYTES: usize = 4096;
 
-/// A table by index may always have that many places: 2 MB, about what a core's cache holds.
-const DENSE_PLACES: u64 = 512 * 1024;
-
-/// Beyond, so many for each row: as much memory as a hash table takes.
-const DENSE_PLACES_PER_ROW: u64 = 8;
-
 pub struct Building {
     spec: Spec,
     pieces: Vec<Piece>,
@@ -55,6 +50,8 @@ pub struct Building {
     columns: Vec<Column>,
     /// Of the places or buckets, of which pages are touched first.
     table_bytes: usize,
+    /// The same of the filter.
+    filter_bytes: usize,
     progress: Progress,
     /// Allocated by the first task.
     work: OnceLock<Work>,
@@ -63,7 +60,7 @@ pub struct Building {
 #[derive(Clone)]
 enum Layout {
     Dense(Packing),
-    Packed(Packing),
+    Packed(Packing, Option<Shape>),
     Rows,
 }
 
@@ -74,13 +71,17 @@ struct Work {
 
 enum Keys {
     Dense { first: Box<[AtomicU32]> },
-    Packed { keys: Shared<u64>, slots: AtomicBuckets },
+    Packed { keys: Shared<u64>, slots: AtomicBuckets, filter: Option<AtomicFilter> },
     Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: AtomicBuckets },
 }
 
 impl Building {
     /// Plans the work, from what all workers have collected.
     pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
+        Self::with_limits(spec, parts, &LIMITS)
+    }
+
+    pub(super) fn with_limits(spec: Spec, parts: Vec<Collected>, limits: &Limits) -> Result<Self> {
         // Also with no row at all text is no word.
         let none = |logical: &DataType| Bounds {
             misfit: !is_word(logical) && !matches!(logical, DataType::Decimal128(..)),
@@ -105,7 +106,7 @@ impl Building {
             ))
             .hint("Filter it, or aggregate it before the join."));
         }
-        let layout = layout(&bounds, spec.nulls_equal, rows);
+        let layout = layout(&bounds, spec.nulls_equal, rows, limits);
         let columns = spec
             .payload_types
             .iter()
@@ -116,10 +117,15 @@ impl Building {
         let table_bytes = match &layout {
             _ if rows == 0 => 0,
             Layout::Dense(packing) => packing.count as usize * 4,
-            _ => slots::buckets_for(rows) * size_of::<AtomicBucket>(),
+            _ => bucket_bytes(rows),
+        };
+        let filter_bytes = match &layout {
+            Layout::Packed(_, Some(shape)) if rows > 0 => shape.memory_bytes(),
+            _ => 0,
         };
         let progress = Progress::new([
             table_bytes.div_ceil(TOUCHED_BYTES)
+                + filter_bytes.div_ceil(TOUCHED_BYTES)
                 + columns.iter().map(Column::unify_tasks).sum::<usize>(),
             key_tasks,
             key_tasks + columns.iter().map(Column::tasks).sum::<usize>(),
@@ -134,6 +140,7 @@ impl Building {
             layout,
             columns,
             table_bytes,
+            filter_bytes,
             progress,
             work,
         })
@@ -143,10 +150,10 @@ impl Building {
     pub fn memory_bytes_needed(&self) -> usize {
         let rows = self.rows;
         let chain = rows * 4;
-        let table = slots::buckets_for(rows) * size_of::<AtomicBucket>();
+        let table = bucket_bytes(rows);
         let keys = match &self.layout {
             Layout::Dense(packing) => packing.count as usize * 4,
-            Layout::Packed(_) => rows * 8 + table,
+            Layout::Packed(_, filter) => rows * 8 + table + filter.map_or(0, Shape::memory_bytes),
             Layout::Rows => {
                 // As many bytes as the arrays have, and a word or two for each.
                 let fixed = rows * (8 + 8 + 16 * self.spec.key_types.len()) + table;
@@ -180,9 +187,10 @@ impl Building {
                 Layout::Dense(packing) => {
                     Keys::Dense { first: zeroed_u32(packing.count as usize + 1) }
                 }
-                Layout::Packed(_) => Keys::Packed {
+                Layout::Packed(_, filter) => Keys::Packed {
                     keys: Shared::new(rows),
                     slots: AtomicBuckets::new(slots::buckets_for(rows)),
+                    filter: filter.map(AtomicFilter::new),
                 },
                 Layout::Rows => Keys::Rows {
                     chunks: (0..rows.div_ceil(KEY_ROWS)).map(|_| OnceLock::new()).collect(),
@@ -217,6 +225,12 @@ impl Building {
             return Ok(());
         }
         let mut rest = task - touches;
+        let touches = self.filter_bytes.div_ceil(TOUCHED_BYTES);
+        if rest < touches {
+            self.touch_filter(rest);
+            return Ok(());
+        }
+        rest -= touches;
         for column in &self.columns {
             if rest < column.unify_tasks() {
                 return column.unify(rest, &self.pieces);
@@ -247,19 +261,18 @@ impl Building {
 
     /// Has the pages of a part of the table made.
     fn touch(&self, task: usize) {
-        fn each<T>(table: &[T], task: usize, store: impl Fn(&T)) {
-            let all = TOUCHED_BYTES / size_of::<T>();
-            let end = table.len().min((task + 1) * all);
-            table[end.min(task * all)..end]
-                .iter()
-                .step_by(PAGE_BYTES / size_of::<T>())
-                .for_each(store);
-        }
         match &self.work().keys {
-            Keys::Dense { first } => each(first, task, |place| place.store(0, Ordering::Relaxed)),
+            Keys::Dense { first } => touch(first, task, |place| place.store(0, Ordering::Relaxed)),
             Keys::Packed { slots, .. } | Keys::Rows { slots, .. } => {
-                each(slots.as_slice(), task, |bucket| bucket.keys[0].store(0, Ordering::Relaxed));
+                touch(slots.as_slice(), task, |bucket| bucket.keys[0].store(0, Ordering::Relaxed));
             }
+        }
+    }
+
+    /// The same of the filter.
+    fn touch_filter(&self, task: usize) {
+        if let Keys::Packed { filter: Some(filter), .. } = &self.work().keys {
+            touch(filter.words(), task, |word| word.store(0, Ordering::Relaxed));
         }
     }
 
@@ -286,11 +299,14 @@ impl Building {
             (Layout::Dense(packing), Keys::Dense { first }) => {
                 self.packed(packing, task, |row, keys| dense::store(first, keys, row as u32))
             }
-            (Layout::Packed(packing), Keys::Packed { keys: all, .. }) => {
+            (Layout::Packed(packing, _), Keys::Packed { keys: all, filter, .. }) => {
                 self.packed(packing, task, |row, keys| {
                     // SAFETY: the task's own rows.
                     let out = unsafe { all.slice_mut(row..row + keys.len()) };
                     out.copy_from_slice(keys);
+                    if let Some(filter) = filter {
+                        filter.add(keys);
+                    }
                 })
             }
             (_, Keys::Rows { chunks, hashes, .. }) => {
@@ -323,7 +339,7 @@ impl Building {
                     dense::verify(first, keys, row as u32, chain);
                 })
             }
-            (_, Keys::Packed { keys, slots }) => {
+            (_, Keys::Packed { keys, slots, .. }) => {
                 // SAFETY: they were written in the phase before.
                 let keys = unsafe { keys.all() };
                 let start = task * KEY_ROWS;
@@ -362,9 +378,11 @@ impl Building {
             (Layout::Dense(packing), Keys::Dense { first }) => {
                 Found::Dense { packing, first: settled_u32(first) }
             }
-            (Layout::Packed(packing), Keys::Packed { slots, .. }) => {
-                Found::Packed { packing, slots: slots.settle() }
-            }
+            (Layout::Packed(packing, _), Keys::Packed { slots, filter, .. }) => Found::Packed {
+                packing,
+                slots: slots.settle(),
+                filter: filter.map(AtomicFilter::settle),
+            },
             (_, Keys::Rows { chunks, slots, .. }) => Found::Rows {
                 chunks: chunks.into_iter().filter_map(OnceLock::into_inner).collect(),
                 slots: slots.settle(),
@@ -396,14 +414,27 @@ fn no_task(phase: usize, task: usize) -> Error {
     Error::internal(format!("a join has no task {task} in phase {phase}"))
 }
 
-fn layout(bounds: &[Bounds], nulls_equal: bool, rows: usize) -> Layout {
+fn layout(bounds: &[Bounds], nulls_equal: bool, rows: usize, limits: &Limits) -> Layout {
+    let places = limits.dense_places.max(rows as u64 * limits.dense_places_per_row);
     match Packing::new(bounds, nulls_equal) {
         None => Layout::Rows,
-        Some(packing) if packing.count <= DENSE_PLACES.max(rows as u64 * DENSE_PLACES_PER_ROW) => {
-            Layout::Dense(packing)
+        Some(packing) if packing.count <= places => Layout::Dense(packing),
+        Some(packing) => {
+            let filter = Shape::new(packing.count, rows, bucket_bytes(rows), limits);
+            Layout::Packed(packing, filter)
         }
-        Some(packing) => Layout::Packed(packing),
     }
+}
+
+fn bucket_bytes(rows: usize) -> usize {
+    slots::buckets_for(rows) * size_of::<AtomicBucket>()
+}
+
+/// Writes to each page of a task's part of a table.
+fn touch<T>(table: &[T], task: usize, store: impl Fn(&T)) {
+    let all = TOUCHED_BYTES / size_of::<T>();
+    let end = table.len().min((task + 1) * all);
+    table[end.min(task * all)..end].iter().step_by(PAGE_BYTES / size_of::<T>()).for_each(store);
 }
 
 fn slice(piece: &Piece, of: &std::ops::Range<usize>) -> Vec<ArrayRef> {

@@ -1,5 +1,6 @@
 //! Rows found by their key as an index.
 
+use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::chain::Chain;
@@ -57,7 +58,8 @@ impl Visit for Lookup<'_> {
         let reach = reach.min(last as u64);
         out.extend(values.iter().map(|&value| {
             let distance = value.distance(min);
-            let index = if distance <= reach { distance as usize } else { last };
+            // As a branch it would be mispredicted wherever some keys are out of range.
+            let index = select_unpredictable(distance <= reach, distance as usize, last);
             // SAFETY: `index <= last`, which is within, as `reach` is.
             unsafe { *first.get_unchecked(index) }.wrapping_sub(1)
         }));

@@ -75,7 +75,7 @@ fn measure(name: &str, keys: &[i64], probes: &[i64], key: DataType) {
     let longest = steps[1..4].iter().flatten().copied().fold(0.0, f64::max) * 1e-6;
     let per = |kind: usize, rows: usize| steps[kind].iter().sum::<f64>() / rows as f64;
     println!(
-        "{name:30} push {:5.2}  touch {:5.2}  prepare {:5.2}  insert {:5.2}  lookup {:6.2} ns/row  \
+        "{name:40} push {:5.2}  touch {:5.2}  prepare {:5.2}  insert {:5.2}  lookup {:6.2} ns/row  \
          (longest task {longest:.2} ms, found {found}/{})",
         per(0, keys.len()),
         per(1, keys.len()),
@@ -99,6 +99,32 @@ fn nanoseconds() {
     let many = shuffled(1_500_000, 1);
     let sparse = shuffled(1_500_000, 0x1_0000_0001);
     let few = shuffled(30_000, 0x1_0000_0001);
+    for (rows, range, key) in [
+        (147_000, 6_000_000, DataType::Int64),
+        (147_000, 6_000_000, DataType::Int32),
+        (147_000, 1 << 50, DataType::Int64),
+        (20_000, 6_000_000, DataType::Int64),
+        (1_000, 6_000_000, DataType::Int64),
+        (1_500_000, 60_000_000, DataType::Int64),
+        (1_500_000, 1 << 50, DataType::Int64),
+    ] {
+        let keys = shuffled(rows, range / rows);
+        for (hits, sorted) in [(10, true), (10, false), (100, true), (100, false)] {
+            let mut random = Prng::new(3);
+            // What misses lies between what hits.
+            let of = |r: &mut Prng| {
+                let key = keys[r.below(keys.len() as u64) as usize];
+                if r.below(100) < hits { key } else { key + 1 + r.below(3) as i64 }
+            };
+            let mut probes = (0..3_000_000).map(|_| of(&mut random)).collect::<Vec<_>>();
+            if sorted {
+                probes.sort_unstable();
+            }
+            let order = if sorted { "sorted" } else { "random" };
+            let name = format!("{rows} of {range}, {order}, {hits} %");
+            measure(&name, &keys, &probes, key.clone());
+        }
+    }
     let mut random = Prng::new(2);
     let mut pick = |keys: &[i64], hits: u64| -> Vec<i64> {
         let of = |r: &mut Prng| {

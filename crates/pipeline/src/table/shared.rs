@@ -71,11 +71,24 @@ pub fn zeroed_u32(len: usize) -> Box<[AtomicU32]> {
     unsafe { Box::<[AtomicU32]>::new_zeroed_slice(len).assume_init() }
 }
 
+/// The same of 64 bits.
+pub fn zeroed_u64(len: usize) -> Box<[AtomicU64]> {
+    // SAFETY: zero is a valid AtomicU64.
+    unsafe { Box::<[AtomicU64]>::new_zeroed_slice(len).assume_init() }
+}
+
 /// The numbers of which nobody else has a reference any more.
 pub fn settled_u32(atomics: Box<[AtomicU32]>) -> Box<[u32]> {
     const { assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == align_of::<u32>()) };
     // SAFETY: same size and alignment, and all values of the one are values of the other.
     unsafe { Box::from_raw(Box::into_raw(atomics) as *mut [u32]) }
+}
+
+/// The same of 64 bits.
+pub fn settled_u64(atomics: Box<[AtomicU64]>) -> Box<[u64]> {
+    const { assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == align_of::<u64>()) };
+    // SAFETY: same size and alignment, and all values of the one are values of the other.
+    unsafe { Box::from_raw(Box::into_raw(atomics) as *mut [u64]) }
 }
 
 /// The slots of a bucket: with 16 bytes each they make a cache line.
@@ -119,14 +132,11 @@ const _: () = assert!(
     size_of::<AtomicBucket>() == size_of::<Bucket>()
         && align_of::<AtomicBucket>() == align_of::<Bucket>()
         && size_of::<Bucket>() == align_of::<Bucket>()
-        && align_of::<AtomicU64>() == align_of::<u64>()
 );
 
 impl AtomicBuckets {
     pub fn new(len: usize) -> Self {
-        // SAFETY: zero is a valid AtomicU64.
-        let words =
-            unsafe { Box::<[AtomicU64]>::new_zeroed_slice((len + 1) * BUCKET_WORDS).assume_init() };
+        let words = zeroed_u64((len + 1) * BUCKET_WORDS);
         // Less than a bucket, which is the one more than was wanted.
         let skip = words.as_ptr().align_offset(align_of::<AtomicBucket>());
         assert!(skip < BUCKET_WORDS);
@@ -141,9 +151,7 @@ impl AtomicBuckets {
     }
 
     pub fn settle(self) -> Buckets {
-        // SAFETY: AtomicU64 has the size and, see above, the alignment of u64, and we own them.
-        let words = unsafe { Box::from_raw(Box::into_raw(self.words) as *mut [u64]) };
-        Buckets { words, skip: self.skip, len: self.len }
+        Buckets { words: settled_u64(self.words), skip: self.skip, len: self.len }
     }
 }
 

@@ -24,14 +24,15 @@ pub fn buckets_for(rows: usize) -> usize {
 }
 
 #[inline(always)]
-fn hash(key: u64) -> u64 {
+pub fn hash(key: u64) -> u64 {
     // Multiplication to 128 bits and folding: every bit of the key reaches the upper bits.
     let product = u128::from(key ^ 0x2d35_8dcc_aa6c_78a5) * 0x9e37_79b9_7f4a_7c15_u128;
     (product >> 64) as u64 ^ product as u64
 }
 
+/// Which of so many buckets a hash belongs to; its upper bits decide.
 #[inline(always)]
-fn home(hash: u64, buckets: usize) -> usize {
+pub fn home(hash: u64, buckets: usize) -> usize {
     ((u128::from(hash) * buckets as u128) >> 64) as usize
 }
 
@@ -127,11 +128,27 @@ pub fn lookup(buckets: &[Bucket], keys: &[u64], out: &mut Vec<u32>) {
     for &key in keys.iter().take(AHEAD) {
         prefetch(buckets, home(hash(key), buckets.len()));
     }
-    let ahead = keys.iter().skip(AHEAD).copied().chain(std::iter::repeat_n(0, AHEAD));
-    out.extend(keys.iter().zip(ahead).map(|(&key, ahead)| {
-        prefetch(buckets, home(hash(ahead), buckets.len()));
+    out.extend(keys.iter().enumerate().map(|(i, &key)| {
+        prefetch_ahead(buckets, keys, i);
         first(buckets, key)
     }));
+}
+
+/// Looks up keys of some rows, and puts what it finds where these rows are in `out`.
+pub fn lookup_some(buckets: &[Bucket], keys: &[u64], rows: &[u32], out: &mut [u32]) {
+    for &key in keys.iter().take(AHEAD) {
+        prefetch(buckets, home(hash(key), buckets.len()));
+    }
+    for (i, (&key, &row)) in keys.iter().zip(rows).enumerate() {
+        prefetch_ahead(buckets, keys, i);
+        out[row as usize] = first(buckets, key);
+    }
+}
+
+#[inline(always)]
+fn prefetch_ahead(buckets: &[Bucket], keys: &[u64], i: usize) {
+    let ahead = keys[(i + AHEAD).min(keys.len() - 1)];
+    prefetch(buckets, home(hash(ahead), buckets.len()));
 }
 
 #[inline(always)]
@@ -145,7 +162,9 @@ fn first(buckets: &[Bucket], key: u64) -> u32 {
         for slot in (0..SLOTS).rev() {
             found = select_unpredictable(bucket.keys[slot] == key, bucket.rows[slot] as u32, found);
         }
-        if (found != 0) | (bucket.rows[SLOTS - 1] == 0) {
+        // One branch, not two: whether a bucket is full cannot be predicted, and where the key is
+        // found it does not matter.
+        if select_unpredictable(found != 0, 0, bucket.rows[SLOTS - 1]) == 0 {
             return found.wrapping_sub(1);
         }
         at += 1;

@@ -214,7 +214,17 @@ fn as_dictionary(plain: &ArrayRef, random: &mut Prng) -> ArrayRef {
 
 /// All tasks, on one thread or several, in a random order.
 fn build(spec: Spec, parts: Vec<Collected>, random: &mut Prng, threads: usize) -> Table {
-    let building = Building::new(spec, parts).unwrap();
+    build_within(&LIMITS, spec, parts, random, threads)
+}
+
+fn build_within(
+    limits: &Limits,
+    spec: Spec,
+    parts: Vec<Collected>,
+    random: &mut Prng,
+    threads: usize,
+) -> Table {
+    let building = Building::with_limits(spec, parts, limits).unwrap();
     building.memory_bytes_needed();
     for phase in 0..building.phases() {
         let mut tasks = (0..building.tasks(phase)).collect::<Vec<_>>();
@@ -260,14 +270,49 @@ struct Case {
     distinct: u64,
     rows: usize,
     parts: usize,
+    layouts: Layouts,
     seed: u64,
+}
+
+/// What a table of few rows is made to be.
+#[derive(Clone, Copy, Debug)]
+enum Layouts {
+    Usual,
+    Hashed,
+    Bitmap,
+    Bloom,
+}
+
+const LAYOUTS: [Layouts; 4] = [Layouts::Usual, Layouts::Hashed, Layouts::Bitmap, Layouts::Bloom];
+
+impl Layouts {
+    fn limits(self) -> Limits {
+        let hashed = Limits {
+            dense_places: 0,
+            dense_places_per_row: 0,
+            bitmap_bits_per_row: 0,
+            small_bitmap_bits: 0,
+            ..LIMITS
+        };
+        match self {
+            Layouts::Usual => LIMITS,
+            Layouts::Hashed => hashed,
+            Layouts::Bitmap => Limits {
+                small_bitmap_bits: 1 << 16,
+                small_bitmap_bits_per_row: u64::from(u32::MAX),
+                ..hashed
+            },
+            Layouts::Bloom => Limits { bloom_table_bytes: 0, ..hashed },
+        }
+    }
 }
 
 fn cases() -> impl Strategy<Value = Case> {
     let kinds = prop::collection::vec((0..KINDS.len()).prop_map(|i| KINDS[i]), 0..4);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (kinds, flags, 1..60u64, 0..150usize, 1..4usize, any::<u64>()).prop_map(
-        |(kinds, (nulls_equal, keep, build, probe), distinct, rows, parts, seed)| Case {
+    let layouts = (0..LAYOUTS.len()).prop_map(|i| LAYOUTS[i]);
+    (kinds, flags, 1..60u64, 0..150usize, 1..4usize, layouts, any::<u64>()).prop_map(
+        |(kinds, (nulls_equal, keep, build, probe), distinct, rows, parts, layouts, seed)| Case {
             kinds,
             nulls_equal,
             keep_null_keys: keep,
@@ -276,6 +321,7 @@ fn cases() -> impl Strategy<Value = Case> {
             distinct,
             rows,
             parts,
+            layouts,
             seed,
         },
     )
@@ -332,7 +378,7 @@ fn check(case: &Case) {
     let held = held.concat();
     let bounds_sum = parts.iter().map(Collected::rows).sum::<usize>();
     assert_eq!(bounds_sum, held.len());
-    let table = build(spec, parts, &mut random, 2);
+    let table = build_within(&case.layouts.limits(), spec, parts, &mut random, 2);
     assert_eq!(table.rows(), held.len());
     assert_eq!(table.has_null_key(), null_key);
     for (i, kind) in payload_kinds.iter().enumerate() {
@@ -437,16 +483,72 @@ fn big(distinct: u64, stretch: i64, key: DataType) {
 fn many_rows_in_several_threads() {
     big(1 << 18, 1, DataType::Int64);
     big(4000, 1, DataType::Int64);
+    big(1 << 18, 20, DataType::Int64);
     big(1 << 18, 1 << 40, DataType::Int64);
     big(4000, 1 << 40, DataType::Int64);
     big(100_000, 1, DataType::Utf8View);
 }
 
+/// Which filter a table has, and whether it rests.
+fn filter_of(table: &Table) -> Option<(filter::Shape, bool)> {
+    let Found::Packed { filter, .. } = &table.found else { return None };
+    filter.as_ref().map(|filter| filter.state())
+}
+
+#[test]
+fn filters_pass_what_is_there_and_rest_where_most_is() {
+    let spec = Spec {
+        key_types: vec![DataType::Int64],
+        payload_types: Vec::new(),
+        nulls_equal: false,
+        keep_null_keys: false,
+    };
+    let rows = 40_000i64;
+    for (stretch, bitmap) in [(20, true), (1 << 40, false)] {
+        let array = |keys: &mut dyn Iterator<Item = i64>| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(keys))
+        };
+        let mut part = Collected::new(&spec);
+        part.push(&[array(&mut (0..rows).map(|i| i * stretch))], &[], rows as usize).unwrap();
+        let table = build(spec.clone(), vec![part], &mut Prng::new(1), 3);
+        let (shape, resting) = filter_of(&table).unwrap();
+        assert!(matches!(shape, filter::Shape::Bitmap { .. }) == bitmap && !resting);
+        assert!(
+            table.memory_bytes() >= slots::buckets_for(rows as usize) * 64 + shape.memory_bytes()
+        );
+        let (mut scratch, mut out) = (Scratch::default(), Vec::new());
+        let mut look_up = |keys: &mut dyn Iterator<Item = i64>| {
+            let keys = array(keys);
+            table.lookup(&[Arc::clone(&keys)], keys.len(), &mut scratch, &mut out).unwrap();
+            (out.clone(), filter_of(&table).unwrap().1)
+        };
+        for round in 0..2 {
+            // One in 10, and keys below the range.
+            let step = stretch / 10;
+            let (found, resting) = look_up(&mut (-500..4500).map(|i| i * step));
+            for (i, &row) in (-500..4500).zip(&found) {
+                let there = i >= 0 && i * step % stretch == 0;
+                assert_eq!(row, if there { (i * step / stretch) as u32 } else { NONE }, "{i}");
+            }
+            assert!(!resting, "round {round}");
+            let (found, resting) = look_up(&mut (0..rows).map(|i| i * stretch));
+            assert!(found.iter().copied().eq(0..rows as u32));
+            assert!(resting);
+            // It is tried again when so many rows have gone without.
+            for _ in 0..15 {
+                let (found, _) = look_up(&mut (0..rows).map(|i| i * stretch + 1));
+                assert!(found.iter().all(|&row| row == NONE));
+            }
+            assert!(!filter_of(&table).unwrap().1);
+        }
+    }
+}
+
 #[test]
 fn no_rows() {
     let text = vec![Kind::View, Kind::Small];
-    for kinds in [vec![], vec![Kind::Small], vec![Kind::Sparse, Kind::Date], vec![Kind::View], text]
-    {
+    let kinds = [vec![], vec![Kind::Small], vec![Kind::Sparse, Kind::Date], vec![Kind::View], text];
+    for (kinds, layouts) in kinds.iter().flat_map(|kinds| LAYOUTS.map(|l| (kinds, l))) {
         for nulls_equal in [false, true] {
             check(&Case {
                 kinds: kinds.clone(),
@@ -457,6 +559,7 @@ fn no_rows() {
                 distinct: 9,
                 rows: 0,
                 parts: 2,
+                layouts,
                 seed: 1,
             });
         }

@@ -1,0 +1,262 @@
+//! Tells of most keys that a hashed table does not have them, where asking the table would miss the
+//! cache. For each row it takes a part of what the table takes, so that it stays in the cache where
+//! the table does not; probes in the order of their keys read a bitmap from its start to its end.
+//!
+//! | packed keys | filter | passes |
+//! |---|---|---|
+//! | of a range of not too many times the rows | a bitmap of the range | keys that are there |
+//! | of any other range, in a large table | a Bloom filter: 3 bits of one word for each key | and 1 to 2 % of the others |
+//!
+//! Batches of which most rows pass show that the filter is not worth its time; after one of these
+//! some go without.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::Limits;
+use super::pack::{Digit, NOTHING};
+use super::shared::{settled_u64, zeroed_u64};
+use super::slots::{hash, home, prefetch};
+use super::word::{Visit, Word};
+
+/// How many rows ahead of its use a word is asked for, where words are written.
+const AHEAD: usize = 16;
+
+/// A Bloom filter's rows per word.
+const ROWS_PER_WORD: usize = 4;
+
+/// After a batch of which most passed, this many times its rows go without the filter.
+const REST: usize = 15;
+
+/// Which filter a table has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shape {
+    /// A bit for each packed key below `count`, and one more: 0, for all beyond.
+    Bitmap {
+        count: u64,
+    },
+    Bloom {
+        words: usize,
+    },
+}
+
+impl Shape {
+    /// The filter of a table of that many rows and bytes, of which all keys are below `count`.
+    pub fn new(count: u64, rows: usize, table_bytes: usize, limits: &Limits) -> Option<Self> {
+        let rows_64 = rows as u64;
+        let small = limits.small_bitmap_bits.min(rows_64 * limits.small_bitmap_bits_per_row);
+        let large = limits.bitmap_bits.min(rows_64 * limits.bitmap_bits_per_row);
+        if count <= small.max(large) {
+            Some(Shape::Bitmap { count })
+        } else if table_bytes >= limits.bloom_table_bytes {
+            Some(Shape::Bloom { words: rows.div_ceil(ROWS_PER_WORD).max(1) })
+        } else {
+            None
+        }
+    }
+
+    fn words(self) -> usize {
+        match self {
+            Shape::Bitmap { count } => count as usize / 64 + 1,
+            Shape::Bloom { words } => words,
+        }
+    }
+
+    pub fn memory_bytes(self) -> usize {
+        self.words() * 8
+    }
+}
+
+/// A filter while it is filled.
+pub struct AtomicFilter {
+    shape: Shape,
+    words: Box<[AtomicU64]>,
+}
+
+impl AtomicFilter {
+    pub fn new(shape: Shape) -> Self {
+        Self { shape, words: zeroed_u64(shape.words()) }
+    }
+
+    pub fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
+    /// Adds keys, at once with others.
+    pub fn add(&self, keys: &[u64]) {
+        match self.shape {
+            Shape::Bitmap { .. } => self.set(keys, |key| ((key / 64) as usize, 1 << (key % 64))),
+            Shape::Bloom { words } => self.set(keys, |key| {
+                let hash = hash(key);
+                (home(hash, words), bloom_bits(hash))
+            }),
+        }
+    }
+
+    fn set(&self, keys: &[u64], bits_of: impl Fn(u64) -> (usize, u64)) {
+        for (i, &key) in keys.iter().enumerate() {
+            if let Some(&ahead) = keys.get(i + AHEAD) {
+                prefetch(&self.words, bits_of(ahead).0);
+            }
+            if key != NOTHING {
+                let (word, bits) = bits_of(key);
+                let word = &self.words[word];
+                // A locked instruction takes as long as some lookups.
+                if word.load(Ordering::Relaxed) & bits != bits {
+                    word.fetch_or(bits, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    pub fn settle(self) -> Filter {
+        let resting = AtomicUsize::new(0);
+        Filter { shape: self.shape, words: settled_u64(self.words), resting }
+    }
+}
+
+/// The same when it is settled.
+pub struct Filter {
+    shape: Shape,
+    words: Box<[u64]>,
+    /// The rows that are still to go without it. Threads may overwrite what others counted, which
+    /// changes when it is tried next, and nothing else.
+    resting: AtomicUsize,
+}
+
+/// The rows of a batch that passed, and their keys.
+#[derive(Default)]
+pub struct Passed {
+    /// Longer than `len`; what is beyond has no meaning.
+    keys: Vec<u64>,
+    rows: Vec<u32>,
+    len: usize,
+}
+
+impl Passed {
+    pub fn keys(&self) -> &[u64] {
+        &self.keys[..self.len]
+    }
+
+    pub fn rows(&self) -> &[u32] {
+        &self.rows[..self.len]
+    }
+}
+
+impl Filter {
+    pub fn memory_bytes(&self) -> usize {
+        self.shape.memory_bytes()
+    }
+
+    /// Whether it is worth its time for the next batch.
+    pub fn is_worthwhile(&self, rows: usize) -> bool {
+        let resting = self.resting.load(Ordering::Relaxed);
+        if resting > 0 {
+            self.resting.store(resting.saturating_sub(rows), Ordering::Relaxed);
+        }
+        resting == 0
+    }
+
+    /// Takes note of how many rows of a batch have passed.
+    fn observe(&self, rows: usize, passed: usize) {
+        if passed > rows / 4 * 3 {
+            self.resting.store(rows.saturating_mul(REST), Ordering::Relaxed);
+        }
+    }
+
+    /// What it is and whether it rests.
+    #[cfg(test)]
+    pub fn state(&self) -> (Shape, bool) {
+        (self.shape, self.resting.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Finds the packed keys that the table may have.
+    pub fn pass(&self, keys: &[u64], passed: &mut Passed) {
+        match self.shape {
+            Shape::Bitmap { count } => pass(self.bitmap(count), keys.iter().copied(), passed),
+            Shape::Bloom { .. } => pass(self.bloom(), keys.iter().copied(), passed),
+        }
+        self.observe(keys.len(), passed.len);
+    }
+
+    fn bitmap(&self, count: u64) -> impl Fn(u64) -> bool {
+        let words = &*self.words;
+        debug_assert!(count / 64 < words.len() as u64);
+        move |key| {
+            let bit = key.min(count);
+            // SAFETY: `bit <= count`, for which there is a word, see `Shape::words`.
+            let word = unsafe { *words.get_unchecked((bit / 64) as usize) };
+            (word >> (bit % 64)) & 1 != 0
+        }
+    }
+
+    fn bloom(&self) -> impl Fn(u64) -> bool {
+        let words = &*self.words;
+        move |key| {
+            let hash = hash(key);
+            let bits = bloom_bits(hash);
+            // SAFETY: `home` is below the number of words.
+            let word = unsafe { *words.get_unchecked(home(hash, words.len())) };
+            word & bits == bits
+        }
+    }
+}
+
+/// The bits of a key in its word. They come from the lower end of the hash, and which word it is
+/// from the upper one.
+#[inline(always)]
+fn bloom_bits(hash: u64) -> u64 {
+    1 << (hash % 64) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63)
+}
+
+/// Collects what passes, without a branch that a few hits among many rows would mislead.
+#[inline(always)]
+fn pass(
+    may_have: impl Fn(u64) -> bool,
+    keys: impl ExactSizeIterator<Item = u64>,
+    passed: &mut Passed,
+) {
+    let rows = keys.len();
+    if passed.rows.len() < rows {
+        passed.rows.resize(rows, 0);
+        passed.keys.resize(rows, 0);
+    }
+    let (out_rows, out_keys) = (&mut passed.rows[..rows], &mut passed.keys[..rows]);
+    let mut len = 0;
+    for (row, key) in (0..rows).zip(keys) {
+        // SAFETY: `len <= row < rows`, the length of both.
+        unsafe {
+            *out_rows.get_unchecked_mut(len) = row as u32;
+            *out_keys.get_unchecked_mut(len) = key;
+        }
+        len += usize::from(may_have(key));
+    }
+    passed.len = len;
+}
+
+/// Passes the values of a single key column, which are packed on the way. What is NULL passes or
+/// not by the value that lies there.
+pub struct PassValues<'a> {
+    pub filter: &'a Filter,
+    pub digit: &'a Digit,
+    pub passed: &'a mut Passed,
+}
+
+impl Visit for PassValues<'_> {
+    type Output = ();
+
+    fn visit<T: Word>(self, values: &[T]) {
+        let Self { filter, digit: &Digit { min, reach, .. }, passed } = self;
+        let keys = values.iter().map(|value| value.distance(min));
+        match filter.shape {
+            Shape::Bitmap { count } => {
+                let may_have = filter.bitmap(count);
+                pass(|key| (key <= reach) & may_have(key), keys, passed);
+            }
+            Shape::Bloom { .. } => {
+                let may_have = filter.bloom();
+                pass(|key| (key <= reach) & may_have(key), keys, passed);
+            }
+        }
+        filter.observe(values.len(), passed.len);
+    }
+}
