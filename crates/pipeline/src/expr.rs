@@ -280,10 +280,8 @@ fn of_dictionary(
         })
     };
     let truths = looked_up(found.values());
-    let nulls = match found.nulls().filter(|n| n.null_count() > 0) {
-        Some(nulls) => Some(NullBuffer::new(looked_up(nulls.inner()))),
-        None => None,
-    };
+    let nulls = found.nulls().filter(|n| n.null_count() > 0);
+    let nulls = nulls.map(|nulls| NullBuffer::new(looked_up(nulls.inner())));
     let nulls = NullBuffer::union(nulls.as_ref(), array.nulls());
     Ok(Some(boolean(BooleanArray::new(truths, nulls))))
 }

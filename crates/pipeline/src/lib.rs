@@ -8,7 +8,7 @@
 //! * [`batch`]: registers for some rows, gathered as late as possible.
 //! * [`worker`]: runs the batches of one pipeline on one thread.
 //! * [`table`]: the build side of a join.
-//! * [`aggregate`]: groups.
+//! * [`aggregate`]: groups of rows, and functions of them.
 //! * [`select`]: the rows of a chunk that pass its filters.
 //! * [`sort`]: rows in order.
 //! * [`encoding`]: the forms of a column.
