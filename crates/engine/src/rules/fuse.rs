@@ -23,6 +23,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::physical_expr::expressions::UnKnownColumn;
 use datafusion::physical_expr::{Distribution, Partitioning};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -67,7 +68,9 @@ impl PhysicalOptimizerRule for Fuse {
 
 /// `hashed`: somebody above relies on equal keys being in one partition.
 fn fuse(plan: Arc<dyn ExecutionPlan>, hashed: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(mut compiled) = compile::compile(&plan)? {
+    // A projection may have dropped the columns by which rows are partitioned.
+    let lost = hashed && partitioned_by_lost_columns(&plan);
+    if !lost && let Some(mut compiled) = compile::compile(&plan)? {
         for input in &mut compiled.inputs {
             if let Input::Plan(inner) = input {
                 *inner = fuse(Arc::clone(inner), false)?;
@@ -88,7 +91,7 @@ fn fuse(plan: Arc<dyn ExecutionPlan>, hashed: bool) -> Result<Arc<dyn ExecutionP
         return Ok(plan);
     }
     // Which takes equal keys from the same partition of each child.
-    let hashed = hashed || plan.is::<InterleaveExec>();
+    let hashed = (hashed || plan.is::<InterleaveExec>()) && !plan.is::<RepartitionExec>();
     let fused = children.iter().zip(wanted).map(|(child, wanted)| {
         let hashed = hashed || matches!(wanted, Distribution::KeyPartitioned(_));
         fuse(Arc::clone(child), hashed)
@@ -97,4 +100,13 @@ fn fuse(plan: Arc<dyn ExecutionPlan>, hashed: bool) -> Result<Arc<dyn ExecutionP
     let changed = fused.iter().zip(&children).any(|(a, b)| !Arc::ptr_eq(a, b));
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     if changed { plan.replace_children(fused, options) } else { Ok(plan) }
+}
+
+fn partitioned_by_lost_columns(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.output_partitioning() {
+        Partitioning::Hash(exprs, count) => {
+            *count > 1 && exprs.iter().any(|e| e.is::<UnKnownColumn>())
+        }
+        _ => false,
+    }
 }

@@ -107,6 +107,17 @@ impl Direct {
 
     /// Chooses bits for the ranges so far and enters the groups; `false` if they are too many.
     fn lay_out(&mut self, groups: &GroupKeys) -> bool {
+        // Values that found room beside the range have not widened it.
+        for group in 0..groups.groups {
+            let flags = groups.flags(group);
+            for (k, (field, &word)) in self.fields.iter_mut().zip(groups.words(group)).enumerate() {
+                if flags & null_flag(k) == 0 {
+                    let word = word.cast_signed();
+                    let (lo, hi) = field.range.unwrap_or((word, word));
+                    field.range = Some((lo.min(word), hi.max(word)));
+                }
+            }
+        }
         let bits = |(lo, hi): (i64, i64)| 64 - (hi.wrapping_sub(lo) as u64).leading_zeros();
         let needed: u32 =
             self.fields.iter().map(|f| f.range.map_or(0, bits) + u32::from(f.nullable)).sum();
@@ -208,4 +219,32 @@ fn look_up(
         slots[at as usize] = id;
         id
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::datatypes::DataType;
+
+    use crate::aggregate::{Partial, Spec};
+
+    #[test]
+    fn what_found_room_beside_the_range_is_kept_when_the_range_grows() {
+        let key_types = vec![DataType::Int64];
+        let spec = Arc::new(Spec { key_types, argument_types: vec![], functions: vec![] });
+        let mut partial = Partial::new(&spec).unwrap();
+        for batch in [vec![1000, 1010], vec![990], (960..1060).collect(), vec![1500], vec![0]] {
+            let rows = batch.len();
+            let keys: ArrayRef = Arc::new(Int64Array::from(batch));
+            partial.push(&[keys], &[], &[], rows).unwrap();
+        }
+        let merging = crate::aggregate::Merging::new(spec, vec![partial]).unwrap();
+        for phase in 0..merging.phases() {
+            (0..merging.tasks(phase)).for_each(|task| merging.run(phase, task).unwrap());
+        }
+        let rows: usize = merging.finish().unwrap().iter().map(|g| g.rows).sum();
+        assert_eq!(rows, 100 + 2);
+    }
 }
