@@ -65,22 +65,21 @@ pub struct Hint {
     pub output: usize,
     /// Bounds included.
     pub range: (ScalarValue, ScalarValue),
-    /// A further condition on a value.
-    pub also: Option<Box<dyn Fn(&Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr>>>,
+    /// A further condition, whose only child the column takes the place of.
+    pub also: Option<Arc<dyn PhysicalExpr>>,
 }
 
 impl Hint {
-    fn of(&self, column: &Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    fn of(&self, column: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let bound = |op, value: &ScalarValue| -> Arc<dyn PhysicalExpr> {
             Arc::new(BinaryExpr::new(Arc::clone(column), op, lit(value.clone())))
         };
         let (low, high) = &self.range;
         let (low, high) = (bound(Operator::GtEq, low), bound(Operator::LtEq, high));
         let range = Arc::new(BinaryExpr::new(low, Operator::And, high));
-        match &self.also {
-            Some(also) => Arc::new(BinaryExpr::new(range, Operator::And, also(column))),
-            None => range,
-        }
+        let Some(also) = &self.also else { return Ok(range) };
+        let also = Arc::clone(also).with_new_children(vec![Arc::clone(column)])?;
+        Ok(Arc::new(BinaryExpr::new(range, Operator::And, also)))
     }
 }
 
@@ -176,7 +175,7 @@ impl ScanExec {
             let column: Arc<dyn PhysicalExpr> = Arc::new(expressions::Column::new(name, column));
             // As a join of DataFusion's tells what it has learned from its build side.
             let filter = DynamicFilterPhysicalExpr::new(vec![Arc::clone(&column)], lit(true));
-            filter.update(hint.of(&column))?;
+            filter.update(hint.of(&column)?)?;
             scan.hints.push(Arc::new(filter));
         }
         Ok(scan)

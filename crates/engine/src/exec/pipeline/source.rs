@@ -8,6 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlanProperties;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -181,11 +182,10 @@ fn hints(pipeline: &Pipeline, sinks: &[Option<Finished>]) -> Vec<Hint> {
                 && let Some((low, high)) = built.table.key_range(i)
                 && let (Some(low), Some(high)) = (scalar(low, data_type), scalar(high, data_type))
             {
-                let table = Arc::clone(built);
-                let found = move |key: &Arc<dyn PhysicalExpr>| -> Arc<dyn PhysicalExpr> {
-                    Arc::new(Found { key: Arc::clone(key), table: Arc::clone(&table) })
-                };
-                let also = (probe.keys.len() == 1).then(|| Box::new(found) as _);
+                let also = (probe.keys.len() == 1).then(|| {
+                    let (key, table) = (Arc::new(Column::new("key", 0)), Arc::clone(built));
+                    Arc::new(Found { key, table }) as Arc<dyn PhysicalExpr>
+                });
                 hints.push(Hint { output: *register, range: (low, high), also });
             }
         }
