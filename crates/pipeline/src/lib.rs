@@ -11,6 +11,7 @@
 //! * [`aggregate`]: groups of rows, and functions of them.
 //! * [`select`]: the rows of a chunk that pass its filters.
 //! * [`sort`]: rows in order.
+//! * [`phases`]: what these have still to do when all rows are in.
 //! * [`encoding`]: the forms of a column.
 
 pub mod aggregate;
@@ -18,6 +19,7 @@ pub mod batch;
 pub mod encoding;
 pub mod expr;
 pub mod ir;
+pub mod phases;
 pub mod select;
 pub mod sort;
 pub mod table;

@@ -25,6 +25,7 @@ use thalweg_base::{Error, Result};
 
 use crate::aggregate::Groups;
 use crate::encoding::{expand, internal};
+use crate::phases::Phases;
 
 /// Rows of a run, and about as many of a task that merges.
 const RUN_ROWS: usize = 16 * 1024;
@@ -196,7 +197,7 @@ fn gather(runs: &[Run], rows: &[(u32, u32)], columns: usize) -> Result<Vec<Array
     (0..columns).map(column).collect()
 }
 
-/// From what was collected to rows in order: see [`crate::table::Building`] for how it is run.
+/// From what was collected to rows in order.
 pub struct Sorting {
     spec: Spec,
     runs: Vec<OnceLock<Run>>,
@@ -225,16 +226,20 @@ impl Sorting {
             sorted: (0..ranges).map(|_| OnceLock::new()).collect(),
         })
     }
+}
 
-    pub fn phases(&self) -> usize {
+impl Phases for Sorting {
+    type Output = Vec<Groups>;
+
+    fn phases(&self) -> usize {
         2
     }
 
-    pub fn tasks(&self, phase: usize) -> usize {
+    fn tasks(&self, phase: usize) -> usize {
         if phase == 0 { self.runs.len() } else { self.ranges }
     }
 
-    pub fn run(&self, phase: usize, task: usize) -> Result<()> {
+    fn run(&self, phase: usize, task: usize) -> Result<()> {
         if phase == 0 {
             let run = self.unsorted[task].lock().map_err(|_| poisoned())?.take();
             if let Some(mut run) = run {
@@ -264,7 +269,7 @@ impl Sorting {
     }
 
     /// Batches, in order.
-    pub fn finish(self) -> Result<Vec<Groups>> {
+    fn finish(self) -> Result<Vec<Groups>> {
         let mut left = self.spec.fetch.unwrap_or(usize::MAX);
         let mut batches = vec![];
         for batch in self.sorted {

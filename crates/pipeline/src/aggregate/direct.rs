@@ -228,7 +228,8 @@ mod tests {
     use arrow::array::{ArrayRef, Int64Array};
     use arrow::datatypes::DataType;
 
-    use crate::aggregate::{Partial, Spec};
+    use crate::aggregate::{Merging, Partial, Spec};
+    use crate::phases::Phases;
 
     #[test]
     fn what_found_room_beside_the_range_is_kept_when_the_range_grows() {
@@ -243,7 +244,7 @@ mod tests {
             let keys: ArrayRef = Arc::new(Int64Array::from(batch));
             partial.push(&[keys], &[], &[], rows).unwrap();
         }
-        let merging = crate::aggregate::Merging::new(spec, vec![partial]).unwrap();
+        let merging = Merging::new(spec, vec![partial]).unwrap();
         for phase in 0..merging.phases() {
             (0..merging.tasks(phase)).for_each(|task| merging.run(phase, task).unwrap());
         }

@@ -8,6 +8,7 @@ use arrow::datatypes::*;
 use thalweg_base::Prng;
 
 use super::*;
+use crate::phases::Phases;
 
 /// Seconds that this thread has had a processor: other builds may be running.
 fn now() -> f64 {

@@ -20,6 +20,7 @@ use super::states::{Merge, States};
 use super::strings::Strings;
 use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec};
 use crate::encoding::internal;
+use crate::phases::Phases;
 
 /// Some groups: the columns of keys, then results. Keys may come in encoded forms.
 #[derive(Clone, Debug)]
@@ -80,70 +81,6 @@ impl Merging {
         let chunks = chunks.into_iter().map(RwLock::new).collect();
         let outputs = (0..outputs).map(|_| Mutex::new(None)).collect();
         Ok(Self { spec, plan, way, chunks, outputs })
-    }
-
-    pub fn phases(&self) -> usize {
-        match self.way {
-            Way::Nothing => 0,
-            Way::AtOnce => 1,
-            Way::Partitions { .. } => 2,
-        }
-    }
-
-    pub fn tasks(&self, phase: usize) -> usize {
-        if phase + 1 == self.phases() { self.outputs.len() } else { self.chunks.len() }
-    }
-
-    pub fn run(&self, phase: usize, task: usize) -> Result<()> {
-        let poisoned = || Error::internal("another task of this aggregation panicked");
-        let groups = match self.way {
-            Way::Nothing => return Err(Error::internal("there is nothing to merge")),
-            Way::Partitions { log2 } if phase == 0 => {
-                let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
-                return split(&mut chunk, &self.plan, log2);
-            }
-            Way::AtOnce => {
-                let mut chunks = Vec::with_capacity(self.chunks.len());
-                for chunk in &self.chunks {
-                    chunks.push(chunk.write().map_err(|_| poisoned())?);
-                }
-                if let [chunk] = &mut chunks[..]
-                    && chunk.distinct
-                {
-                    self.finish_chunk(chunk)?
-                } else {
-                    for chunk in &mut chunks {
-                        chunk.hashes = chunk.keys.content_hashes(&self.plan.keys, &chunk.strings);
-                    }
-                    let whole = chunks.iter().map(|c| (&**c, 0..c.groups)).collect::<Vec<_>>();
-                    self.merge(&whole)?
-                }
-            }
-            Way::Partitions { .. } => {
-                let mut chunks = Vec::with_capacity(self.chunks.len());
-                for chunk in &self.chunks {
-                    chunks.push(chunk.read().map_err(|_| poisoned())?);
-                }
-                let part = |c: &Chunk| {
-                    let start = task.checked_sub(1).map_or(0, |before| c.ends[before]);
-                    start..c.ends[task]
-                };
-                let parts = chunks.iter().map(|c| (&**c, part(c))).filter(|(_, r)| !r.is_empty());
-                self.merge(&parts.collect::<Vec<_>>())?
-            }
-        };
-        *self.outputs[task].lock().map_err(|_| poisoned())? = Some(groups);
-        Ok(())
-    }
-
-    /// All groups; every task has run.
-    pub fn finish(self) -> Result<Vec<Groups>> {
-        let mut all = vec![];
-        for output in self.outputs {
-            let groups = output.into_inner().ok().flatten();
-            all.extend(groups.ok_or_else(|| Error::internal("a task of a merge has not run"))?);
-        }
-        Ok(all)
     }
 
     /// A chunk that needs no merging.
@@ -215,6 +152,74 @@ impl Merging {
             }
         }
         Finished { keys, strings, states, accumulators, groups }.emit(spec, plan)
+    }
+}
+
+impl Phases for Merging {
+    type Output = Vec<Groups>;
+
+    fn phases(&self) -> usize {
+        match self.way {
+            Way::Nothing => 0,
+            Way::AtOnce => 1,
+            Way::Partitions { .. } => 2,
+        }
+    }
+
+    fn tasks(&self, phase: usize) -> usize {
+        if phase + 1 == self.phases() { self.outputs.len() } else { self.chunks.len() }
+    }
+
+    fn run(&self, phase: usize, task: usize) -> Result<()> {
+        let poisoned = || Error::internal("another task of this aggregation panicked");
+        let groups = match self.way {
+            Way::Nothing => return Err(Error::internal("there is nothing to merge")),
+            Way::Partitions { log2 } if phase == 0 => {
+                let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
+                return split(&mut chunk, &self.plan, log2);
+            }
+            Way::AtOnce => {
+                let mut chunks = Vec::with_capacity(self.chunks.len());
+                for chunk in &self.chunks {
+                    chunks.push(chunk.write().map_err(|_| poisoned())?);
+                }
+                if let [chunk] = &mut chunks[..]
+                    && chunk.distinct
+                {
+                    self.finish_chunk(chunk)?
+                } else {
+                    for chunk in &mut chunks {
+                        chunk.hashes = chunk.keys.content_hashes(&self.plan.keys, &chunk.strings);
+                    }
+                    let whole = chunks.iter().map(|c| (&**c, 0..c.groups)).collect::<Vec<_>>();
+                    self.merge(&whole)?
+                }
+            }
+            Way::Partitions { .. } => {
+                let mut chunks = Vec::with_capacity(self.chunks.len());
+                for chunk in &self.chunks {
+                    chunks.push(chunk.read().map_err(|_| poisoned())?);
+                }
+                let part = |c: &Chunk| {
+                    let start = task.checked_sub(1).map_or(0, |before| c.ends[before]);
+                    start..c.ends[task]
+                };
+                let parts = chunks.iter().map(|c| (&**c, part(c))).filter(|(_, r)| !r.is_empty());
+                self.merge(&parts.collect::<Vec<_>>())?
+            }
+        };
+        *self.outputs[task].lock().map_err(|_| poisoned())? = Some(groups);
+        Ok(())
+    }
+
+    /// All groups; every task has run.
+    fn finish(self) -> Result<Vec<Groups>> {
+        let mut all = vec![];
+        for output in self.outputs {
+            let groups = output.into_inner().ok().flatten();
+            all.extend(groups.ok_or_else(|| Error::internal("a task of a merge has not run"))?);
+        }
+        Ok(all)
     }
 }
 

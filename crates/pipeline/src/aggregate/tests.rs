@@ -10,6 +10,7 @@ use thalweg_base::Prng;
 
 use super::*;
 use crate::encoding::expand;
+use crate::phases::Phases;
 
 /// A value of any type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

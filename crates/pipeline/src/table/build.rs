@@ -25,6 +25,7 @@ use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, zeroed_u32
 use super::word::{Bounds, is_word};
 use super::{Found, LIMITS, Limits, Spec, Table, dense, slots};
 use crate::encoding;
+use crate::phases::Phases;
 
 const PHASES: usize = 3;
 
@@ -171,14 +172,6 @@ impl Building {
         keys + chain + payload.sum::<usize>()
     }
 
-    pub fn phases(&self) -> usize {
-        PHASES
-    }
-
-    pub fn tasks(&self, phase: usize) -> usize {
-        self.progress.taken[phase].len()
-    }
-
     fn work(&self) -> &Work {
         self.work.get_or_init(|| {
             let rows = self.rows;
@@ -200,22 +193,6 @@ impl Building {
             };
             Work { keys, chain: Chain::new(rows) }
         })
-    }
-
-    /// Does a task; each once, and none before all of the phase before are done.
-    pub fn run(&self, phase: usize, task: usize) -> Result<()> {
-        self.progress.begin(phase, task)?;
-        // SAFETY: `begin` let this task through, so that nobody else runs it, and what the phases
-        // before wrote is visible.
-        unsafe {
-            match phase {
-                0 => self.run_first(task)?,
-                1 => self.prepare(task)?,
-                _ => self.run_last(task)?,
-            }
-        }
-        self.progress.end(phase);
-        Ok(())
     }
 
     fn run_first(&self, task: usize) -> Result<()> {
@@ -366,9 +343,37 @@ impl Building {
             _ => Err(Error::internal("a join's keys are of another layout")),
         }
     }
+}
+
+impl Phases for Building {
+    type Output = Table;
+
+    fn phases(&self) -> usize {
+        PHASES
+    }
+
+    fn tasks(&self, phase: usize) -> usize {
+        self.progress.taken[phase].len()
+    }
+
+    /// Does a task; each once, and none before all of the phase before are done.
+    fn run(&self, phase: usize, task: usize) -> Result<()> {
+        self.progress.begin(phase, task)?;
+        // SAFETY: `begin` let this task through, so that nobody else runs it, and what the phases
+        // before wrote is visible.
+        unsafe {
+            match phase {
+                0 => self.run_first(task)?,
+                1 => self.prepare(task)?,
+                _ => self.run_last(task)?,
+            }
+        }
+        self.progress.end(phase);
+        Ok(())
+    }
 
     /// The table, when all tasks are done.
-    pub fn finish(self) -> Result<Table> {
+    fn finish(self) -> Result<Table> {
         self.progress.check_done()?;
         self.work();
         let Some(Work { keys, chain }) = self.work.into_inner() else {

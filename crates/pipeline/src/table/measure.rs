@@ -6,6 +6,7 @@ use arrow::array::{Int32Array, Int64Array, StringViewArray};
 use thalweg_base::Prng;
 
 use super::*;
+use crate::phases::Phases;
 
 const BATCH: usize = 8192;
 

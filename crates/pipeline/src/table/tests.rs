@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use thalweg_base::Prng;
 
 use super::*;
+use crate::phases::Phases;
 
 /// What a column of a test is made of.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,7 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use thalweg_pipeline::aggregate::{Groups, Merging};
 use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
+use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::Sorting;
 use thalweg_pipeline::table::Building;
 use thalweg_pipeline::worker::{BuiltTable, Finished, Part, Worker};
@@ -289,15 +290,7 @@ impl Shared {
                 });
                 let building = Building::new(spec.clone(), collected.collect())?;
                 self.reserve(reservation, building.memory_bytes_needed()).await?;
-                let building = Arc::new(building);
-                for phase in 0..building.phases() {
-                    let (tasks, building) = (building.tasks(phase), Arc::clone(&building));
-                    self.tasks(tasks, move |task| building.run(phase, task)).await?;
-                }
-                let table = match Arc::into_inner(building) {
-                    Some(building) => building.finish()?,
-                    None => return Err(internal("a table's task is still running")),
-                };
+                let table = self.work_off(building).await?;
                 let marked = self.plan.pipelines.iter().flat_map(|p| &p.steps).any(
                     |step| matches!(step, Step::Probe(p) if p.sink == sink && p.kind.marks_table()),
                 );
@@ -312,15 +305,8 @@ impl Shared {
                 });
                 // For a while, the rows are there twice.
                 self.reserve(reservation, reservation.size()).await?;
-                let sorting = Arc::new(Sorting::new(spec.clone(), collected.collect())?);
-                for phase in 0..sorting.phases() {
-                    let (tasks, sorting) = (sorting.tasks(phase), Arc::clone(&sorting));
-                    self.tasks(tasks, move |task| sorting.run(phase, task)).await?;
-                }
-                let rows = match Arc::into_inner(sorting) {
-                    Some(sorting) => sorting.finish()?,
-                    None => return Err(internal("a task that sorts is still running")),
-                };
+                let sorting = Sorting::new(spec.clone(), collected.collect())?;
+                let rows = self.work_off(sorting).await?;
                 reservation.resize(bytes(&rows));
                 Ok(Finished::Groups(Arc::new(rows)))
             }
@@ -331,19 +317,28 @@ impl Shared {
                 });
                 // For a while, the groups are there twice.
                 self.reserve(reservation, reservation.size()).await?;
-                let merging = Arc::new(Merging::new(Arc::clone(spec), partials.collect())?);
-                for phase in 0..merging.phases() {
-                    let (tasks, merging) = (merging.tasks(phase), Arc::clone(&merging));
-                    self.tasks(tasks, move |task| merging.run(phase, task)).await?;
-                }
-                let groups = match Arc::into_inner(merging) {
-                    Some(merging) => merging.finish()?,
-                    None => return Err(internal("a task that merges groups is still running")),
-                };
+                let merging = Merging::new(Arc::clone(spec), partials.collect())?;
+                let groups = self.work_off(merging).await?;
                 reservation.resize(bytes(&groups));
                 Ok(Finished::Groups(Arc::new(groups)))
             }
         }
+    }
+
+    /// Runs all tasks, phase by phase.
+    async fn work_off<P>(self: &Arc<Self>, work: P) -> Result<P::Output, Stop>
+    where
+        P: Phases + 'static,
+    {
+        let work = Arc::new(work);
+        for phase in 0..work.phases() {
+            let (count, work) = (work.tasks(phase), Arc::clone(&work));
+            self.tasks(count, move |task| work.run(phase, task)).await?;
+        }
+        let Some(work) = Arc::into_inner(work) else {
+            return Err(internal("a task of a phase that is done is still running"));
+        };
+        Ok(work.finish()?)
     }
 
     /// Runs `task` for all numbers below `count`, several at once.
