@@ -302,17 +302,19 @@ fn call_on_values(
     if values.len() >= array.len() {
         return Ok(None);
     }
-    // One more for NULL, of which the function may make something.
-    let null = new_null_array(values.data_type(), 1);
-    let mut asked = Arc::clone(values);
-    let mut codes = codes;
+    let (mut asked, mut codes) = (Arc::clone(values), codes);
     if let Some(nulls) = array.nulls().filter(|n| n.null_count() > 0) {
+        // One more for NULL, of which the function may make something.
+        let null = new_null_array(values.data_type(), 1);
         asked = concat(&[values.as_ref(), null.as_ref()]).map_err(internal)?;
         let null = values.len() as u32;
         let coded = codes.iter().zip(nulls.iter()).map(|(&c, valid)| if valid { c } else { null });
         codes = coded.collect::<Vec<_>>().into();
     }
-    let found = function.call(std::slice::from_ref(&asked), asked.len())?;
+    // An error may be due to a value of rows that are not there: those that are may tell.
+    let Ok(found) = function.call(std::slice::from_ref(&asked), asked.len()) else {
+        return Ok(None);
+    };
     let rows = arrow::array::UInt32Array::from(codes.into_owned());
     take(&found, &rows, None).map(Some).map_err(internal)
 }
@@ -382,5 +384,54 @@ impl fmt::Display for Named<'_> {
                 function.describe(&arguments, f)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{DictionaryArray, Int64Array, StringViewArray, UInt8Array};
+    use thalweg_base::Error;
+
+    use super::*;
+
+    /// The number that a text is.
+    #[derive(Debug)]
+    struct Number;
+
+    impl Function for Number {
+        fn call(&self, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+            let number = |text: Option<&str>| match text.map(str::parse) {
+                Some(Err(_)) => Err(Error::user("not a number")),
+                Some(Ok(number)) => Ok(Some(number)),
+                None => Ok(Some(-1)),
+            };
+            let numbers = arguments[0].as_string_view().iter().map(number);
+            Ok(Arc::new(numbers.collect::<Result<Int64Array>>()?))
+        }
+
+        fn is_pure(&self) -> bool {
+            true
+        }
+
+        fn describe(&self, _: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("number")
+        }
+    }
+
+    fn numbers(keys: Vec<Option<u8>>) -> Result<Int64Array> {
+        let values: ArrayRef = Arc::new(StringViewArray::from(vec!["7", "x", "12"]));
+        let rows = keys.len();
+        let texts: ArrayRef = Arc::new(DictionaryArray::new(UInt8Array::from(keys), values));
+        let text = Expr::Register(0, DataType::Utf8View);
+        let call = Expr::Call(Arc::new(Number), vec![text], DataType::Int64);
+        let found = call.encoded(&mut Batch::new(vec![texts], rows))?;
+        Ok(found.as_primitive::<arrow::datatypes::Int64Type>().clone())
+    }
+
+    #[test]
+    fn values_that_no_row_has_raise_no_errors() {
+        let found = numbers(vec![Some(0), None, Some(2), Some(2), Some(0)]).unwrap();
+        assert_eq!(found, Int64Array::from(vec![7, -1, 12, 12, 7]));
+        assert!(numbers(vec![Some(0), Some(1), Some(0), Some(0)]).is_err());
     }
 }
