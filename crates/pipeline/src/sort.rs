@@ -15,6 +15,7 @@
 //! first rows are asked for, a worker keeps no more than those, and throws away at once what comes
 //! after the last of them.
 
+use std::borrow::Borrow;
 use std::sync::{Mutex, OnceLock};
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
@@ -144,37 +145,35 @@ impl Collected {
             arrow::compute::concat(&pieces).map_err(internal)
         });
         let payload = payload.collect::<Result<Vec<_>>>()?;
-        let mut run = Run { keys, payload, order: vec![] };
-        if let Some(fetch) = self.spec.fetch {
-            self.keep_first(&mut run, fetch)?;
+        self.runs.push(Run { keys, payload, order: vec![] });
+        // Not at every run: what is kept is copied.
+        if let Some(fetch) = self.spec.fetch
+            && self.runs.iter().map(Run::rows).sum::<usize>() / 2 > fetch
+        {
+            self.keep_first(fetch)?;
         }
-        self.runs.push(run);
         self.bytes = self.runs.iter().map(run_bytes).sum();
         Ok(())
     }
 
-    /// Keeps the first rows of `run` and of the runs before it, in one run.
-    fn keep_first(&mut self, run: &mut Run, fetch: usize) -> Result<()> {
-        let mut runs = std::mem::take(&mut self.runs);
-        runs.push(std::mem::replace(
-            run,
-            Run { keys: self.converter.empty_rows(0, 0), payload: vec![], order: vec![] },
-        ));
-        let mut all: Vec<(u32, u32)> = runs
-            .iter()
-            .enumerate()
-            .flat_map(|(i, r)| (0..r.rows() as u32).map(move |row| (i as u32, row)))
-            .collect();
-        let key = |&(run, row): &(u32, u32)| runs[run as usize].keys.row(row as usize);
-        if all.len() > fetch {
-            all.select_nth_unstable_by(fetch - 1, |a, b| key(a).cmp(&key(b)));
-            all.truncate(fetch);
-            self.bound = all.iter().map(|at| key(at).as_ref().to_vec()).max();
+    /// Keeps the first rows of all runs.
+    fn keep_first(&mut self, fetch: usize) -> Result<()> {
+        let runs = std::mem::take(&mut self.runs);
+        let rows =
+            runs.iter().enumerate().flat_map(|(i, r)| (0..r.rows()).map(move |row| (i, row)));
+        let mut rows: Vec<(usize, usize)> = rows.collect();
+        let key = |&(run, row): &(usize, usize)| runs[run].keys.row(row);
+        if rows.len() > fetch {
+            rows.select_nth_unstable_by(fetch - 1, |a, b| key(a).cmp(&key(b)));
+            self.bound = Some(key(&rows[fetch - 1]).as_ref().to_vec());
+            rows.truncate(fetch);
         }
-        let mut keys = self.converter.empty_rows(all.len(), 0);
-        all.iter().for_each(|at| keys.push(key(at)));
-        let payload = gather(&runs, &all, self.spec.payload_types.len())?;
-        *run = Run { keys, payload, order: vec![] };
+        for rows in rows.chunks(RUN_ROWS) {
+            let mut keys = self.converter.empty_rows(rows.len(), 0);
+            rows.iter().for_each(|at| keys.push(key(at)));
+            let payload = gather(&runs, rows, self.spec.payload_types.len())?;
+            self.runs.push(Run { keys, payload, order: vec![] });
+        }
         Ok(())
     }
 
@@ -188,11 +187,14 @@ fn run_bytes(run: &Run) -> usize {
 }
 
 /// The named rows of runs: (run, row).
-fn gather(runs: &[Run], rows: &[(u32, u32)], columns: usize) -> Result<Vec<ArrayRef>> {
-    let rows: Vec<(usize, usize)> = rows.iter().map(|&(a, b)| (a as usize, b as usize)).collect();
+fn gather(
+    runs: &[impl Borrow<Run>],
+    rows: &[(usize, usize)],
+    columns: usize,
+) -> Result<Vec<ArrayRef>> {
     let column = |c: usize| {
-        let arrays: Vec<&dyn Array> = runs.iter().map(|r| r.payload[c].as_ref()).collect();
-        interleave(&arrays, &rows).map_err(internal)
+        let arrays: Vec<&dyn Array> = runs.iter().map(|r| r.borrow().payload[c].as_ref()).collect();
+        interleave(&arrays, rows).map_err(internal)
     };
     (0..columns).map(column).collect()
 }
@@ -259,11 +261,7 @@ impl Phases for Sorting {
         let key = |&(run, row): &(usize, usize)| runs[run].keys.row(row);
         // The runs are in order: this sort finds them, and merges.
         rows.sort_by(|a, b| key(a).cmp(&key(b)));
-        let column = |c: usize| {
-            let arrays: Vec<&dyn Array> = runs.iter().map(|r| r.payload[c].as_ref()).collect();
-            interleave(&arrays, &rows).map_err(internal)
-        };
-        let columns = (0..self.spec.payload_types.len()).map(column).collect::<Result<Vec<_>>>()?;
+        let columns = gather(&runs, &rows, self.spec.payload_types.len())?;
         let _ = self.sorted[task].set(Groups { columns, rows: rows.len() });
         Ok(())
     }
