@@ -42,22 +42,15 @@ impl Batch {
         Batch { rows, columns, origins: Vec::new() }
     }
 
-    /// The named rows of arrays. `None`: nobody reads that column.
-    pub fn taken(columns: Vec<Option<ArrayRef>>, rows: UInt32Array) -> Self {
-        let column = |c: Option<ArrayRef>| c.map_or(Column::Absent, |c| Column::Taken(c, 0));
-        Batch {
-            rows: rows.len(),
-            columns: columns.into_iter().map(column).collect(),
-            origins: vec![rows],
-        }
+    /// The named rows of arrays.
+    pub fn taken(columns: Vec<ArrayRef>, rows: UInt32Array) -> Self {
+        let mut batch = Batch::new(vec![], rows.len());
+        batch.extend(columns, rows);
+        batch
     }
 
     pub fn rows(&self) -> usize {
         self.rows
-    }
-
-    pub fn registers(&self) -> usize {
-        self.columns.len()
     }
 
     /// Adds a register, which is evaluated if and when it is read.

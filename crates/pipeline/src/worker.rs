@@ -356,20 +356,21 @@ impl Worker {
             this.next[this.row] = table.next_equal(row);
         }
         let done = this.row == this.next.len();
-        let mut pairs = this.batch.clone();
-        let mut kept: Option<(Vec<u32>, Vec<u32>)> = None;
-        if !rows.is_empty() {
-            pairs.pick(positions.clone().into())?;
-            extend(&mut pairs, &built, rows.clone().into());
+        let mut pairs = None;
+        // Who asks for no more than which rows match needs no values of theirs.
+        if !rows.is_empty() && (probe.condition.is_some() || probe.kind.adds_payload()) {
+            let mut batch = this.batch.clone();
+            batch.pick(positions.clone().into())?;
+            extend(&mut batch, &built, rows.clone().into());
             if let Some(condition) = &probe.condition {
-                let truth = condition.truth(&mut pairs)?;
+                let truth = condition.truth(&mut batch)?;
                 let left = |all: &[u32]| truth.set_indices().map(|i| all[i]).collect::<Vec<_>>();
-                kept = Some((left(&positions), left(&rows)));
-                pairs.retain(&self.live[this.step + 1]);
-                keep(&mut pairs, &truth)?;
+                (positions, rows) = (left(&positions), left(&rows));
+                batch.retain(&self.live[this.step + 1]);
+                keep(&mut batch, &truth)?;
             }
+            pairs = Some(batch);
         }
-        let (positions, rows) = kept.unwrap_or((positions, rows));
         if !this.matched.is_empty() {
             positions.iter().for_each(|&p| this.matched[p as usize] = true);
         }
@@ -382,7 +383,9 @@ impl Worker {
         } else {
             self.stack.push(Work::Pairs(this));
         }
-        if probe.kind.adds_payload() && !rows.is_empty() {
+        if let Some(pairs) = pairs
+            && probe.kind.adds_payload()
+        {
             self.stack.push(Work::Batch(step + 1, pairs));
         }
         Ok(())

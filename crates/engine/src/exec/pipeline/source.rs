@@ -109,8 +109,7 @@ impl Ready {
             Rows::These(rows) => {
                 let count = BATCH_ROWS.min(rows.len() - from);
                 self.at += count;
-                let columns = self.columns.iter().map(|c| Some(Arc::clone(c)));
-                (count > 0).then(|| Batch::taken(columns.collect(), rows.slice(from, count)))
+                (count > 0).then(|| Batch::taken(self.columns.clone(), rows.slice(from, count)))
             }
         }
     }
