@@ -149,7 +149,7 @@ impl Selection {
     where
         T::Native: TryFrom<i64> + PartialOrd,
     {
-        // A value out of the type's range is one that no row has.
+        // Who compares with what the type cannot hold knows better what comes of it.
         let Ok(value) = T::Native::try_from(word) else { return false };
         let array = array.as_primitive::<T>();
         let values = array.values().as_ref();

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
+use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
 
 use crate::aggregate::{Groups, Partial};
@@ -18,10 +19,6 @@ use crate::expr::Expr;
 use crate::ir::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
 use crate::sort;
 use crate::table::{Collected, NONE, Scratch, Table};
-
-/// Rows of a batch: enough that the cost of a kernel call vanishes, few enough that its columns
-/// stay in the second-level cache.
-pub const BATCH_ROWS: usize = 8192;
 
 /// What a sink has become.
 #[derive(Clone)]

@@ -173,10 +173,9 @@ pub fn remap(
         .data()
 }
 
-/// A comparison of a column with a constant, as one of words: see `encoding::words`.
-fn simple(expr: &Arc<dyn PhysicalExpr>) -> Option<(Comparison, i64)> {
-    let binary = expr.downcast_ref::<BinaryExpr>()?;
-    let comparison = match binary.op() {
+/// What an operator compares, if it does.
+pub fn comparison(op: &Operator) -> Option<Comparison> {
+    Some(match op {
         Operator::Eq => Comparison::Equal,
         Operator::NotEq => Comparison::NotEqual,
         Operator::Lt => Comparison::Less,
@@ -184,7 +183,13 @@ fn simple(expr: &Arc<dyn PhysicalExpr>) -> Option<(Comparison, i64)> {
         Operator::Gt => Comparison::Greater,
         Operator::GtEq => Comparison::GreaterOrEqual,
         _ => return None,
-    };
+    })
+}
+
+/// A comparison of a column with a constant, as one of words: see `encoding::words`.
+fn simple(expr: &Arc<dyn PhysicalExpr>) -> Option<(Comparison, i64)> {
+    let binary = expr.downcast_ref::<BinaryExpr>()?;
+    let comparison = comparison(binary.op())?;
     binary.left().downcast_ref::<expressions::Column>()?;
     let literal = binary.right().downcast_ref::<Literal>()?;
     use ScalarValue as S;

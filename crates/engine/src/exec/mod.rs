@@ -9,7 +9,7 @@ mod scan;
 mod sink;
 mod spill_join;
 
-pub use filter::remap;
+pub use filter::{comparison, remap};
 pub use give_way::give_way;
 pub use loading::Loading;
 pub use pipeline::PipelineExec;

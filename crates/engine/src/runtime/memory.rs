@@ -18,11 +18,11 @@ const OVERDRAFT_PART: u64 = 32;
 /// And this much in any case: what it takes to merge a few sorted runs.
 const OVERDRAFT_BYTES_MIN: u64 = 4 * 1024 * 1024;
 
-/// What an operator always gets, as it would free nothing by spilling: this part of the server's
-/// memory while it holds nothing, such as a sort that has spilled and goes on with its next batch,
+/// What an operator that holds nothing always gets, as it would free nothing by spilling: this part
+/// of the server's memory. It may be a sort that has spilled and goes on with its next batch.
 const FIRST_PART: u64 = 256;
 const FIRST_BYTES_MIN: u64 = 512 * 1024;
-/// or this much in all, such as the few groups of an aggregate.
+/// What an operator may always hold in all, such as the few groups of an aggregate.
 const LITTLE_BYTES: usize = 64 * 1024;
 
 /// The account of one query.
@@ -51,17 +51,20 @@ impl QueryMemory {
         }
     }
 
+    /// Of the server.
+    fn limit(&self) -> u64 {
+        self.driver.limits().memory_bytes.unwrap_or(u64::MAX)
+    }
+
     fn may_overdraw(&self, bytes: usize) -> bool {
-        let limit = self.driver.limits().memory_bytes.unwrap_or(u64::MAX);
-        let most = (limit / OVERDRAFT_PART).max(OVERDRAFT_BYTES_MIN);
+        let most = (self.limit() / OVERDRAFT_PART).max(OVERDRAFT_BYTES_MIN);
         (self.overdrawn.load(Ordering::Relaxed) + bytes) as u64 <= most
             || self.reserved() + bytes <= self.granted_most.load(Ordering::Relaxed)
     }
 
     /// Whether the operator holds so little that it must have it.
     fn is_little(&self, held: usize, additional: usize) -> bool {
-        let limit = self.driver.limits().memory_bytes.unwrap_or(u64::MAX);
-        let first = (limit / FIRST_PART).max(FIRST_BYTES_MIN);
+        let first = (self.limit() / FIRST_PART).max(FIRST_BYTES_MIN);
         held + additional <= LITTLE_BYTES || (held == 0 && additional as u64 <= first)
     }
 
@@ -131,7 +134,7 @@ impl MemoryPool for QueryMemory {
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        MemoryLimit::Finite(self.driver.limits().memory_bytes.unwrap_or(u64::MAX) as usize)
+        MemoryLimit::Finite(self.limit() as usize)
     }
 }
 

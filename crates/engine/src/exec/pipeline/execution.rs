@@ -15,6 +15,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::aggregate::{Groups, Merging};
 use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
 use thalweg_pipeline::phases::Phases;
@@ -24,7 +25,7 @@ use thalweg_pipeline::worker::{BuiltTable, Finished, Part, Worker};
 use tokio::sync::mpsc;
 
 use super::PipelineExec;
-use super::source::{Opened, Puller};
+use super::source::{Opened, Puller, Sinks};
 use crate::error::into_datafusion;
 use crate::exec::{give_way, spill_joins};
 use crate::rules::fuse::Input;
@@ -34,8 +35,6 @@ use crate::runtime::{Run, checkpoint};
 const WAITING_BATCHES_MAX: usize = 2;
 /// A worker asks for memory in steps of this many bytes.
 const STEP_BYTES: usize = 1 << 20;
-/// Rows of a batch that is handed out.
-const OUTPUT_ROWS: usize = 8192;
 
 /// Why pipelines came to no end.
 enum Stop {
@@ -59,7 +58,6 @@ impl From<thalweg_base::Error> for Stop {
 }
 
 type Sender = mpsc::Sender<Result<RecordBatch>>;
-type Sinks = Arc<Vec<Option<Finished>>>;
 
 /// Where a worker's rows go: to one output, and if nobody reads that any more, to another.
 struct Output {
@@ -392,8 +390,8 @@ async fn work(
     let time = |name: &'static str| MetricBuilder::new(metrics).subset_time(name, 0);
     let (in_source, in_steps) = (time("time_in_source"), time("time_in_steps"));
     let mut held = worker.memory_bytes();
-    let mut coalescer = BatchCoalescer::new(Arc::clone(&shared.schema), OUTPUT_ROWS)
-        .with_biggest_coalesce_batch_size(Some(OUTPUT_ROWS / 4));
+    let mut coalescer = BatchCoalescer::new(Arc::clone(&shared.schema), BATCH_ROWS)
+        .with_biggest_coalesce_batch_size(Some(BATCH_ROWS / 4));
     let emits = matches!(shared.plan.sinks[sink], Sink::Emit(_));
     loop {
         let timer = in_source.timer();

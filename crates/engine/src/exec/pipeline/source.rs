@@ -12,16 +12,20 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlanProperties;
 use futures::StreamExt;
 use parking_lot::Mutex;
+use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::batch::Batch;
 use thalweg_pipeline::expr::Expr;
 use thalweg_pipeline::ir::{Pipeline, Source, Step};
-use thalweg_pipeline::worker::{BATCH_ROWS, Finished, morsel, morsels};
+use thalweg_pipeline::worker::{Finished, morsel, morsels};
 
 use super::found::Found;
 use crate::error::into_datafusion;
 use crate::exec::ScanExec;
 use crate::exec::scan::{Hint, Reader};
 use crate::rules::fuse::Input;
+
+/// What the sinks of a plan have become so far.
+pub type Sinks = Arc<Vec<Option<Finished>>>;
 
 /// The source of one pipeline, which its workers share.
 pub enum Opened {
@@ -34,7 +38,7 @@ pub enum Opened {
     /// Groups, or rows of a table.
     Own {
         source: Source,
-        sinks: Arc<Vec<Option<Finished>>>,
+        sinks: Sinks,
         next: AtomicUsize,
         count: usize,
     },
@@ -44,7 +48,7 @@ impl Opened {
     pub fn new(
         pipeline: &Pipeline,
         inputs: &[Input],
-        sinks: &Arc<Vec<Option<Finished>>>,
+        sinks: &Sinks,
         context: &Arc<TaskContext>,
     ) -> Result<Self> {
         let source = &pipeline.source;

@@ -44,7 +44,7 @@ pub struct Compiled {
 #[derive(Clone)]
 pub enum Input {
     Scan(Arc<ScanExec>),
-    /// Any other operator: why it is not covered.
+    /// Any other operator.
     Plan(Arc<dyn ExecutionPlan>),
 }
 

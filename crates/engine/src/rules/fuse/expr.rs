@@ -5,18 +5,19 @@ use std::sync::Arc;
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::Result;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr, TryCastExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
+    TryCastExpr,
 };
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{ScalarFunctionExpr, split_conjunction};
-use thalweg_pipeline::expr::{Arithmetic, Comparison, Expr};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use thalweg_pipeline::expr::{Arithmetic, Expr};
 
 use super::function::{Foreign, nullable};
-use crate::exec::remap;
+use crate::exec::{comparison, remap};
 
 /// The expression over `columns`, which stand for those of `schema`.
 pub fn translate(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> Result<Expr> {
@@ -85,43 +86,17 @@ fn foreign(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> R
     Ok(Expr::Call(Arc::new(function), arguments, expr.data_type(schema)?))
 }
 
-fn is_volatile(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    any(expr, |e| e.is_volatile_node())
-}
-
 /// Whether evaluating it for some row may be an error.
 fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    any(expr, |e| {
-        let arithmetic = e.downcast_ref::<BinaryExpr>().is_some_and(|b| {
-            !matches!(b.op(), Operator::And | Operator::Or) && comparison(b.op()).is_none()
-        });
-        arithmetic
-            || e.is::<CastExpr>()
-            || e.is::<TryCastExpr>()
-            || e.is::<ScalarFunctionExpr>()
-            || e.is::<datafusion::physical_expr::expressions::CaseExpr>()
-    })
-}
-
-fn any(expr: &Arc<dyn PhysicalExpr>, test: impl Fn(&Arc<dyn PhysicalExpr>) -> bool) -> bool {
-    let mut found = false;
-    let walked = expr.apply(|e| {
-        found |= test(e);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    let arithmetic = expr.downcast_ref::<BinaryExpr>().is_some_and(|b| {
+        !matches!(b.op(), Operator::And | Operator::Or) && comparison(b.op()).is_none()
     });
-    found || walked.is_err()
-}
-
-fn comparison(op: &Operator) -> Option<Comparison> {
-    Some(match op {
-        Operator::Eq => Comparison::Equal,
-        Operator::NotEq => Comparison::NotEqual,
-        Operator::Lt => Comparison::Less,
-        Operator::LtEq => Comparison::LessOrEqual,
-        Operator::Gt => Comparison::Greater,
-        Operator::GtEq => Comparison::GreaterOrEqual,
-        _ => return None,
-    })
+    arithmetic
+        || expr.is::<CaseExpr>()
+        || expr.is::<CastExpr>()
+        || expr.is::<ScalarFunctionExpr>()
+        || expr.is::<TryCastExpr>()
+        || expr.children().into_iter().any(may_fail)
 }
 
 fn arithmetic(op: &Operator) -> Option<Arithmetic> {
