@@ -165,7 +165,12 @@ impl QueryState {
 
     /// Whether it may use the reserve; see [`SHORT_CPU_NS`].
     pub fn is_short(&self) -> bool {
-        self.cpu_ns < SHORT_CPU_NS
+        self.is_short_after(0)
+    }
+
+    /// Once it has used so much more.
+    pub(crate) fn is_short_after(&self, cpu_ns: u64) -> bool {
+        self.cpu_ns + cpu_ns < SHORT_CPU_NS
     }
 
     /// `share` of its own attributes in a class of this weight.

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use super::log::Logged;
 use super::priority::LongPolls;
+use super::quantum;
 use super::run::{Run, Terms};
 use crate::config::Config;
 
@@ -195,7 +196,12 @@ impl Driver {
                 Word::MemoryFreed => run.memory_freed(),
             }
         }
+        let wakes = first.is_some();
         first.into_iter().chain(more).for_each(Waker::wake);
+        if wakes && quantum::is_running() {
+            // There is a slot for it: so that it runs beside this poll, and not after it.
+            quantum::push_on();
+        }
         result
     }
 
@@ -379,6 +385,11 @@ impl Driver {
 
     pub fn poll_ended(&self, task: TaskId, end: PollEnd, cpu_ns: u64) {
         self.event(|s, now, actions| s.poll_ended(task, end, cpu_ns, now, actions));
+    }
+
+    /// Whether the poll goes on for another quantum.
+    pub fn quantum_over(&self, task: TaskId, cpu_ns: u64) -> bool {
+        self.event(|s, now, actions| s.quantum_over(task, cpu_ns, now, actions))
     }
 
     pub fn task_dropped(&self, task: TaskId) {

@@ -6,7 +6,7 @@
 //! * [`Scheduled`](scheduled): the future that asks for a slot before each poll; installed into
 //!   DataFusion's spawns by [`tracer`].
 //! * [`priority`]: long queries' polls step back before the operating system, too.
-//! * [`checkpoint`]: where our own operators give way once their quantum is over.
+//! * [`checkpoint`]: where our own operators give way once their quantum is over and others wait.
 
 mod driver;
 mod log;
@@ -26,6 +26,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use datafusion::common::Result as DfResult;
+use datafusion::common::runtime::SpawnedTask;
 use thalweg_base::{Error, Result};
 
 use crate::config::Config;
@@ -97,6 +98,16 @@ impl Drop for Runtime {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Spawns a part of the current query, which runs beside the one that spawns it.
+pub fn spawn_beside<F>(future: F) -> SpawnedTask<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let task = SpawnedTask::spawn(future);
+    quantum::push_on();
+    task
 }
 
 /// Runs `f`, which waits for a disk or a decompressor, on a thread that holds no slot.

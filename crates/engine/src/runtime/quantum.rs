@@ -5,17 +5,30 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// After this long in one poll our operators give way at their next [`checkpoint`].
+use thalweg_base::TaskId;
+use tokio::runtime::Handle;
+
+use super::run::Run;
+
+/// After this long our operators give way at their next [`checkpoint`], if anybody waits.
 const TARGET: Duration = Duration::from_millis(2);
 
 thread_local! {
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Whose quantum it is, if tasks are scheduled.
+    static TASK: Cell<Option<TaskId>> = const { Cell::new(None) };
     /// CPU time of this thread when its last quantum ended.
     static CPU_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-pub fn begin() {
+pub fn begin(task: Option<TaskId>) {
+    TASK.set(task);
     STARTED.set(Some(Instant::now()));
+}
+
+/// Whether one is running on this thread.
+pub fn is_running() -> bool {
+    STARTED.get().is_some()
 }
 
 /// CPU nanoseconds since this thread's last quantum ended. What lies between two quanta, the
@@ -33,12 +46,34 @@ fn thread_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Gives way if the quantum of the running task is over; else costs a few nanoseconds.
+/// A new quantum of the same poll, if nobody else wants to run.
+fn goes_on() -> bool {
+    let (Some(task), Some(run)) = (TASK.get(), Run::current()) else { return false };
+    let now = thread_cpu_ns();
+    let goes_on = run.driver().quantum_over(task, now.saturating_sub(CPU_NS.get()));
+    if goes_on {
+        CPU_NS.set(now);
+        STARTED.set(Some(Instant::now()));
+    }
+    goes_on
+}
+
+/// tokio keeps what a worker has woken or spawned last for that worker, to be polled next, and lets
+/// no other take it: it would wait for the poll that is running there to end. Something behind
+/// it pushes it on, to where an idle worker is told of it.
+pub fn push_on() {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async {});
+    }
+}
+
+/// Gives way if the quantum of the running task is over and somebody waits; else costs a few
+/// nanoseconds.
 pub async fn checkpoint() {
     let mut asked = false;
     poll_fn(|cx| {
         let over = STARTED.get().is_some_and(|s| s.elapsed() >= TARGET);
-        if asked || !over {
+        if asked || !over || goes_on() {
             return Poll::Ready(());
         }
         asked = true;

@@ -60,7 +60,7 @@ impl<T> Scheduled<T> {
             self.drop_inner();
             return Poll::Pending;
         };
-        quantum::begin();
+        quantum::begin(None);
         let result = self.run.enter(|| inner.as_mut().poll(cx));
         if result.is_ready() {
             self.drop_inner();
@@ -100,7 +100,7 @@ impl<T> Future for Scheduled<T> {
         };
         let low = if long { ticket.driver.long_polls().begin() } else { None };
         // If the poll panics the slot comes back when this future is dropped.
-        quantum::begin();
+        quantum::begin(Some(ticket.task));
         let inner = this.inner.as_mut().expect("checked above");
         let waker = waker_ref(&ticket);
         let result = this.run.enter(|| inner.as_mut().poll(&mut Context::from_waker(&waker)));

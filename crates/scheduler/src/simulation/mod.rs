@@ -35,6 +35,8 @@ pub struct Report {
     pub trace: u64,
     pub events: u64,
     pub grants: u64,
+    /// Quanta that went on in the same poll.
+    pub went_on: u64,
     /// Steps at which the reserve was in use.
     pub reserved: u64,
     pub cancels: u64,
@@ -65,6 +67,7 @@ impl Report {
         self.trace ^= other.trace;
         self.events += other.events;
         self.grants += other.grants;
+        self.went_on += other.went_on;
         self.reserved += other.reserved;
         self.cancels += other.cancels;
         self.notified += other.notified;

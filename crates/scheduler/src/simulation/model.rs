@@ -319,6 +319,11 @@ impl Model {
         }
     }
 
+    /// While it runs.
+    pub fn is_woken(&self, task: TaskId) -> bool {
+        matches!(self.tasks.get(&task), Some((_, State::Running { woken: true })))
+    }
+
     /// `Err` if somebody has waited for longer than the policy's bound.
     pub fn poll_ended(&mut self, task: TaskId, end: PollEnd, cpu_ns: u64) -> Result<(), String> {
         let Some(&(query, State::Running { woken })) = self.tasks.get(&task) else {

@@ -18,6 +18,7 @@ fn thousands_of_schedules_hold_all_promises() {
         ("cancels", total.cancels, 1_000),
         ("wakes of running tasks", total.notified, 5_000),
         ("events of past tasks", total.stale, 5_000),
+        ("quanta that went on", total.went_on, 500),
         ("steps with the reserve in use", total.reserved, 500),
         ("admissions", total.admitted, 200),
         ("refusals", total.refused, 100),
@@ -126,4 +127,9 @@ fn deadlines_without_end_are_caught() {
 #[test]
 fn a_cap_that_is_not_kept_is_caught() {
     is_caught(Fault::OverAdmitted, true, 3);
+}
+
+#[test]
+fn a_quantum_that_is_not_charged_for_is_caught() {
+    is_caught(Fault::FreeQuantum, true, 5);
 }

@@ -32,6 +32,7 @@ enum Event {
     End { query: QueryId },
     PollBegins { task: TaskId },
     PollEnds { task: TaskId, length_ns: u64, pending: bool },
+    QuantumOver { task: TaskId, length_ns: u64, pending: bool },
     Wake { task: TaskId },
     Drop { task: TaskId },
     Slots { slots: usize },
@@ -79,6 +80,8 @@ pub struct World {
     deadlines: bool,
     /// Nobody has a weight, a priority or a class, and tasks go on for longer.
     alike: bool,
+    /// Polls may go on for further quanta.
+    quanta_go_on: bool,
     classes: u64,
 }
 
@@ -92,6 +95,8 @@ impl World {
         let mut world = World {
             deadlines: random.below(2) == 0,
             alike: random.below(4) == 0,
+            // Not by chance, so that those of the others are as they were when they were found.
+            quanta_go_on: seed.is_multiple_of(2),
             random,
             scheduler,
             model: Model::new(slots, policy),
@@ -259,6 +264,11 @@ impl World {
             Event::PollBegins { task } => self.begin_poll(task)?,
             Event::PollEnds { task, length_ns, pending } => {
                 self.end_poll(task, length_ns, pending)?;
+            }
+            Event::QuantumOver { task, length_ns, pending } => {
+                if !self.goes_on(task, length_ns, pending)? {
+                    self.end_poll(task, length_ns, pending)?;
+                }
             }
             Event::Wake { task } => {
                 match self.futures.get(&task) {
@@ -430,9 +440,7 @@ impl World {
                 if self.chance(3) {
                     self.plan(units, Event::Drop { task });
                 }
-                let length_ns = units * UNIT_NS;
-                let end = Event::PollEnds { task, length_ns, pending };
-                self.plan_at(self.now_ns + length_ns, end);
+                self.plan_end(task, units, pending);
                 if let Some(living) = self.living.get_mut(&query)
                     && living.spawns_left > 0
                 {
@@ -442,6 +450,44 @@ impl World {
             }
         }
         self.settle()
+    }
+
+    fn plan_end(&mut self, task: TaskId, units: u64, pending: bool) {
+        let length_ns = units * UNIT_NS;
+        let end = match self.quanta_go_on && self.chance(30) {
+            true => Event::QuantumOver { task, length_ns, pending },
+            false => Event::PollEnds { task, length_ns, pending },
+        };
+        self.plan_at(self.now_ns + length_ns, end);
+    }
+
+    /// Asks whether the poll of a task goes on.
+    fn goes_on(&mut self, task: TaskId, cpu_ns: u64, pending: bool) -> Result<bool, String> {
+        let goes_on = self.scheduler.quantum_over(task, cpu_ns, self.now_ns, &mut self.actions);
+        if !goes_on {
+            return Ok(false);
+        }
+        self.report.went_on += 1;
+        // It is as if it had ended, and begun again because nobody else was there.
+        let woken = self.model.is_woken(task);
+        let bound = self.model.poll_ended(task, PollEnd::Yielded, cpu_ns);
+        let expected = self.model.expect(Action::Grant(task), self.now_ns);
+        let turn = self.model.poll_began(task);
+        if woken {
+            self.model.task_woken(task);
+        }
+        if self.compare {
+            bound?;
+            expected?;
+            if !matches!(turn, Turn::Run { .. }) {
+                return Err(format!("task {task} went on though its turn was {turn:?}"));
+            }
+        }
+        self.settle()?;
+        let query = self.futures.get(&task).ok_or("a past task goes on")?.query;
+        let units = self.living.get(&query).map_or(1, |l| l.length) * (1 + self.random.below(80));
+        self.plan_end(task, units, pending);
+        Ok(true)
     }
 
     fn end_poll(&mut self, task: TaskId, cpu_ns: u64, pending: bool) -> Result<(), String> {

@@ -114,6 +114,8 @@ pub enum Fault {
     LostAdmission,
     /// A query that ends keeps its memory.
     LeakedMemory,
+    /// A quantum that goes on in the same poll is not charged for.
+    FreeQuantum,
 }
 
 struct Query {

@@ -1,6 +1,7 @@
 //! Events of tasks.
 
 use super::{Action, Fault, PollEnd, Scheduler, Turn};
+use crate::slots::Held;
 use crate::task::State;
 use thalweg_base::{QueryId, TaskId};
 
@@ -108,6 +109,44 @@ impl Scheduler {
             self.forget_task(t, now_ns, actions);
         }
         self.grant(now_ns, actions);
+    }
+
+    /// The task has run for a quantum, of `cpu_ns` of CPU time, and could give way. If nobody else
+    /// wants its slot, that would only cost a round through the runtime: then `true`, and the
+    /// poll goes on as a new one that was granted the slot again. Else nothing has happened, and
+    /// the poll had better end.
+    ///
+    /// What the runtime was told when the poll began stays true: that its query is short, or long.
+    /// And no task waits for its first look at a grant: the runtime may have it wait behind this.
+    pub fn quantum_over(
+        &mut self,
+        task: TaskId,
+        cpu_ns: u64,
+        now_ns: u64,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let Some(t) = self.tasks.find(task) else { return false };
+        let state = &self.query(self.tasks[t].query).state;
+        let unchanged = state.is_short() == state.is_short_after(cpu_ns) && !state.cancelled;
+        let unwanted = self.order.len() == 0 && self.held.in_use() <= self.slots;
+        let waits = |(_, held): (usize, Held)| self.tasks[held.task].state == State::Granted;
+        if !unchanged || !unwanted || self.held.held().any(waits) {
+            return false;
+        }
+        if self.faulty(Fault::FreeQuantum) {
+            return true;
+        }
+        let notified = self.tasks[t].state == State::Notified;
+        self.poll_ended(task, PollEnd::Yielded, cpu_ns, now_ns, actions);
+        let granted = actions.pop();
+        assert_eq!(granted, Some(Action::Grant(task)), "nobody else was queued");
+        let turn = self.poll_began(task);
+        assert!(matches!(turn, Turn::Run { .. }), "it was granted its slot");
+        if notified {
+            // Of something that this poll may have looked at before.
+            self.tasks[t].state = State::Notified;
+        }
+        true
     }
 
     /// The future was dropped, complete or not, polled or not: it leaves the queue or returns
