@@ -5,7 +5,7 @@
 //!
 //! | keys | layout | a lookup is |
 //! |---|---|---|
-//! | numbers of a small range, or several whose ranges multiply to one | dense ([`mod@dense`]): an index | a load |
+//! | numbers of a small range, or several whose ranges multiply to one | dense ([`mod@dense`]): an index | a load; where few places have a row, of what a bit ([`filter`]) lets pass |
 //! | numbers that fit 64 bits together ([`pack`]) | hashed ([`slots`]): keys inline | a test of a few bits ([`filter`]), and of what passes a probe of one cache line |
 //! | anything else | the same over hashes of rows as bytes ([`bytes`]) | and a comparison of bytes |
 //!
@@ -68,6 +68,10 @@ struct Limits {
     /// A range up to this has one for fewer rows, too.
     small_bitmap_bits: u64,
     small_bitmap_bits_per_row: u64,
+    /// The largest table by index without a bitmap in front of it.
+    dense_filter_places: u64,
+    /// And for each row of it.
+    dense_filter_places_per_row: u64,
     /// The smallest hashed table that has a Bloom filter where it has no bitmap.
     bloom_table_bytes: usize,
 }
@@ -84,6 +88,10 @@ const LIMITS: Limits = Limits {
     // 1 MB, about half of a core's cache; its pages cost 0.1 ms.
     small_bitmap_bits: 8 * 1024 * 1024,
     small_bitmap_bits_per_row: 8 * 1024,
+    // 32 KiB, what its first-level cache holds.
+    dense_filter_places: 8 * 1024,
+    // If all values come up as often, seven in eight find nothing.
+    dense_filter_places_per_row: 8,
     // Smaller ones stay in a core's cache themselves.
     bloom_table_bytes: 1024 * 1024,
 };
@@ -110,6 +118,8 @@ pub struct Table {
     null_key: bool,
     ranges: Vec<Option<(i64, i64)>>,
     found: Found,
+    /// In front of it: not for all rows by their bytes.
+    filter: Option<Filter>,
     /// Of each row another one with the same keys + 1; empty if there is none.
     next: Box<[u32]>,
     payload: Vec<ArrayRef>,
@@ -127,7 +137,6 @@ enum Found {
     Packed {
         packing: Packing,
         slots: Buckets,
-        filter: Option<Filter>,
     },
     /// The slots' keys are hashes of the rows' bytes.
     Rows {
@@ -141,6 +150,7 @@ enum Found {
 pub struct Scratch {
     packed: Vec<u64>,
     passed: Passed,
+    first: Vec<u32>,
     encoded: Encoded,
     dictionary: Option<KnownDictionary>,
 }
@@ -158,6 +168,7 @@ impl Table {
         null_key: bool,
         ranges: Vec<Option<(i64, i64)>>,
         found: Found,
+        filter: Option<Filter>,
         next: Box<[u32]>,
         payload: Vec<ArrayRef>,
         spec: Spec,
@@ -165,18 +176,17 @@ impl Table {
         static IDS: AtomicU64 = AtomicU64::new(0);
         let found_bytes = match &found {
             Found::Dense { first, .. } => size_of_val::<[u32]>(first),
-            Found::Packed { slots, filter, .. } => {
-                slots.memory_bytes() + filter.as_ref().map_or(0, Filter::memory_bytes)
-            }
+            Found::Packed { slots, .. } => slots.memory_bytes(),
             Found::Rows { chunks, slots } => {
                 let chunks = chunks.iter().map(Encoded::memory_bytes).sum::<usize>();
                 chunks + slots.memory_bytes()
             }
         };
         let payload_bytes = payload.iter().map(|a| a.get_buffer_memory_size()).sum::<usize>();
-        let memory_bytes = found_bytes + size_of_val::<[u32]>(&next) + payload_bytes;
+        let filter_bytes = filter.as_ref().map_or(0, Filter::memory_bytes);
+        let memory_bytes = found_bytes + filter_bytes + size_of_val::<[u32]>(&next) + payload_bytes;
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        Self { id, rows, null_key, ranges, found, next, payload, memory_bytes, spec }
+        Self { id, rows, null_key, ranges, found, filter, next, payload, memory_bytes, spec }
     }
 
     pub fn rows(&self) -> usize {
@@ -227,6 +237,12 @@ impl Table {
     ) -> Result<()> {
         collect::check(&self.spec.key_types, keys, rows)?;
         out.clear();
+        if self.pass(keys, rows, scratch)? {
+            out.resize(rows, NONE);
+            let passed = &scratch.passed;
+            self.find(passed.keys(), |i, row| out[passed.rows()[i] as usize] = row);
+            return Ok(());
+        }
         match &self.found {
             Found::Dense { packing, first } => {
                 if let ([key], [digit]) = (keys, packing.digits.as_slice()) {
@@ -244,17 +260,9 @@ impl Table {
                     dense::lookup(first, &scratch.packed, out);
                 }
             }
-            Found::Packed { packing, slots, filter } => {
-                let slots = slots.as_slice();
-                match filter {
-                    Some(filter) if filter.is_worthwhile(rows) => {
-                        lookup_filtered(packing, slots, filter, keys, rows, scratch, out)?;
-                    }
-                    _ => {
-                        packing.pack(keys, rows, &mut scratch.packed)?;
-                        slots::lookup(slots, &scratch.packed, out);
-                    }
-                }
+            Found::Packed { packing, slots } => {
+                packing.pack(keys, rows, &mut scratch.packed)?;
+                slots::lookup(slots.as_slice(), &scratch.packed, out);
             }
             Found::Rows { chunks, slots } => {
                 let slots = slots.as_slice();
@@ -268,6 +276,78 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Those of `rows` probe rows, in order, for which there is a row with equal keys, and that row;
+    /// the former contents of both go.
+    pub fn matches(
+        &self,
+        keys: &[ArrayRef],
+        rows: usize,
+        scratch: &mut Scratch,
+        positions: &mut Vec<u32>,
+        found: &mut Vec<u32>,
+    ) -> Result<()> {
+        collect::check(&self.spec.key_types, keys, rows)?;
+        positions.clear();
+        found.clear();
+        if self.pass(keys, rows, scratch)? {
+            let passed = &scratch.passed;
+            self.find(passed.keys(), |i, row| {
+                if row != NONE {
+                    positions.push(passed.rows()[i]);
+                    found.push(row);
+                }
+            });
+            return Ok(());
+        }
+        if let Found::Dense { packing, first } = &self.found
+            && let ([key], [digit]) = (keys, packing.digits.as_slice())
+            && digit.values
+            && nulls_of(key.as_ref()).is_none()
+        {
+            let (min, reach) = (digit.min, digit.reach);
+            let matches = dense::Matches { first, min, reach, positions, rows: found };
+            return word::visit(key.as_ref(), matches).ok_or_else(|| pack::no_number(key));
+        }
+        let mut first = std::mem::take(&mut scratch.first);
+        self.lookup(keys, rows, scratch, &mut first)?;
+        hits(&first, positions, found);
+        scratch.first = first;
+        Ok(())
+    }
+
+    /// Puts into the scratch which rows pass the filter, and their packed keys. `false`: there is
+    /// none, or it is not worth its time.
+    fn pass(&self, keys: &[ArrayRef], rows: usize, scratch: &mut Scratch) -> Result<bool> {
+        let (Found::Dense { packing, .. } | Found::Packed { packing, .. }) = &self.found else {
+            return Ok(false);
+        };
+        let Some(filter) = self.filter.as_ref().filter(|f| f.is_worthwhile(rows)) else {
+            return Ok(false);
+        };
+        let passed = &mut scratch.passed;
+        if let ([key], [digit]) = (keys, packing.digits.as_slice())
+            && digit.values
+            && nulls_of(key.as_ref()).is_none()
+        {
+            word::visit(key.as_ref(), PassValues { filter, digit, passed })
+                .ok_or_else(|| pack::no_number(key))?;
+        } else {
+            packing.pack(keys, rows, &mut scratch.packed)?;
+            filter.pass(&scratch.packed, passed);
+        }
+        Ok(true)
+    }
+
+    /// Looks up packed keys that have passed the filter; `each` is given their number, and the row or
+    /// [`NONE`].
+    fn find(&self, keys: &[u64], each: impl FnMut(usize, u32)) {
+        match &self.found {
+            Found::Dense { first, .. } => dense::lookup_each(first, keys, each),
+            Found::Packed { slots, .. } => slots::lookup_each(slots.as_slice(), keys, each),
+            Found::Rows { .. } => {}
+        }
     }
 
     fn lookup_bytes(
@@ -351,32 +431,23 @@ impl Table {
     }
 }
 
-/// Looks up what passes a filter.
-fn lookup_filtered(
-    packing: &Packing,
-    slots: &[Bucket],
-    filter: &Filter,
-    keys: &[ArrayRef],
-    rows: usize,
-    scratch: &mut Scratch,
-    out: &mut Vec<u32>,
-) -> Result<()> {
-    let passed = &mut scratch.passed;
-    out.resize(rows, NONE);
-    if let ([key], [digit]) = (keys, packing.digits.as_slice()) {
-        if digit.values {
-            word::visit(key.as_ref(), PassValues { filter, digit, passed: &mut *passed })
-                .ok_or_else(|| pack::no_number(key))?;
-            slots::lookup_some(slots, passed.keys(), passed.rows(), out);
-        }
-        let of_null = digit.null.map_or(NONE, |null| slots::find(slots, null, |_| true));
-        put_nulls(key, of_null, out);
-    } else {
-        packing.pack(keys, rows, &mut scratch.packed)?;
-        filter.pass(&scratch.packed, passed);
-        slots::lookup_some(slots, passed.keys(), passed.rows(), out);
+/// The rows that found something, and what they found.
+fn hits(first: &[u32], positions: &mut Vec<u32>, rows: &mut Vec<u32>) {
+    positions.reserve(first.len());
+    rows.reserve(first.len());
+    let (to_positions, to_rows) = (positions.spare_capacity_mut(), rows.spare_capacity_mut());
+    let mut found = 0;
+    for (position, &row) in first.iter().enumerate() {
+        // Without a branch: whether a row is found is what a processor cannot guess.
+        to_positions[found].write(position as u32);
+        to_rows[found].write(row);
+        found += usize::from(row != NONE);
     }
-    Ok(())
+    // SAFETY: the first `found` places of both were written, and they are behind those there were.
+    unsafe {
+        positions.set_len(positions.len() + found);
+        rows.set_len(rows.len() + found);
+    }
 }
 
 /// Gives the NULLs of a key their row.

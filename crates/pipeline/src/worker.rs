@@ -280,16 +280,37 @@ impl Worker {
         let built = Arc::clone(self.tables[step].as_ref().expect("a probe has a table"));
         let keys = probe.keys.iter().map(|e| e.encoded(&mut batch));
         let keys = keys.collect::<Result<Vec<_>>>()?;
+        let live = &self.live[step + 1];
+        let unique = built.table.is_unique();
+        // Of which only rows with a match go on, and with one.
+        let picks = match probe.kind {
+            Join::Semi => true,
+            Join::Pairs { outer: false, .. } => unique,
+            _ => false,
+        };
+        if picks && probe.condition.is_none() {
+            let (mut positions, mut rows) = (Vec::new(), Vec::new());
+            let scratch = &mut self.scratch;
+            built.table.matches(&keys, batch.rows(), scratch, &mut positions, &mut rows)?;
+            batch.retain(live);
+            if positions.len() < batch.rows() {
+                batch.pick(positions.into())?;
+            }
+            if let Join::Pairs { mark, .. } = probe.kind {
+                if mark {
+                    rows.iter().for_each(|&row| built.mark(row));
+                }
+                extend(&mut batch, &built, rows.into());
+            }
+            return Ok(Some(batch));
+        }
         let mut first = Vec::new();
         built.table.lookup(&keys, batch.rows(), &mut self.scratch, &mut first)?;
-        let live = &self.live[step + 1];
         if probe.condition.is_none() {
             match probe.kind {
-                Join::Semi | Join::Anti => {
-                    let semi = probe.kind == Join::Semi;
+                Join::Anti => {
                     batch.retain(live);
-                    let kept =
-                        BooleanBuffer::collect_bool(first.len(), |i| (first[i] != NONE) == semi);
+                    let kept = BooleanBuffer::collect_bool(first.len(), |i| first[i] == NONE);
                     keep(&mut batch, &kept)?;
                     return Ok(Some(batch));
                 }
@@ -298,22 +319,15 @@ impl Worker {
                     batch.push(Arc::new(BooleanArray::new(marks, None)));
                     return Ok(Some(batch));
                 }
-                Join::Pairs { outer, mark } if built.table.is_unique() => {
+                Join::Pairs { outer: true, mark } if unique => {
                     batch.retain(live);
                     if mark {
                         first.iter().filter(|&&r| r != NONE).for_each(|&r| built.mark(r));
                     }
-                    let rows = if outer {
-                        let nulls = first.iter().map(|&r| r != NONE).collect::<Vec<_>>();
-                        let valid = first.iter().map(|&r| if r == NONE { 0 } else { r });
-                        UInt32Array::new(valid.collect::<Vec<_>>().into(), Some(nulls.into()))
-                    } else {
-                        let (positions, rows) = hits(&first);
-                        if positions.len() < batch.rows() {
-                            batch.pick(positions.into())?;
-                        }
-                        rows.into()
-                    };
+                    let nulls = first.iter().map(|&r| r != NONE).collect::<Vec<_>>();
+                    let valid = first.iter().map(|&r| if r == NONE { 0 } else { r });
+                    let rows =
+                        UInt32Array::new(valid.collect::<Vec<_>>().into(), Some(nulls.into()));
                     extend(&mut batch, &built, rows);
                     return Ok(Some(batch));
                 }
@@ -460,26 +474,6 @@ fn keep(batch: &mut Batch, kept: &BooleanBuffer) -> Result<()> {
     let mut positions = Vec::with_capacity(count);
     positions.extend(kept.set_indices().map(|i| i as u32));
     batch.pick(positions.into())
-}
-
-/// The rows that found something, and what they found.
-fn hits(first: &[u32]) -> (Vec<u32>, Vec<u32>) {
-    let mut positions = Vec::with_capacity(first.len());
-    let mut rows = Vec::with_capacity(first.len());
-    let (to_positions, to_rows) = (positions.spare_capacity_mut(), rows.spare_capacity_mut());
-    let mut found = 0;
-    for (position, &row) in first.iter().enumerate() {
-        // Without a branch: whether a row is found is what a processor cannot guess.
-        to_positions[found].write(position as u32);
-        to_rows[found].write(row);
-        found += usize::from(row != NONE);
-    }
-    // SAFETY: the first `found` places of both were written.
-    unsafe {
-        positions.set_len(found);
-        rows.set_len(found);
-    }
-    (positions, rows)
 }
 
 fn encoded(exprs: &[Expr], batch: &mut Batch) -> Result<Vec<ArrayRef>> {

@@ -48,11 +48,10 @@ pub struct Building {
     rows: usize,
     bounds: Vec<Bounds>,
     layout: Layout,
+    filter: Option<Shape>,
     columns: Vec<Column>,
     /// Of the places or buckets, of which pages are touched first.
     table_bytes: usize,
-    /// The same of the filter.
-    filter_bytes: usize,
     progress: Progress,
     /// Allocated by the first task.
     work: OnceLock<Work>,
@@ -61,18 +60,19 @@ pub struct Building {
 #[derive(Clone)]
 enum Layout {
     Dense(Packing),
-    Packed(Packing, Option<Shape>),
+    Packed(Packing),
     Rows,
 }
 
 struct Work {
     keys: Keys,
+    filter: Option<AtomicFilter>,
     chain: Chain,
 }
 
 enum Keys {
     Dense { first: Box<[AtomicU32]> },
-    Packed { keys: Shared<u64>, slots: AtomicBuckets, filter: Option<AtomicFilter> },
+    Packed { keys: Shared<u64>, slots: AtomicBuckets },
     Rows { chunks: Vec<OnceLock<Encoded>>, hashes: Shared<u64>, slots: AtomicBuckets },
 }
 
@@ -108,6 +108,7 @@ impl Building {
             .hint("Filter it, or aggregate it before the join."));
         }
         let layout = layout(&bounds, spec.nulls_equal, rows, limits);
+        let filter = layout.filter(rows, limits);
         let columns = spec
             .payload_types
             .iter()
@@ -120,10 +121,7 @@ impl Building {
             Layout::Dense(packing) => packing.count as usize * 4,
             _ => bucket_bytes(rows),
         };
-        let filter_bytes = match &layout {
-            Layout::Packed(_, Some(shape)) if rows > 0 => shape.memory_bytes(),
-            _ => 0,
-        };
+        let filter_bytes = filter.map_or(0, Shape::memory_bytes);
         let progress = Progress::new([
             table_bytes.div_ceil(TOUCHED_BYTES)
                 + filter_bytes.div_ceil(TOUCHED_BYTES)
@@ -139,9 +137,9 @@ impl Building {
             rows,
             bounds,
             layout,
+            filter,
             columns,
             table_bytes,
-            filter_bytes,
             progress,
             work,
         })
@@ -154,7 +152,7 @@ impl Building {
         let table = bucket_bytes(rows);
         let keys = match &self.layout {
             Layout::Dense(packing) => packing.count as usize * 4,
-            Layout::Packed(_, filter) => rows * 8 + table + filter.map_or(0, Shape::memory_bytes),
+            Layout::Packed(_) => rows * 8 + table,
             Layout::Rows => {
                 // As many bytes as the arrays have, and a word or two for each.
                 let fixed = rows * (8 + 8 + 16 * self.spec.key_types.len()) + table;
@@ -169,7 +167,11 @@ impl Building {
             }
         };
         let payload = self.columns.iter().map(|c| c.memory_bytes_needed(&self.pieces));
-        keys + chain + payload.sum::<usize>()
+        keys + chain + self.filter_bytes() + payload.sum::<usize>()
+    }
+
+    fn filter_bytes(&self) -> usize {
+        self.filter.map_or(0, Shape::memory_bytes)
     }
 
     fn work(&self) -> &Work {
@@ -180,10 +182,9 @@ impl Building {
                 Layout::Dense(packing) => {
                     Keys::Dense { first: zeroed_u32(packing.count as usize + 1) }
                 }
-                Layout::Packed(_, filter) => Keys::Packed {
+                Layout::Packed(_) => Keys::Packed {
                     keys: Shared::new(rows),
                     slots: AtomicBuckets::new(slots::buckets_for(rows)),
-                    filter: filter.map(AtomicFilter::new),
                 },
                 Layout::Rows => Keys::Rows {
                     chunks: (0..rows.div_ceil(KEY_ROWS)).map(|_| OnceLock::new()).collect(),
@@ -191,7 +192,7 @@ impl Building {
                     slots: AtomicBuckets::new(slots::buckets_for(rows)),
                 },
             };
-            Work { keys, chain: Chain::new(rows) }
+            Work { keys, filter: self.filter.map(AtomicFilter::new), chain: Chain::new(rows) }
         })
     }
 
@@ -202,7 +203,7 @@ impl Building {
             return Ok(());
         }
         let mut rest = task - touches;
-        let touches = self.filter_bytes.div_ceil(TOUCHED_BYTES);
+        let touches = self.filter_bytes().div_ceil(TOUCHED_BYTES);
         if rest < touches {
             self.touch_filter(rest);
             return Ok(());
@@ -248,7 +249,7 @@ impl Building {
 
     /// The same of the filter.
     fn touch_filter(&self, task: usize) {
-        if let Keys::Packed { filter: Some(filter), .. } = &self.work().keys {
+        if let Some(filter) = &self.work().filter {
             touch(filter.words(), task, |word| word.store(0, Ordering::Relaxed));
         }
     }
@@ -272,18 +273,21 @@ impl Building {
     /// # Safety
     /// The task must run once only.
     unsafe fn prepare(&self, task: usize) -> Result<()> {
-        match (&self.layout, &self.work().keys) {
+        let Work { keys, filter, .. } = self.work();
+        let filter = |keys: &[u64]| filter.iter().for_each(|filter| filter.add(keys));
+        match (&self.layout, keys) {
             (Layout::Dense(packing), Keys::Dense { first }) => {
-                self.packed(packing, task, |row, keys| dense::store(first, keys, row as u32))
+                self.packed(packing, task, |row, keys| {
+                    dense::store(first, keys, row as u32);
+                    filter(keys);
+                })
             }
-            (Layout::Packed(packing, _), Keys::Packed { keys: all, filter, .. }) => {
+            (Layout::Packed(packing), Keys::Packed { keys: all, .. }) => {
                 self.packed(packing, task, |row, keys| {
                     // SAFETY: the task's own rows.
                     let out = unsafe { all.slice_mut(row..row + keys.len()) };
                     out.copy_from_slice(keys);
-                    if let Some(filter) = filter {
-                        filter.add(keys);
-                    }
+                    filter(keys);
                 })
             }
             (_, Keys::Rows { chunks, hashes, .. }) => {
@@ -309,14 +313,14 @@ impl Building {
     /// # Safety
     /// All tasks of the phase before must be done, and visible.
     unsafe fn insert(&self, task: usize) -> Result<()> {
-        let Work { keys, chain } = self.work();
+        let Work { keys, chain, .. } = self.work();
         match (&self.layout, keys) {
             (Layout::Dense(packing), Keys::Dense { first }) => {
                 self.packed(packing, task, |row, keys| {
                     dense::verify(first, keys, row as u32, chain);
                 })
             }
-            (_, Keys::Packed { keys, slots, .. }) => {
+            (_, Keys::Packed { keys, slots }) => {
                 // SAFETY: they were written in the phase before.
                 let keys = unsafe { keys.all() };
                 let start = task * KEY_ROWS;
@@ -376,18 +380,16 @@ impl Phases for Building {
     fn finish(self) -> Result<Table> {
         self.progress.check_done()?;
         self.work();
-        let Some(Work { keys, chain }) = self.work.into_inner() else {
+        let Some(Work { keys, filter, chain }) = self.work.into_inner() else {
             return Err(Error::internal("a join's table was not begun"));
         };
         let found = match (self.layout, keys) {
             (Layout::Dense(packing), Keys::Dense { first }) => {
                 Found::Dense { packing, first: settled_u32(first) }
             }
-            (Layout::Packed(packing, _), Keys::Packed { slots, filter, .. }) => Found::Packed {
-                packing,
-                slots: slots.settle(),
-                filter: filter.map(AtomicFilter::settle),
-            },
+            (Layout::Packed(packing), Keys::Packed { slots, .. }) => {
+                Found::Packed { packing, slots: slots.settle() }
+            }
             (_, Keys::Rows { chunks, slots, .. }) => Found::Rows {
                 chunks: chunks.into_iter().filter_map(OnceLock::into_inner).collect(),
                 slots: slots.settle(),
@@ -408,6 +410,7 @@ impl Phases for Building {
             self.bounds.iter().any(|b| b.nulls),
             ranges.collect(),
             found,
+            filter.map(AtomicFilter::settle),
             chain.settle(),
             payload,
             self.spec,
@@ -424,9 +427,22 @@ fn layout(bounds: &[Bounds], nulls_equal: bool, rows: usize, limits: &Limits) ->
     match Packing::new(bounds, nulls_equal) {
         None => Layout::Rows,
         Some(packing) if packing.count <= places => Layout::Dense(packing),
-        Some(packing) => {
-            let filter = Shape::new(packing.count, rows, bucket_bytes(rows), limits);
-            Layout::Packed(packing, filter)
+        Some(packing) => Layout::Packed(packing),
+    }
+}
+
+impl Layout {
+    /// What stands in front of the table.
+    fn filter(&self, rows: usize, limits: &Limits) -> Option<Shape> {
+        match self {
+            _ if rows == 0 => None,
+            Layout::Dense(packing) => {
+                let count = packing.count;
+                let sparse = count / limits.dense_filter_places_per_row >= rows as u64;
+                (count > limits.dense_filter_places && sparse).then_some(Shape::Bitmap { count })
+            }
+            Layout::Packed(packing) => Shape::new(packing.count, rows, bucket_bytes(rows), limits),
+            Layout::Rows => None,
         }
     }
 }

@@ -39,6 +39,15 @@ pub fn lookup(first: &[u32], keys: &[u64], out: &mut Vec<u32>) {
     }));
 }
 
+/// Looks up packed keys; `each` is given their number, and the row or `NONE`.
+#[inline(always)]
+pub fn lookup_each(first: &[u32], keys: &[u64], mut each: impl FnMut(usize, u32)) {
+    let last = first.len() - 1;
+    for (i, &key) in keys.iter().enumerate() {
+        each(i, first[key.min(last as u64) as usize].wrapping_sub(1));
+    }
+}
+
 /// Looks up the values of a single key column without packing them first.
 pub struct Lookup<'a> {
     pub first: &'a [u32],
@@ -63,5 +72,44 @@ impl Visit for Lookup<'_> {
             // SAFETY: `index <= last`, which is within, as `reach` is.
             unsafe { *first.get_unchecked(index) }.wrapping_sub(1)
         }));
+    }
+}
+
+/// The same, of the values that are found: where they stand, and their rows.
+pub struct Matches<'a> {
+    pub first: &'a [u32],
+    pub min: i64,
+    /// The largest distance from `min` of a key in the table.
+    pub reach: u64,
+    /// Both empty.
+    pub positions: &'a mut Vec<u32>,
+    pub rows: &'a mut Vec<u32>,
+}
+
+impl Visit for Matches<'_> {
+    type Output = ();
+
+    fn visit<T: Word>(self, values: &[T]) {
+        let Self { first, min, reach, positions, rows } = self;
+        let last = first.len() - 1;
+        debug_assert!(reach <= last as u64);
+        let reach = reach.min(last as u64);
+        positions.resize(values.len(), 0);
+        rows.resize(values.len(), 0);
+        let mut found = 0;
+        for (position, &value) in values.iter().enumerate() {
+            let distance = value.distance(min);
+            let index = select_unpredictable(distance <= reach, distance as usize, last);
+            // SAFETY: `index <= last`, which is within, as `reach` is; `found <= position`, which is
+            // below the length of both.
+            unsafe {
+                let row = *first.get_unchecked(index);
+                *positions.get_unchecked_mut(found) = position as u32;
+                *rows.get_unchecked_mut(found) = row.wrapping_sub(1);
+                found += usize::from(row != 0);
+            }
+        }
+        positions.truncate(found);
+        rows.truncate(found);
     }
 }

@@ -1,10 +1,10 @@
-//! Tells of most keys that a hashed table does not have them, where asking the table would miss the
+//! Tells of most keys that a table does not have them, where asking the table would miss the
 //! cache. For each row it takes a part of what the table takes, so that it stays in the cache where
 //! the table does not; probes in the order of their keys read a bitmap from its start to its end.
 //!
 //! | packed keys | filter | passes |
 //! |---|---|---|
-//! | of a range of not too many times the rows | a bitmap of the range | keys that are there |
+//! | of a range of not too many times the rows, and of sparse tables by index | a bitmap of the range | keys that are there |
 //! | of any other range, in a large table | a Bloom filter: 3 bits of one word for each key | and 1 to 2 % of the others |
 //!
 //! Batches of which most rows pass show that the filter is not worth its time; after one of these

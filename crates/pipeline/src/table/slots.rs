@@ -134,14 +134,15 @@ pub fn lookup(buckets: &[Bucket], keys: &[u64], out: &mut Vec<u32>) {
     }));
 }
 
-/// Looks up keys of some rows, and puts what it finds where these rows are in `out`.
-pub fn lookup_some(buckets: &[Bucket], keys: &[u64], rows: &[u32], out: &mut [u32]) {
+/// Looks up keys; `each` is given their number, and the first row or [`NONE`].
+#[inline(always)]
+pub fn lookup_each(buckets: &[Bucket], keys: &[u64], mut each: impl FnMut(usize, u32)) {
     for &key in keys.iter().take(AHEAD) {
         prefetch(buckets, home(hash(key), buckets.len()));
     }
-    for (i, (&key, &row)) in keys.iter().zip(rows).enumerate() {
+    for (i, &key) in keys.iter().enumerate() {
         prefetch_ahead(buckets, keys, i);
-        out[row as usize] = first(buckets, key);
+        each(i, first(buckets, key));
     }
 }
 

@@ -282,9 +282,12 @@ enum Layouts {
     Hashed,
     Bitmap,
     Bloom,
+    /// By index, with a bitmap in front.
+    Sparse,
 }
 
-const LAYOUTS: [Layouts; 4] = [Layouts::Usual, Layouts::Hashed, Layouts::Bitmap, Layouts::Bloom];
+const LAYOUTS: [Layouts; 5] =
+    [Layouts::Usual, Layouts::Hashed, Layouts::Bitmap, Layouts::Bloom, Layouts::Sparse];
 
 impl Layouts {
     fn limits(self) -> Limits {
@@ -304,6 +307,9 @@ impl Layouts {
                 ..hashed
             },
             Layouts::Bloom => Limits { bloom_table_bytes: 0, ..hashed },
+            Layouts::Sparse => {
+                Limits { dense_filter_places: 0, dense_filter_places_per_row: 1, ..LIMITS }
+            }
         }
     }
 }
@@ -404,6 +410,11 @@ fn check(case: &Case) {
         let probes = rows_of(&kinds, rows, wider, case.probe_nulls, &mut random);
         let arrays = arrays_of(&kinds, &probes, &mut random);
         table.lookup(&arrays, rows, &mut scratch, &mut out).unwrap();
+        let (mut positions, mut found) = (vec![7], vec![7]);
+        table.matches(&arrays, rows, &mut scratch, &mut positions, &mut found).unwrap();
+        let expected = (0..).zip(&out).filter(|(_, row)| **row != NONE);
+        let expected: (Vec<u32>, Vec<u32>) = expected.map(|(i, row)| (i, *row)).unzip();
+        assert_eq!((positions, found), expected);
         assert_eq!(out.len(), rows);
         for (keys, &first) in probes.iter().zip(&out) {
             let expected = (0..held.len() as u32)
@@ -492,8 +503,7 @@ fn many_rows_in_several_threads() {
 
 /// Which filter a table has, and whether it rests.
 fn filter_of(table: &Table) -> Option<(filter::Shape, bool)> {
-    let Found::Packed { filter, .. } = &table.found else { return None };
-    filter.as_ref().map(|filter| filter.state())
+    table.filter.as_ref().map(|filter| filter.state())
 }
 
 #[test]
