@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{Options, Table, titled};
 
-/// What a plan has that is wholly on pipelines.
-const OURS: [&str; 3] = ["PipelineExec", "Pipeline", "ScanExec"];
+/// What a plan has that is wholly on pipelines. The last is no operator of rows: it waits for the
+/// pipelines of subqueries, and puts the one value of each where those of the query read it.
+const OURS: [&str; 4] = ["PipelineExec", "Pipeline", "ScanExec", "ScalarSubqueryExec"];
 
 /// The plans of one suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -59,12 +59,17 @@ impl Input {
 
 /// `None`: there is nothing in it that is better done in pipelines.
 pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
-    let covered = is_sorted_root(plan) || (is_root(plan) && plan.output_ordering().is_none());
-    if !covered {
-        return Ok(None);
-    }
+    let order = match plan.output_ordering() {
+        Some(order) if is_root(plan) && is_one(plan) => Some(order),
+        Some(_) if !is_sorted_root(plan) => return Ok(None),
+        None if !is_root(plan) && !is_sorted_root(plan) => return Ok(None),
+        _ => None,
+    };
     let mut compiler = Compiler { inputs: vec![], pipelines: vec![], sinks: vec![], fetch: None };
-    let flow = compiler.flow(plan)?;
+    let mut flow = compiler.flow(plan)?;
+    if let Some(order) = order {
+        flow = compiler.sorted(flow, order, &plan.schema(), None)?;
+    }
     if compiler.sinks.is_empty() {
         return Ok(None);
     }
@@ -123,12 +128,15 @@ fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether it gives in order the rows of an operator with which pipelines may end.
 fn is_sorted_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    if plan.output_partitioning().partition_count() != 1 {
+    if !is_one(plan) {
         return false;
     }
     let mut below = plan;
     loop {
         if let Some(merge) = below.downcast_ref::<SortPreservingMergeExec>() {
+            if is_root(merge.input()) {
+                return true;
+            }
             below = merge.input();
         } else if let Some(projection) = below.downcast_ref::<ProjectionExec>() {
             below = projection.input();
@@ -138,6 +146,10 @@ fn is_sorted_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
             return false;
         }
     }
+}
+
+fn is_one(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.output_partitioning().partition_count() == 1
 }
 
 /// A pipeline without a sink.
@@ -241,6 +253,10 @@ impl Compiler {
             return Ok(flow);
         }
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            if is_root(merge.input()) {
+                let flow = self.flow(merge.input())?;
+                return self.sorted(flow, merge.expr(), &merge.schema(), merge.fetch());
+            }
             self.fetch = merge.fetch();
             return self.flow(merge.input());
         }
@@ -268,26 +284,35 @@ impl Compiler {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let schema = sort.input().schema();
         let input = self.flow(sort.input())?;
-        let keys = sort.expr().iter().map(|key| Ok((key.expr.data_type(&schema)?, key.options)));
+        self.sorted(input, sort.expr(), &sort.input().schema(), fetch)
+    }
+
+    fn sorted(
+        &mut self,
+        input: Flow,
+        order: &LexOrdering,
+        schema: &SchemaRef,
+        fetch: Option<usize>,
+    ) -> Result<Flow> {
+        let keys = order.iter().map(|key| Ok((key.expr.data_type(schema)?, key.options)));
         let spec =
-            sort::Spec { keys: keys.collect::<Result<_>>()?, payload_types: types(&schema), fetch };
+            sort::Spec { keys: keys.collect::<Result<_>>()?, payload_types: types(schema), fetch };
         let sink = self.sink(Sink::Sort(spec));
         for feed in input {
-            let keys = sort.expr().iter().map(|k| translate(&k.expr, &schema, &feed.columns));
+            let keys = order.iter().map(|k| translate(&k.expr, schema, &feed.columns));
             let mut inputs = keys.collect::<Result<Vec<_>>>()?;
             inputs.extend(feed.columns.iter().cloned());
             self.end(feed, sink, inputs);
         }
-        Ok(vec![Feed::new(Source::Groups(sink), fields(&schema))])
+        Ok(vec![Feed::new(Source::Groups(sink), fields(schema))])
     }
 
     fn join(&mut self, join: &HashJoinExec) -> Result<Flow> {
         let (left, right) = (join.left().schema(), join.right().schema());
         // What of the build side is wanted after the join.
         let wanted = wanted(join);
-        let build = self.flow(join.left())?;
+        let build = self.flow(unordered(join.left()))?;
         let kind = join.join_type;
         let keeps_left = matches!(
             kind,
@@ -306,7 +331,7 @@ impl Compiler {
             inputs.extend(wanted.iter().map(|&i| feed.columns[i].clone()));
             self.end(feed, table, inputs);
         }
-        let probe = self.flow(join.right())?;
+        let probe = self.flow(unordered(join.right()))?;
         let step = match kind {
             JoinType::Inner => Join::Pairs { outer: false, mark: false },
             JoinType::Right => Join::Pairs { outer: true, mark: false },
@@ -417,7 +442,7 @@ impl Compiler {
 
     fn aggregate(&mut self, top: &AggregateExec, bottom: &AggregateExec) -> Result<Flow> {
         let schema = bottom.input().schema();
-        let input = self.flow(bottom.input())?;
+        let input = self.flow(unordered(bottom.input()))?;
         let keys = bottom.group_expr().expr();
         let key_types = keys.iter().map(|(e, _)| e.data_type(&schema)).collect::<Result<_>>()?;
         let (mut arguments, mut filters) = (vec![], vec![]);
@@ -449,6 +474,26 @@ fn passes_on(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
         return coalesce.fetch().is_none().then(|| coalesce.input());
     }
     plan.downcast_ref::<CooperativeExec>().map(|c| c.input())
+}
+
+/// What gives the same rows in any order. A join may be planned over sorted rows, for its own to come
+/// in that order; those of pipelines do not, and are sorted after it.
+fn unordered(mut plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    loop {
+        if let Some(only) = passes_on(plan) {
+            plan = only;
+        } else if let Some(sort) = plan.downcast_ref::<SortExec>()
+            && sort.fetch().is_none()
+        {
+            plan = sort.input();
+        } else if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>()
+            && merge.fetch().is_none()
+        {
+            plan = merge.input();
+        } else {
+            return plan;
+        }
+    }
 }
 
 fn covers_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
