@@ -29,7 +29,7 @@ use super::source::{Opened, Puller, Sinks};
 use crate::error::into_datafusion;
 use crate::exec::{give_way, spill_joins};
 use crate::rules::fuse::Input;
-use crate::runtime::{Run, checkpoint};
+use crate::runtime::{Run, checkpoint, spawn_beside};
 
 /// Batches that wait for a consumer, per output.
 const WAITING_BATCHES_MAX: usize = 2;
@@ -185,7 +185,7 @@ impl Shared {
         let tasks = (0..count).map(|partition| {
             let mut stream = plan.execute(partition, Arc::clone(&self.context))?;
             let output = outputs[partition % outputs.len()].clone();
-            Ok(SpawnedTask::spawn(async move {
+            Ok(spawn_beside(async move {
                 while let Some(batch) = stream.next().await {
                     if output.send(Ok(batch?)).await.is_err() {
                         break;
@@ -210,12 +210,20 @@ impl Shared {
         let mut parts: Vec<Vec<Part>> = (0..plan.sinks.len()).map(|_| Vec::new()).collect();
         for (n, pipeline) in plan.pipelines.iter().enumerate() {
             let sink = pipeline.sink;
+            // By the clock, of all workers together.
+            let time =
+                |name: &'static str| MetricBuilder::new(&self.metrics[n]).subset_time(name, 0);
             if !is_void(plan, n, &sinks) {
+                let elapsed = time("elapsed");
+                let _timer = elapsed.timer();
                 parts[sink] = self.pipeline(n, &sinks, parts[sink].split_off(0), outputs).await?;
             }
             if !plan.is_fed_again(n) {
                 let parts = parts[sink].split_off(0);
+                let elapsed = time("elapsed_in_sink");
+                let timer = elapsed.timer();
                 let finished = self.finish(sink, parts).await?;
+                timer.done();
                 let mut after: Vec<_> = sinks.iter().cloned().collect();
                 after[sink] = Some(finished);
                 for (i, state) in after.iter_mut().enumerate() {
@@ -263,7 +271,7 @@ impl Shared {
         let others: Vec<_> = tasks
             .into_iter()
             .map(|(worker, puller, output)| {
-                SpawnedTask::spawn(work(Arc::clone(self), n, worker, puller, output))
+                spawn_beside(work(Arc::clone(self), n, worker, puller, output))
             })
             .collect();
         let mut done = vec![work(Arc::clone(self), n, worker, puller, output).await?];
@@ -359,7 +367,7 @@ impl Shared {
             }
         };
         let others = 1..count.min(self.workers_max);
-        let others: Vec<_> = others.map(|_| SpawnedTask::spawn(run())).collect();
+        let others: Vec<_> = others.map(|_| spawn_beside(run())).collect();
         run().await.map_err(Stop::Failed)?;
         for other in others {
             joined(other).await?;
