@@ -111,6 +111,11 @@ impl Catalog {
         self.snapshot()
     }
 
+    /// Whether the statement names older snapshots.
+    pub fn shows_versions(&self) -> bool {
+        !self.versions.lock().is_empty()
+    }
+
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
     }
@@ -275,16 +280,20 @@ impl SchemaHandle {
     }
 
     fn stored(&self, source: Source, row_ids: bool) -> Result<StoredTable> {
-        let state = self.catalog.state()?;
         let mut defaults = HashMap::new();
+        let mut state = None;
         for (column, field) in source.table.columns.iter().zip(source.table.arrow_schema.fields()) {
             if let Some(text) = &column.default {
+                // A copy of much, which most tables do without.
+                let state = match &state {
+                    Some(state) => state,
+                    None => &*state.insert(self.catalog.state()?),
+                };
                 let expr = state.create_logical_expr(text, &DFSchema::empty())?;
                 defaults.insert(field.name().clone(), expr);
             }
         }
-        let transactions = Arc::clone(&self.catalog.transactions);
-        Ok(StoredTable::new(source, row_ids, defaults, transactions))
+        Ok(StoredTable::new(source, row_ids, defaults, &self.catalog.transactions))
     }
 
     /// The table with its metadata; the first query of a table waits here for the store.

@@ -61,6 +61,8 @@ pub struct Settings {
     pub share_work: bool,
     /// Run on pipelines what they cover.
     pub pipelines: bool,
+    /// Reuse plans of equal texts, and let others reuse its own.
+    pub keep_plans: bool,
     /// A snapshot or a time, which statements read; empty: the present.
     pub as_of: String,
     /// Where statements run.
@@ -97,6 +99,7 @@ impl Default for Settings {
             statement_timeout_ms: 0,
             share_work: true,
             pipelines: true,
+            keep_plans: true,
             as_of: String::new(),
             workload: DEFAULT_WORKLOAD.into(),
             priority: Priority::default(),
@@ -175,6 +178,7 @@ impl ExtensionOptions for Settings {
             "as_of" => self.as_of = value.trim().to_string(),
             "share_work" => self.share_work = switch("off computes every statement for itself")?,
             "pipelines" => self.pipelines = switch("off runs all on DataFusion's operators")?,
+            "keep_plans" => self.keep_plans = switch("off plans every statement anew")?,
             "retention_ms" => {
                 self.shared.retention_ms =
                     ms("3600000 is an hour; 0 keeps nothing but the present")?;
@@ -277,6 +281,12 @@ impl ExtensionOptions for Settings {
                 switched(self.pipelines),
                 "Whether what Thalweg's pipelines cover runs on them, or all of a statement on \
                  DataFusion's operators: on or off. Holds for this session.",
+            ),
+            entry(
+                "keep_plans",
+                switched(self.keep_plans),
+                "Whether a query whose text was planned before, on the same data and with the \
+                 same settings, is planned anew: on or off. Holds for this session.",
             ),
             entry(
                 "statement_timeout_ms",

@@ -14,6 +14,7 @@ use crate::config::{Config, Shared};
 use crate::deliver::Flights;
 use crate::error::from_datafusion;
 use crate::exec::Loading;
+use crate::plans::Plans;
 use crate::runtime::{Cancel, Runtime, no_workload};
 use crate::session::Session;
 use crate::workload;
@@ -25,6 +26,7 @@ pub struct Engine {
     config: Config,
     flights: Arc<Flights>,
     loading: Arc<Loading>,
+    plans: Plans,
     /// That there were.
     sessions: AtomicU64,
 }
@@ -63,6 +65,7 @@ impl Engine {
             config,
             flights: Arc::default(),
             loading: Arc::default(),
+            plans: Plans::default(),
             sessions: AtomicU64::new(0),
         }))
     }
@@ -154,6 +157,15 @@ impl Engine {
     /// Statements so far that got the rows of an identical one, which was in flight when they came.
     pub fn shared_statements(&self) -> u64 {
         self.flights.shared()
+    }
+
+    /// Statements so far that were not planned anew, because an equal text had been.
+    pub fn reused_plans(&self) -> u64 {
+        self.plans.reused()
+    }
+
+    pub(crate) fn plans(&self) -> &Plans {
+        &self.plans
     }
 
     pub(crate) fn flights(&self) -> &Arc<Flights> {

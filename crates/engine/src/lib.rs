@@ -55,6 +55,7 @@ mod load;
 mod maintain;
 mod names;
 mod parse;
+mod plans;
 mod prepared;
 mod prune;
 pub mod rules;

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use kept::Kept;
-pub use key::Key;
+pub use key::{Key, is_decided, same_settings};
 
 /// What is being computed, by key.
 pub struct Flights<K, T> {

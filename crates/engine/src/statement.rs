@@ -26,7 +26,7 @@ use crate::exec::{give_way, spill_joins};
 use crate::parse::{self, Parsed};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
-use crate::share::Key;
+use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{alter, as_of, ddl, dml, maintain, names, prepared, show, workload};
 
@@ -126,6 +126,13 @@ impl Drop for Ended<'_> {
 async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
     show_shared(session);
     let state = session.context.state();
+    let plans = session.engine.plans();
+    if plans.knows(sql, &session.engine.database().snapshot()) && keeps_plans(&state) {
+        let snapshot = begin(session, &state).await?;
+        if let Some(plan) = plans.find(sql, &snapshot, state.config_options()) {
+            return optimized(run, state, plan).await;
+        }
+    }
     let parsed = parse::parse(&state, sql)?;
     if let Parsed::Sql(Statement::Statement(statement), _) = &parsed
         && let Some(control) = transaction::control(statement)?
@@ -309,9 +316,24 @@ impl Job<'_> {
                 let plan = frame.into_unoptimized_plan();
                 rows(run, state, &plan).await
             }
-            plan => rows(run, state, &plan).await,
+            plan => {
+                let engine = &session.engine;
+                let keeps = keeps_plans(&state)
+                    && Arc::ptr_eq(&snapshot, &engine.database().snapshot())
+                    && share::is_decided(&plan);
+                let plan = Arc::new(state.optimize(&plan).map_err(from_datafusion)?);
+                if keeps && !session.catalog.shows_versions() {
+                    engine.plans().keep(sql, &snapshot, state.config_options(), &plan);
+                }
+                checkpoint().await;
+                optimized(run, state, plan).await
+            }
         }
     }
+}
+
+fn keeps_plans(state: &SessionState) -> bool {
+    state.config_options().extensions.get::<Settings>().is_some_and(|s| s.keep_plans)
 }
 
 /// `EXPLAIN DELETE …` shows how the rows are found.
@@ -347,10 +369,15 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult
 async fn rows(run: &Run, state: SessionState, plan: &LogicalPlan) -> Result<Started> {
     let optimized = Arc::new(state.optimize(plan).map_err(from_datafusion)?);
     checkpoint().await;
-    if let Some(key) = Key::of(&optimized, &state, run) {
+    self::optimized(run, state, optimized).await
+}
+
+/// Rows of a plan that is optimised.
+async fn optimized(run: &Run, state: SessionState, plan: Arc<LogicalPlan>) -> Result<Started> {
+    if let Some(key) = Key::of(&plan, &state, run) {
         return Ok(Started::Shared(Arc::new(key), Box::new(state)));
     }
-    let physical = executable(run, &state, &optimized).await?;
+    let physical = executable(run, &state, &plan).await?;
     Ok(Started::Rows(physical, Box::new(state)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -31,8 +31,9 @@ pub struct StoredTable {
     /// Offers a last column of what names each row to `Transaction::delete`.
     row_ids: bool,
     defaults: HashMap<String, Expr>,
-    /// Where rows that are inserted go.
-    transactions: Arc<Transactions>,
+    /// Where rows that are inserted go. Plans are kept beyond the session that made them, and its
+    /// transactions are not.
+    transactions: Weak<Transactions>,
     statistics: OnceLock<Statistics>,
 }
 
@@ -70,11 +71,12 @@ impl StoredTable {
         source: Source,
         row_ids: bool,
         defaults: HashMap<String, Expr>,
-        transactions: Arc<Transactions>,
+        transactions: &Arc<Transactions>,
     ) -> Self {
         let columns = &source.contents.arrow_schema;
         let schema = if row_ids { with_row_id(columns) } else { Arc::clone(columns) };
         let statistics = OnceLock::new();
+        let transactions = Arc::downgrade(transactions);
         StoredTable { source, schema, row_ids, defaults, transactions, statistics }
     }
 
@@ -207,6 +209,9 @@ impl TableProvider for StoredTable {
                     .hint("INSERT OVERWRITE replaces all rows, INSERT INTO adds some"),
             ));
         }
+        let transactions = self.transactions.upgrade();
+        let transactions = transactions
+            .ok_or_else(|| into_datafusion(Error::internal("the session is closed")))?;
         let table = &self.source.table;
         let sink = TableSink {
             target: Target { database: self.source.database.clone(), layout: Layout::of(table) },
@@ -214,7 +219,7 @@ impl TableProvider for StoredTable {
             name: self.source.name.clone(),
             overwrite: op != InsertOp::Append,
             writers: state.config().target_partitions(),
-            transactions: Arc::clone(&self.transactions),
+            transactions,
         };
         Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
     }

@@ -98,13 +98,20 @@ impl Hash for Key {
     }
 }
 
-fn same_settings(a: &ConfigOptions, b: &ConfigOptions) -> bool {
+/// But for those that change no answer, and no plan.
+pub fn same_settings(a: &ConfigOptions, b: &ConfigOptions) -> bool {
     let entries = |options: &ConfigOptions| {
         let mut entries = options.entries();
         entries.retain(|e| !SETTINGS_IGNORED.contains(&e.key.as_str()));
         entries.into_iter().map(|e| (e.key, e.value)).collect::<Vec<_>>()
     };
     entries(a) == entries(b)
+}
+
+/// Whether the snapshot decides all that a plan gives: it reads stored tables and nothing else, and no
+/// function in it depends on when or by whom it is asked.
+pub fn is_decided(plan: &LogicalPlan) -> bool {
+    tables(plan).is_some()
 }
 
 /// The tables of a plan that reads nothing else and always gives the same answer.
@@ -152,8 +159,8 @@ fn stored(scan: &TableScan) -> Option<Arc<Table>> {
     Some(Arc::clone(provider.downcast_ref::<StoredTable>()?.table()))
 }
 
-/// Whether the node itself (not what is below it) gives the same whenever it is asked. `now()` and
-/// its like are literals by now, each statement's own.
+/// Whether the node itself (not what is below it) gives the same whenever it is asked. Once a plan is
+/// optimised, `now()` and its like are literals in it, each statement's own.
 fn is_immutable(expr: &Expr) -> bool {
     let volatility = match expr {
         Expr::ScalarFunction(call) => call.func.signature().volatility,
