@@ -23,6 +23,10 @@ pub struct Config {
     pub cache_bytes_max: Option<u64>,
     /// Of joins, groups and sorts of all queries together; `None`: a share of the machine's.
     pub memory_bytes_max: Option<u64>,
+    /// What one thread reads from this machine's memory in a second, in order; see
+    /// [`Calibration`](crate::calibration::Calibration). `None`: not known, and `EXPLAIN ANALYZE`
+    /// does not say how close to it pipelines come.
+    pub memory_bytes_per_s: Option<u64>,
     /// Make the database directory if it is not there.
     pub create: bool,
     /// Compact tables while nothing else is to be done. For processes that stay.
@@ -39,6 +43,7 @@ impl Default for Config {
             policy: PolicyKind::default(),
             cache_bytes_max: None,
             memory_bytes_max: None,
+            memory_bytes_per_s: None,
             create: true,
             compacts: false,
             scheduled: true,

@@ -29,6 +29,7 @@
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
+//! * [`calibration`]: what this machine's memory gives, to compare with.
 //! * `maintain.rs`, `background.rs`: compaction, when asked for and by itself.
 //! * [`runtime`]: the scheduler meets tokio.
 //! * `error.rs`: DataFusion's errors as ours. `unrefused.rs`: memory that must not be refused.
@@ -37,6 +38,7 @@ mod alter;
 mod answer;
 mod as_of;
 mod background;
+pub mod calibration;
 mod catalog;
 mod config;
 mod copy;

@@ -18,6 +18,7 @@ use crate::answer::{Answer, Head, Item};
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
 use crate::engine::Engine;
+use crate::exec::MemoryBandwidth;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::rules;
 use crate::runtime::{Cancel, Origin, Run};
@@ -343,6 +344,9 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_target_partitions(engine.config().threads)
         .with_batch_size(BATCH_ROWS)
         .with_option_extension(settings);
+    if let Some(bytes_per_s) = engine.config().memory_bytes_per_s {
+        config = config.with_extension(Arc::new(MemoryBandwidth(bytes_per_s)));
+    }
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
     options.explain.physical_plan_only = true;

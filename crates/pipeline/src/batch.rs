@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::take;
 use thalweg_base::{Error, Result};
 
-use crate::encoding::internal;
+use crate::encoding::{internal, value_bytes};
 use crate::expr::{Expr, Register};
 
 /// See the module's documentation.
@@ -51,6 +51,16 @@ impl Batch {
 
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Bytes that have to be read by who reads all its registers once.
+    pub fn bytes(&self) -> usize {
+        let bytes = |column: &Column| match column {
+            Column::Absent | Column::Computed(_) => 0,
+            Column::Dense(values) => value_bytes(values, None),
+            Column::Taken(values, origin) => value_bytes(values, Some(&self.origins[*origin])),
+        };
+        self.columns.iter().map(bytes).sum()
     }
 
     /// Adds a register, which is evaluated if and when it is read.
@@ -155,6 +165,7 @@ mod tests {
         batch.pick(vec![3, 1, 1].into()).unwrap();
         let b: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
         batch.extend([b], UInt32Array::from(vec![Some(1), None, Some(0)]));
+        assert_eq!(batch.bytes(), 2 * 3 * 8);
         assert_eq!(ints(&mut batch, 0), [Some(13), Some(11), Some(11)]);
         batch.pick(vec![1, 0].into()).unwrap();
         assert_eq!(ints(&mut batch, 0), [Some(11), Some(13)]);

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, MAX_INLINE_VIEW_LEN, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{
     ArrowNativeType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Int8Type,
@@ -47,6 +47,39 @@ pub fn expand(array: &ArrayRef, logical: &DataType) -> Result<ArrayRef> {
             Ok(Arc::new(wide))
         }
         (found, _) => Err(Error::internal(format!("a column of {logical} came as {found}"))),
+    }
+}
+
+/// Bytes of the values that are named, or of all, as they are in memory: what has to be read of an
+/// array by who reads them once. Of a dictionary these are the codes.
+pub fn value_bytes(array: &dyn Array, picked: Option<&UInt32Array>) -> usize {
+    let rows = picked.map_or(array.len(), Array::len);
+    match array.data_type() {
+        DataType::Dictionary(code, _) => rows * code.primitive_width().unwrap_or(0),
+        DataType::Utf8View => view_bytes(array.as_string_view().views(), picked),
+        DataType::BinaryView => view_bytes(array.as_binary_view().views(), picked),
+        other => match other.primitive_width() {
+            Some(width) => rows * width,
+            None => {
+                let all = array.to_data().get_slice_memory_size().unwrap_or(0);
+                (all * rows).checked_div(array.len()).unwrap_or(0)
+            }
+        },
+    }
+}
+
+/// Views, and the text that does not fit into them.
+fn view_bytes(views: &[u128], picked: Option<&UInt32Array>) -> usize {
+    let outside = |view: &u128| {
+        let length = *view as u32;
+        if length > MAX_INLINE_VIEW_LEN { length as usize } else { 0 }
+    };
+    match picked {
+        None => size_of_val(views) + views.iter().map(outside).sum::<usize>(),
+        Some(picked) => {
+            let views = picked.iter().flatten().map(|row| &views[row as usize]);
+            views.map(|view| size_of::<u128>() + outside(view)).sum()
+        }
     }
 }
 
@@ -139,7 +172,10 @@ pub fn codes(array: &dyn Array) -> Option<Cow<'_, [u32]>> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Decimal64Array, DictionaryArray, Int16Array, StringViewArray, UInt8Array};
+    use arrow::array::{
+        Decimal64Array, DictionaryArray, Int16Array, NullArray, StringArray, StringViewArray,
+        UInt8Array,
+    };
 
     use super::*;
 
@@ -160,6 +196,26 @@ mod tests {
         let expected = StringViewArray::from(vec![Some("b"), None, Some("a"), Some("b")]);
         assert_eq!(plain.as_ref(), &expected as &dyn Array);
         expand(&dictionary, &DataType::Int64).unwrap_err();
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_values_that_are_read() {
+        let picked = UInt32Array::from(vec![Some(2), None, Some(0)]);
+        let check = |array: &dyn Array, all: usize, some: usize| {
+            assert_eq!(value_bytes(array, None), all, "{array:?}");
+            assert_eq!(value_bytes(array, Some(&picked)), some, "{array:?}");
+        };
+        check(&Int16Array::from(vec![1, 2, 3, 4]), 8, 6);
+        check(&Int16Array::from(vec![0, 0, 1, 2, 3, 4]).slice(2, 4), 8, 6);
+        let codes = UInt8Array::from(vec![1, 0, 1, 0]);
+        let values: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "b"]));
+        check(&DictionaryArray::new(codes, values), 4, 3);
+        let long = "longer than a view";
+        check(&StringViewArray::from(vec!["a", "b", long, long]), 4 * 16 + 2 * 18, 2 * 16 + 18);
+        // Four offsets of the rows, one of the end, and six bytes.
+        check(&StringArray::from(vec!["a", "bc", "", "def"]), 4 * 4 + 4 + 6, 26 * 3 / 4);
+        check(&NullArray::new(4), 0, 0);
+        assert_eq!(value_bytes(&StringArray::from(Vec::<&str>::new()), None), 0);
     }
 
     #[test]

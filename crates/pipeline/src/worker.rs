@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
@@ -148,17 +149,20 @@ pub struct Worker {
     /// What is left to do, the next on top.
     stack: Vec<Work>,
     emitted: VecDeque<(Vec<ArrayRef>, usize)>,
-    rows: Rows,
+    seen: Seen,
     scratch: Scratch,
 }
 
-/// How many rows a worker has seen so far.
+/// What a worker has done so far. Times are taken once per batch and step: what a register costs
+/// that is gathered or computed late counts where it is first read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rows {
+pub struct Seen {
     /// From the source.
-    pub taken_in: usize,
+    pub rows_in: usize,
     /// Into the sink.
-    pub sunk: usize,
+    pub rows_out: usize,
+    pub in_probes: Duration,
+    pub in_sink: Duration,
 }
 
 enum Work {
@@ -200,7 +204,7 @@ impl Worker {
             part,
             stack: Vec::new(),
             emitted: VecDeque::new(),
-            rows: Rows::default(),
+            seen: Seen::default(),
             scratch: Scratch::default(),
         })
     }
@@ -211,7 +215,7 @@ impl Worker {
 
     /// Takes in a batch of the source. Call [`Worker::step`] until it is done.
     pub fn push(&mut self, batch: Batch) {
-        self.rows.taken_in += batch.rows();
+        self.seen.rows_in += batch.rows();
         self.stack.push(Work::Batch(0, batch));
     }
 
@@ -220,7 +224,11 @@ impl Worker {
         match self.stack.pop() {
             None => return Ok(false),
             Some(Work::Batch(step, batch)) => self.advance(step, batch)?,
-            Some(Work::Pairs(pairing)) => self.pair(pairing)?,
+            Some(Work::Pairs(pairing)) => {
+                let start = Instant::now();
+                self.pair(pairing)?;
+                self.seen.in_probes += start.elapsed();
+            }
         }
         Ok(true)
     }
@@ -230,8 +238,8 @@ impl Worker {
         self.emitted.pop_front()
     }
 
-    pub fn rows(&self) -> Rows {
-        self.rows
+    pub fn seen(&self) -> Seen {
+        self.seen
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -262,15 +270,20 @@ impl Worker {
                         keep(&mut batch, &kept)?;
                     }
                 }
-                Step::Probe(probe) => match self.probe(step, probe, batch)? {
-                    Some(after) => batch = after,
-                    None => return Ok(()),
-                },
+                Step::Probe(probe) => {
+                    let start = Instant::now();
+                    let after = self.probe(step, probe, batch)?;
+                    self.seen.in_probes += start.elapsed();
+                    let Some(after) = after else { return Ok(()) };
+                    batch = after;
+                }
             }
             step += 1;
         }
         if batch.rows() > 0 {
+            let start = Instant::now();
             self.sink(&mut batch)?;
+            self.seen.in_sink += start.elapsed();
         }
         Ok(())
     }
@@ -430,7 +443,7 @@ impl Worker {
         let (sink, inputs) =
             (&plan.sinks[self.pipeline().sink], &plan.pipelines[self.pipeline].inputs);
         let rows = batch.rows();
-        self.rows.sunk += rows;
+        self.seen.rows_out += rows;
         match (sink, &mut self.part) {
             (Sink::Discard, _) => {}
             (Sink::Emit(_), _) => {

@@ -8,6 +8,9 @@ use thalweg_base::limits::MEMORY_LIMIT_BYTES_MIN;
 use thalweg_base::{Error, Result, text};
 use thalweg_engine::{Config, Engine, PolicyKind};
 
+use crate::calibration::{self, Kept};
+use crate::failure;
+
 pub const MEMORY: &str = ":memory:";
 
 /// What the command line says about the engine; what it leaves out keeps the engine's default.
@@ -27,6 +30,7 @@ impl Settings {
             create,
             compacts: self.stays,
             memory_bytes_max: self.memory,
+            memory_bytes_per_s: memory_bandwidth(),
             ..Config::default()
         };
         if let Some(threads) = self.threads {
@@ -46,6 +50,13 @@ pub fn open(location: &str, create: bool, settings: &Settings) -> Result<Arc<Eng
         must_exist(location)?;
     }
     Engine::open(location, settings.config(create))
+}
+
+/// As it was measured, if it was. Figures that are damaged are no reason not to answer.
+fn memory_bandwidth() -> Option<u64> {
+    let kept = Kept::read(&calibration::path()?);
+    let kept = kept.inspect_err(failure::warn).unwrap_or_default();
+    kept.map(|kept| kept.one_thread_bytes_per_s)
 }
 
 fn must_exist(location: &str) -> Result<()> {

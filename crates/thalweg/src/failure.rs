@@ -35,6 +35,11 @@ pub fn print(error: &Error) {
     let _ = writeln!(io::stderr(), "error: {error:#}");
 }
 
+/// The same of what is no reason to stop.
+pub fn warn(error: &Error) {
+    let _ = writeln!(io::stderr(), "warning: {error:#}");
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Error(error)

@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`commands`] (what each subcommand takes and does), [`statement`] (one SQL
 //! statement from text to output), [`output`] (the formats), then the small parts they share:
-//! [`catalog`], [`script`], [`progress`], [`interrupt`], [`failure`].
+//! [`catalog`], [`script`], [`calibration`], [`state`], [`progress`], [`interrupt`], [`failure`].
 
+mod calibration;
 mod catalog;
 mod commands;
 mod database;
@@ -12,6 +13,7 @@ mod interrupt;
 mod output;
 mod progress;
 mod script;
+mod state;
 mod statement;
 
 /// Batches are allocated on one thread and freed on another all day long: the case the system's

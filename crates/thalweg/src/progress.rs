@@ -1,4 +1,4 @@
-//! How far a load or a query has come: a bar on a terminal, and for a load a line now and then in
+//! How far a load, a query or a measurement has come: a bar on a terminal, and for a load a line now and then in
 //! a log.
 
 use std::io::{IsTerminal, Write};
@@ -65,6 +65,11 @@ impl Progress {
             Some(Shown { done, total: 100, line: describe_query(&progress) })
         };
         std::io::stderr().is_terminal().then(|| Progress::show(shown))
+    }
+
+    /// Of what takes a known course, in percent.
+    pub fn of_percent(what: &'static str, done: impl Fn() -> u64 + Send + 'static) -> Progress {
+        Progress::show(move || Some(Shown { done: done(), total: 100, line: what.to_string() }))
     }
 
     fn show(mut shown: impl FnMut() -> Option<Shown> + Send + 'static) -> Progress {

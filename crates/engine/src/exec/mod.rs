@@ -12,7 +12,7 @@ mod spill_join;
 pub use filter::{comparison, remap};
 pub use give_way::give_way;
 pub use loading::Loading;
-pub use pipeline::PipelineExec;
+pub use pipeline::{MemoryBandwidth, PipelineExec};
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;
 pub use spill_join::spill_joins;

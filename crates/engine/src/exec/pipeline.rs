@@ -8,10 +8,14 @@
 //!
 //! * [`execution`]: the tasks.
 //! * [`source`]: where their morsels come from; [`found`]: what lets them skip chunks.
+//! * [`figures`]: what `EXPLAIN ANALYZE` shows of each.
 
 mod execution;
+mod figures;
 mod found;
 mod source;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +36,7 @@ use thalweg_pipeline::ir::{Plan, Source};
 
 use crate::rules::fuse::{Compiled, Input};
 use execution::Execution;
+pub use figures::MemoryBandwidth;
 
 pub struct PipelineExec {
     plan: Arc<Plan>,

@@ -36,6 +36,7 @@ use datafusion::physical_plan::{
 };
 use futures::stream;
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
+use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::select::Selection;
 use thalweg_storage::{ChunkRef, Contents, Database, Snapshot, Table, expand};
 
@@ -191,6 +192,7 @@ impl ScanExec {
             hints: self.hints.clone(),
             skipper: Arc::clone(&self.skipper),
             metrics: Metrics::new(&self.metrics, partition),
+            bytes_touched: 0,
         }
     }
 
@@ -439,6 +441,7 @@ pub struct Reader {
     /// Common to all partitions of one execution.
     skipper: Arc<OnceLock<Skipper>>,
     metrics: Metrics,
+    bytes_touched: usize,
 }
 
 /// Rows of one chunk that are left: columns of the projection, encoded as [`expand`] says.
@@ -525,6 +528,12 @@ impl Stream {
 }
 
 impl Reader {
+    /// Bytes so far of the columns that filters were evaluated on, and of the rows that were handed
+    /// out, as they are in memory; each once.
+    pub fn bytes_touched(&self) -> usize {
+        self.bytes_touched
+    }
+
     /// The next chunk of which rows are left.
     pub async fn next(&mut self) -> Result<Option<Morsel>> {
         while let Some(chunk) = self.next_chunk().await? {
@@ -544,9 +553,11 @@ impl Reader {
             Some(live) => Selection::of(live),
             None => Selection::all(rows),
         };
-        let mut columns = Columns { chunk, loaded: Vec::new() };
+        let mut columns = Columns { chunk, loaded: Vec::new(), counted: 0 };
         for conjunct in self.in_order() {
             self.load(&mut columns, &conjunct.columns).await?;
+            // Of the rows that are left, as if all had the same length.
+            self.bytes_touched += columns.bytes_uncounted(None) * selection.len() / rows.max(1);
             {
                 let _timer = self.metrics.base.elapsed_compute().timer();
                 let needed: Vec<_> = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
@@ -560,6 +571,7 @@ impl Reader {
         let projection = self.projection.clone();
         self.load(&mut columns, &projection).await?;
         let picked = selection.into_positions().map(UInt32Array::from);
+        self.bytes_touched += columns.bytes_uncounted(picked.as_ref());
         let columns = projection.iter().map(|c| columns.get(*c)).map(|column| match &picked {
             Some(_) => Arc::clone(&column.encoded),
             None => column.cheapest(),
@@ -664,6 +676,8 @@ impl Reader {
 struct Columns {
     chunk: ChunkRef,
     loaded: Vec<(usize, Column)>,
+    /// The first so many are in the bytes that were touched.
+    counted: usize,
 }
 
 impl Columns {
@@ -678,6 +692,13 @@ impl Columns {
 
     fn add(&mut self, column: usize, encoded: ArrayRef, data_type: DataType) {
         self.loaded.push((column, Column::new(encoded, data_type)));
+    }
+
+    /// Of the named rows, or of all, in the columns that were not counted before.
+    fn bytes_uncounted(&mut self, picked: Option<&UInt32Array>) -> usize {
+        let uncounted = &self.loaded[self.counted..];
+        self.counted = self.loaded.len();
+        uncounted.iter().map(|(_, column)| value_bytes(&column.encoded, picked)).sum()
     }
 }
 

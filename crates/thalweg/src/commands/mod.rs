@@ -1,6 +1,7 @@
 //! The subcommands, one per file: what each takes (clap), what it does, and its `--help`.
 
 mod bench;
+mod calibrate;
 mod check;
 mod inspect;
 mod load;
@@ -53,6 +54,7 @@ enum Command {
     Check(check::Args),
     Bench(bench::Args),
     Replay(replay::Args),
+    Calibrate(calibrate::Args),
 }
 
 pub fn run() -> Outcome {
@@ -68,6 +70,7 @@ pub fn run() -> Outcome {
         Command::Check(args) => check::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Replay(args) => replay::run(args),
+        Command::Calibrate(args) => calibrate::run(args),
     }
 }
 

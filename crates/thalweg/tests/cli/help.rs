@@ -4,7 +4,7 @@ use crate::Place;
 
 #[test]
 fn help_names_every_option_and_gives_examples() {
-    let commands: [(&str, &[&str]); 7] = [
+    let commands: [(&str, &[&str]); 8] = [
         (
             "load",
             &[
@@ -77,6 +77,7 @@ fn help_names_every_option_and_gives_examples() {
             ],
         ),
         ("replay", &["--policy", "--slots", "--report", "--json"]),
+        ("calibrate", &["--show", "--json", "--file", "--threads", "--size"]),
     ];
     let place = Place::new();
     let all = place.run(&["--help"]).succeeds().out;

@@ -1,6 +1,7 @@
 //! The command line as its users meet it: bytes on stdout, messages on stderr, exit codes.
 
 mod bench;
+mod calibrate;
 mod check;
 mod crash;
 mod help;

@@ -25,6 +25,7 @@ use thalweg_pipeline::worker::{BuiltTable, Finished, Part, Worker};
 use tokio::sync::mpsc;
 
 use super::PipelineExec;
+use super::figures::Figures;
 use super::source::{Opened, Puller, Sinks};
 use crate::error::into_datafusion;
 use crate::exec::{give_way, spill_joins};
@@ -394,20 +395,18 @@ async fn work(
 ) -> Result<Part, Stop> {
     let sink = shared.plan.pipelines[pipeline].sink;
     let reservation = &shared.reservations[sink];
-    let metrics = &shared.metrics[pipeline];
-    let time = |name: &'static str| MetricBuilder::new(metrics).subset_time(name, 0);
-    let (in_source, in_steps) = (time("time_in_source"), time("time_in_steps"));
+    let figures = Figures::new(&shared.metrics[pipeline]);
     let mut held = worker.memory_bytes();
     let mut coalescer = BatchCoalescer::new(Arc::clone(&shared.schema), BATCH_ROWS)
         .with_biggest_coalesce_batch_size(Some(BATCH_ROWS / 4));
     let emits = matches!(shared.plan.sinks[sink], Sink::Emit(_));
     loop {
-        let timer = in_source.timer();
+        let timer = figures.in_source.timer();
         let Some(batch) = puller.next().await? else { break };
         timer.done();
         worker.push(batch);
         loop {
-            let timer = in_steps.timer();
+            let timer = figures.in_steps.timer();
             let more = worker.step()?;
             timer.done();
             checkpoint().await;
@@ -442,9 +441,7 @@ async fn work(
             output.send(&shared, batch).await?;
         }
     }
-    let count = |name: &'static str, rows| MetricBuilder::new(metrics).counter(name, 0).add(rows);
-    count("rows_in", worker.rows().taken_in);
-    count("rows_out", worker.rows().sunk);
+    figures.finish(worker.seen(), puller.bytes_in(), shared.context.session_config());
     Ok(worker.into_part())
 }
 

@@ -86,6 +86,8 @@ pub struct Puller {
     stream: Option<SendableRecordBatchStream>,
     /// Rows of a morsel that are handed out batch by batch.
     ready: Option<Ready>,
+    /// What a scan counts itself.
+    bytes_unscanned: usize,
 }
 
 struct Ready {
@@ -125,10 +127,24 @@ impl Puller {
             Opened::Scan(scan) => Some(scan.reader(worker)),
             _ => None,
         };
-        Puller { opened, reader, stream: None, ready: None }
+        Puller { opened, reader, stream: None, ready: None, bytes_unscanned: 0 }
+    }
+
+    /// Bytes of memory so far that had to be read for the batches, at least once: their values, and
+    /// what the scan's filters were evaluated on.
+    pub fn bytes_in(&self) -> usize {
+        self.bytes_unscanned + self.reader.as_ref().map_or(0, Reader::bytes_touched)
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
+        let batch = self.next_batch().await?;
+        if let (Some(batch), None) = (&batch, &self.reader) {
+            self.bytes_unscanned += batch.bytes();
+        }
+        Ok(batch)
+    }
+
+    async fn next_batch(&mut self) -> Result<Option<Batch>> {
         loop {
             if let Some(batch) = self.ready.as_mut().and_then(Ready::next) {
                 return Ok(Some(batch));

@@ -38,7 +38,7 @@ impl Editor {
             session: session.clone(),
             files: FilenameCompleter::new(),
         }));
-        let history = history_path();
+        let history = crate::state::path("history");
         if let Some(path) = &history {
             // The first shell on a machine has none.
             let _ = line.load_history(path);
@@ -64,14 +64,6 @@ impl Editor {
         }
         let _ = self.line.append_history(path);
     }
-}
-
-fn history_path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    // The XDG specification: a relative path is to be ignored.
-    let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute());
-    let state = state.or_else(|| Some(set("HOME")?.join(".local/state")))?;
-    Some(state.join("thalweg/history"))
 }
 
 struct Assistant {
