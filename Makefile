@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers flights s3 crash simulate fuzz lint bench-tpch bench-policies bench-latency bench-streams bench-overhead bench-cancel bench-memory \
+.PHONY: help demo build test unit answers flights s3 crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-cancel bench-memory \
 	bench-load bench-scan clean
 .DEFAULT_GOAL := help
 
@@ -97,6 +97,9 @@ lint: $(CLANG_STAMP) ## Formatting and clippy
 
 bench-tpch: build $(PYTHON).ready ## TPC-H at SF 1 beside DuckDB and DataFusion, interleaved
 	$(THALWEG) bench tpch --sf 1 --peers duckdb,datafusion --json tpch.json --report tpch.html
+
+bench-clickbench: build $(PYTHON).ready ## ClickBench's queries on five million rows beside DuckDB, interleaved
+	$(THALWEG) bench clickbench --sf 5 --peers duckdb --data $(CACHE)/bench --json clickbench.json --report clickbench.html
 
 bench-policies: build ## Two heavy queries and six short ones under each policy
 	$(THALWEG) bench policies --sf 1 --json policies.json --report policies.html

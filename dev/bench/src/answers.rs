@@ -4,7 +4,8 @@
 //! rounding (`FLOAT_TOLERANCE`), and a decimal is compared with one of another scale, or with a
 //! floating-point number, only as far as both have digits. Rows must come in the order that the
 //! query asks for; among equal sort keys, and where it asks for none, any order is right.
-//! Where a LIMIT cuts through equal sort keys, any of the tied rows is right, and a note says so.
+//! Where a LIMIT or an OFFSET cuts through equal sort keys, any of the tied rows is right, and a
+//! note says so.
 
 mod cell;
 mod order;
@@ -105,10 +106,13 @@ fn compare_with(
         }
         match comparison.multiset(start, end) {
             Ok(()) => {}
-            // Which of several tied rows a LIMIT lets through is nobody's mistake, provided that
-            // every key the query sorts by was there to be compared.
+            // Which of several tied rows a LIMIT lets through, or an OFFSET leaves out, is nobody's
+            // mistake, provided that every key the query sorts by was there to be compared.
             Err(mismatch) if end == rows && order.complete && order.limit == Some(rows) => {
                 agreement.notes.push(format!("a tie at the LIMIT, {mismatch}"));
+            }
+            Err(mismatch) if start == 0 && order.complete && order.offset > 0 => {
+                agreement.notes.push(format!("a tie at the OFFSET, {mismatch}"));
             }
             Err(mismatch) => return Err(mismatch),
         }

@@ -1,6 +1,6 @@
 //! Benchmarks: data, queries, runs and reports behind `thalweg bench`.
 //!
-//! * [`generate`]: the tables of SSB, TPC-H and TPC-DS as CSV or Parquet files.
+//! * [`generate`]: the tables of SSB, TPC-H, TPC-DS and ClickBench as CSV or Parquet files.
 //! * `workload.rs`: the queries, and the statements that make the tables.
 //! * [`run`] (`run.rs`): what the command does, in order. `load.rs`, `power.rs`, `streams.rs`,
 //!   `mixed.rs`, `latency.rs`, `compare.rs`: its steps.

@@ -10,7 +10,7 @@ use crate::generate::Benchmark;
 pub struct Query {
     /// As in tables: `Q1.1`, `Q7`.
     pub name: String,
-    /// As the benchmark numbers it, where it does so with a whole number.
+    /// As the benchmark numbers it, where it does so with a whole number: ClickBench from 0.
     pub number: usize,
     pub statements: Vec<String>,
 }
@@ -44,20 +44,27 @@ const TPCH: [(&str, &str); 22] = texts!("tpch":
     "01" "02" "03" "04" "05" "06" "07" "08" "09" "10" "11" "12" "13" "14" "15" "16" "17" "18" "19"
     "20" "21" "22");
 
+const CLICKBENCH: [(&str, &str); 43] = texts!("clickbench":
+    "0" "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11" "12" "13" "14" "15" "16" "17" "18" "19" "20"
+    "21" "22" "23" "24" "25" "26" "27" "28" "29" "30" "31" "32" "33" "34" "35" "36" "37" "38" "39"
+    "40" "41" "42");
+
 impl Workload {
     pub fn new(benchmark: Benchmark) -> Result<Workload> {
         let (queries, schema) = match benchmark {
             Benchmark::Ssb => (numbered(&SSB)?, include_str!("../schemas/ssb.sql")),
             Benchmark::Tpcds => (numbered(&TPCDS)?, include_str!("../schemas/tpcds.sql")),
             Benchmark::Tpch => (numbered(&TPCH)?, include_str!("../schemas/tpch.sql")),
+            Benchmark::Clickbench => {
+                (numbered(&CLICKBENCH)?, include_str!("../schemas/clickbench.sql"))
+            }
         };
         Ok(Workload { benchmark, queries, schema })
     }
 
     /// Only the queries of these names (`Q1.1` or `1.1`); all if there are none.
     pub fn only(mut self, names: &[String]) -> Result<Workload> {
-        let plain =
-            |name: &str| name.trim_start_matches(['Q', 'q']).trim_start_matches('0').to_string();
+        let plain = |name: &str| unpadded(name.trim_start_matches(['Q', 'q'])).to_string();
         for name in names {
             if !self.queries.iter().any(|q| plain(&q.name) == plain(name)) {
                 return Err(Error::user(format!("{} has no query \"{name}\"", self.benchmark)));
@@ -79,7 +86,14 @@ impl Workload {
 fn numbered(texts: &[(&'static str, &'static str)]) -> Result<Vec<Query>> {
     let query = |(i, (name, text)): (usize, &(&str, &'static str))| {
         let statements = Session::split(text)?;
-        Ok(Query { name: format!("Q{}", name.trim_start_matches('0')), number: i + 1, statements })
+        let number = name.parse().unwrap_or(i + 1);
+        Ok(Query { name: format!("Q{}", unpadded(name)), number, statements })
     };
     texts.iter().enumerate().map(query).collect()
+}
+
+/// `3` for `03`, and `0` for itself.
+fn unpadded(name: &str) -> &str {
+    let rest = name.trim_start_matches('0');
+    if rest.is_empty() { name } else { rest }
 }

@@ -39,8 +39,8 @@ use thalweg_engine::PolicyKind;
 /// `overhead` runs both alone, with the scheduler and with tasks that run as soon as they can, query
 /// by query in turn.
 ///
-/// `coverage` plans the queries of SSB, TPC-H and TPC-DS, and shows which of them run wholly on
-/// pipelines and which operators the others need. It runs none of them.
+/// `coverage` plans the queries of SSB, TPC-H, TPC-DS and ClickBench, and shows which of them run
+/// wholly on pipelines and which operators the others need. It runs none of them.
 ///
 /// `cancel` stops TPC-H's queries at random moments: by dropping the answer, as Ctrl-C does, by
 /// KILL and by a time limit in turn. It shows how long they go on holding slots and memory, and
@@ -56,7 +56,8 @@ pub struct Args {
     #[arg(value_enum, value_name = "SUITE")]
     pub suite: Suite,
 
-    /// Scale factor: 1 is about 1 GB of raw data [default: 1; of `coverage` the smallest, 0.001]
+    /// Scale factor: 1 is about 1 GB of raw data, of `clickbench` a million rows [default: 1; of
+    /// `coverage` the smallest, 0.001]
     #[arg(long, value_name = "FACTOR")]
     pub sf: Option<f64>,
 
@@ -153,6 +154,8 @@ pub enum Suite {
     Tpch,
     /// TPC-DS: 99 queries on a retailer's schema
     Tpcds,
+    /// ClickBench: 43 queries on one wide table of page views, made here with ClickBench's schema
+    Clickbench,
     /// short and long queries together, under every scheduling policy
     Policies,
     /// a short query every 50 ms beside streams of heavy ones, under every scheduling policy
@@ -165,7 +168,7 @@ pub enum Suite {
     Memory,
     /// what the scheduler costs a single stream of SSB and TPC-H
     Overhead,
-    /// which queries of SSB, TPC-H and TPC-DS run wholly on pipelines
+    /// which queries of SSB, TPC-H, TPC-DS and ClickBench run wholly on pipelines
     Coverage,
     /// what queries read of a large clustered table, and a point look-up among a million chunks
     Skipping,
@@ -183,6 +186,7 @@ pub enum Queries {
     Ssb,
     Tpch,
     Tpcds,
+    Clickbench,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -196,6 +200,7 @@ Examples:
   thalweg bench ssb --sf 1
   thalweg bench tpch --sf 10 --streams 2,4,16 --report tpch.html
   thalweg bench tpch --peers duckdb,datafusion --json tpch.json
+  thalweg bench clickbench --sf 5 --peers duckdb
   thalweg bench policies --report policies.html
   thalweg bench latency --streams 0,8 --policy fair,fifo --peers duckdb
   thalweg bench streams --suite tpch --streams 1,8 --report streams.html
@@ -218,6 +223,7 @@ fn start(args: Args) -> Result<()> {
         Suite::Ssb => Run::Queries(Benchmark::Ssb),
         Suite::Tpch => Run::Queries(Benchmark::Tpch),
         Suite::Tpcds => Run::Queries(Benchmark::Tpcds),
+        Suite::Clickbench => Run::Queries(Benchmark::Clickbench),
         Suite::Policies => Run::Policies,
         Suite::Latency => Run::Latency,
         Suite::Load => Run::Load,
@@ -264,6 +270,7 @@ fn benchmark(queries: Queries) -> Benchmark {
         Queries::Ssb => Benchmark::Ssb,
         Queries::Tpch => Benchmark::Tpch,
         Queries::Tpcds => Benchmark::Tpcds,
+        Queries::Clickbench => Benchmark::Clickbench,
     }
 }
 

@@ -13,10 +13,12 @@ pub struct Order {
     pub complete: bool,
     /// Rows that the query asks for at most.
     pub limit: Option<usize>,
+    /// Rows that it leaves out before them.
+    pub offset: usize,
 }
 
 impl Order {
-    /// Of the last ORDER BY outside of parentheses, and the LIMIT after it. `columns` are those
+    /// Of the last ORDER BY outside of parentheses, and the LIMIT and OFFSET after it. `columns` are those
     /// of the answer.
     pub fn of_sql(sql: &str, columns: &[String]) -> Order {
         let words = top_level_words(sql);
@@ -29,14 +31,19 @@ impl Order {
             })
             .filter_map(|i| words.get(i + if is(i, "limit") { 1 } else { 2 })?.parse().ok())
             .next_back();
+        let offset = (0..words.len())
+            .filter(|&i| is(i, "offset"))
+            .filter_map(|i| words.get(i + 1)?.parse().ok())
+            .next_back()
+            .unwrap_or(0);
+        let mut order = Order { keys: Vec::new(), complete: true, limit, offset };
         let Some(by) = (0..words.len()).rev().find(|&i| is(i, "order") && is(i + 1, "by")) else {
-            return Order { keys: Vec::new(), complete: true, limit };
+            return order;
         };
 
         let end = (by + 2..words.len())
             .find(|&i| ["limit", "offset", "fetch", ";"].iter().any(|stop| is(i, stop)))
             .unwrap_or(words.len());
-        let mut order = Order { keys: Vec::new(), complete: true, limit };
         for key in words[by + 2..end].split(|w| w == ",") {
             match column_of(key, columns) {
                 Some(column) => order.keys.push(column),

@@ -143,12 +143,35 @@ fn a_limit_may_cut_through_a_tie_and_nowhere_else() {
 }
 
 #[test]
+fn an_offset_may_cut_through_a_tie_as_well() {
+    let columns = ["key", "name"];
+    let a: &[Cell] = &[Int(9), text("a")];
+    let b: &[Cell] = &[Int(9), text("b")];
+    let c: &[Cell] = &[Int(7), text("c")];
+    let d: &[Cell] = &[Int(7), text("d")];
+    let (ours, theirs) = (rows(&columns, &[a, c]), rows(&columns, &[b, c]));
+    let order = |sql| Order::of_sql(sql, &ours.columns);
+    let sql = "SELECT * FROM t ORDER BY key DESC LIMIT 2 OFFSET 1";
+    let agreement = compare(&ours, &theirs, &order(sql)).unwrap();
+    assert_eq!(
+        agreement.notes,
+        ["a tie at the OFFSET, row 1, column \"name\": the value differs: ours 'a', theirs 'b'"]
+    );
+    assert!(compare(&ours, &theirs, &order("SELECT * FROM t ORDER BY key DESC LIMIT 2")).is_err());
+    // Not one below the first that is tied.
+    let (ours, theirs) = (rows(&columns, &[a, c, c]), rows(&columns, &[a, d, c]));
+    let sql = "SELECT * FROM t ORDER BY key DESC OFFSET 1";
+    assert!(compare(&ours, &theirs, &order(sql)).is_err());
+}
+
+#[test]
 fn the_order_is_read_from_the_text() {
     let columns: Vec<String> = ["a", "B c", "total"].map(String::from).to_vec();
     let check = |sql: &str, keys: &[usize], complete: bool, limit: Option<usize>| {
+        let offset = if sql.contains("OFFSET 2") { 2 } else { 0 };
         assert_eq!(
             Order::of_sql(sql, &columns),
-            Order { keys: keys.to_vec(), complete, limit },
+            Order { keys: keys.to_vec(), complete, limit, offset },
             "{sql}"
         );
     };

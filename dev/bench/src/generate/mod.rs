@@ -11,11 +11,13 @@
 //! # Ok::<(), thalweg_base::Error>(())
 //! ```
 //!
-//! * `ssb`, `tpch`, `tpcds`: each a list of sources, tables cut into parts that can be made in
-//!   any order.
+//! * `ssb`, `tpch`, `tpcds`, `clickbench`: each a list of sources, tables cut into parts that can
+//!   be made in any order. `blocks`: how our own ones are cut.
 //! * `write`: makes the parts in parallel and writes them to files in their order.
 //! * here: the folder, which appears under its name only when it is complete.
 
+mod blocks;
+mod clickbench;
 mod ssb;
 mod tpcds;
 mod tpch;
@@ -63,17 +65,21 @@ pub enum Benchmark {
     Tpch,
     /// 24 tables, 99 queries.
     Tpcds,
+    /// 1 table of 105 columns, 43 queries.
+    Clickbench,
 }
 
 impl Benchmark {
-    pub const ALL: [Benchmark; 3] = [Benchmark::Ssb, Benchmark::Tpch, Benchmark::Tpcds];
+    pub const ALL: [Benchmark; 4] =
+        [Benchmark::Ssb, Benchmark::Tpch, Benchmark::Tpcds, Benchmark::Clickbench];
 
-    /// As on the command line: `ssb`, `tpch`, `tpcds`.
+    /// As on the command line: `ssb`, `tpch`, `tpcds`, `clickbench`.
     pub fn name(self) -> &'static str {
         match self {
             Benchmark::Ssb => "ssb",
             Benchmark::Tpch => "tpch",
             Benchmark::Tpcds => "tpcds",
+            Benchmark::Clickbench => "clickbench",
         }
     }
 
@@ -82,6 +88,7 @@ impl Benchmark {
             Benchmark::Ssb => Ok(ssb::sources(scale_factor)),
             Benchmark::Tpch => Ok(tpch::sources(scale_factor)),
             Benchmark::Tpcds => tpcds::sources(scale_factor),
+            Benchmark::Clickbench => Ok(vec![clickbench::source(scale_factor)]),
         }
     }
 
@@ -89,6 +96,7 @@ impl Benchmark {
     fn seed(self) -> u64 {
         match self {
             Benchmark::Ssb => ssb::SEED,
+            Benchmark::Clickbench => clickbench::SEED,
             Benchmark::Tpch | Benchmark::Tpcds => 0,
         }
     }
@@ -100,6 +108,7 @@ impl fmt::Display for Benchmark {
             Benchmark::Ssb => "SSB",
             Benchmark::Tpch => "TPC-H",
             Benchmark::Tpcds => "TPC-DS",
+            Benchmark::Clickbench => "ClickBench",
         })
     }
 }
@@ -111,7 +120,7 @@ impl FromStr for Benchmark {
         let plain = name.to_ascii_lowercase().replace('-', "");
         Benchmark::ALL.into_iter().find(|b| b.name() == plain).ok_or_else(|| {
             Error::user(format!("there is no benchmark {}", quoted(name)))
-                .hint("there are ssb, tpch and tpcds")
+                .hint("there are ssb, tpch, tpcds and clickbench")
         })
     }
 }

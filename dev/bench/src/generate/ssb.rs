@@ -1,8 +1,7 @@
 //! The Star Schema Benchmark (O'Neil, O'Neil, Chen, revision 3): a fact table, `lineorder`,
 //! of about 6 million rows per scale factor, and four dimensions.
 //!
-//! Rows are made in blocks. A block's random numbers come from a seed of its own, so that any
-//! thread can make any block and the data is always the same. All sums of money are in cents.
+//! All sums of money are in cents.
 //!
 //! Where the specification leaves a choice, this follows its published generator: order keys
 //! fill 8 of every 32 values, orders end 151 days before the calendar does so that the dates
@@ -11,12 +10,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringViewBuilder};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, Int32Array, Int64Array, StringViewBuilder};
+use arrow::datatypes::DataType;
 use thalweg_base::Prng;
 
+use super::Source;
+use super::blocks::{Cut, blocks};
 use super::write::civil;
-use super::{Batches, PART_ROWS, Source};
 
 pub(super) const SEED: u64 = 0x5353_4220_7265_7633;
 
@@ -141,11 +141,11 @@ impl Sizes {
 pub(super) fn sources(scale_factor: f64) -> Vec<Source> {
     let sizes = Sizes::at(scale_factor);
     vec![
-        blocks("dates", DATES, DAYS, DAYS, 1, |days, _| dates(days)),
-        blocks("customer", CUSTOMER, sizes.customers, ROWS_PER_BLOCK, 1, customers),
-        blocks("supplier", SUPPLIER, sizes.suppliers, ROWS_PER_BLOCK, 1, suppliers),
-        blocks("part", PART, sizes.parts, ROWS_PER_BLOCK, 1, parts),
-        blocks(
+        table("dates", DATES, DAYS, DAYS, 1, |days, _| dates(days)),
+        table("customer", CUSTOMER, sizes.customers, ROWS_PER_BLOCK, 1, customers),
+        table("supplier", SUPPLIER, sizes.suppliers, ROWS_PER_BLOCK, 1, suppliers),
+        table("part", PART, sizes.parts, ROWS_PER_BLOCK, 1, parts),
+        table(
             "lineorder",
             LINEORDER,
             sizes.orders,
@@ -156,39 +156,17 @@ pub(super) fn sources(scale_factor: f64) -> Vec<Source> {
     ]
 }
 
-/// A table made in blocks of `per_block` of its `items`, each one batch; `make` gets the
-/// numbers of the items, from 0, and a random source of the block's own.
-fn blocks(
+/// A table made in blocks of `per_block` of its `items`.
+fn table(
     name: &'static str,
-    columns: &[(&str, DataType)],
+    columns: &'static [(&'static str, DataType)],
     items: u64,
     per_block: u64,
     rows_per_item: u64,
     make: impl Fn(Range<u64>, &mut Prng) -> Vec<ArrayRef> + Copy + Send + Sync + 'static,
 ) -> Source {
-    let fields = columns.iter().map(|(name, ty)| Field::new(*name, ty.clone(), false));
-    let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let blocks = items.div_ceil(per_block);
-    let blocks_per_part = (PART_ROWS / (per_block * rows_per_item)).max(1);
-    let table_seed =
-        name.bytes().fold(SEED, |seed, byte| Prng::new(seed ^ u64::from(byte)).next_u64());
-    Source {
-        name,
-        schema: schema.clone(),
-        rows_expected: items * rows_per_item,
-        parts: blocks.div_ceil(blocks_per_part) as usize,
-        part: Box::new(move |part| -> Batches {
-            let schema = schema.clone();
-            let first = part as u64 * blocks_per_part;
-            let range = first..(first + blocks_per_part).min(blocks);
-            Box::new(range.map(move |block| {
-                let mut random = Prng::new(Prng::new(table_seed.wrapping_add(block)).next_u64());
-                let from = block * per_block;
-                let columns = make(from..(from + per_block).min(items), &mut random);
-                RecordBatch::try_new(schema.clone(), columns)
-            }))
-        }),
-    }
+    let cut = Cut { items, items_per_block: per_block, rows_per_item };
+    blocks(SEED, name, columns.iter().cloned(), cut, make)
 }
 
 const INT: DataType = DataType::Int32;

@@ -4,11 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arrow::array::{Array, AsArray};
 use arrow::compute::concat_batches;
 use arrow::csv::ReaderBuilder;
-use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
+use arrow::datatypes::{
+    DataType, Field, Int16Type, Int32Type, Int64Type, Schema, TimestampMicrosecondType,
+};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use thalweg_base::Kind;
+use thalweg_engine::{Config, Engine};
 
 use super::*;
+use crate::compare::collect;
+use crate::load::load;
+use crate::workload::Workload;
 
 fn silent(_: Progress) {}
 
@@ -315,6 +321,135 @@ fn parts_make_up_the_whole_of_tpcds() {
         let rows = rows_of(source).num_rows() as f64;
         let ratio = rows / source.rows_expected as f64;
         assert!((0.9..1.1).contains(&ratio), "{name}: {rows} of {}", source.rows_expected);
+    }
+}
+
+#[test]
+fn clickbench_has_its_schema_and_as_many_rows_as_asked_for() {
+    let declared: Vec<(&str, &str)> = include_str!("../../schemas/clickbench.sql")
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix('"')?.split_once("\" "))
+        .collect();
+    let source = clickbench::source(0.001);
+    assert_eq!((declared.len(), source.parts, source.rows_expected), (105, 1, 1000));
+    for ((name, declared), field) in declared.into_iter().zip(source.schema.fields()) {
+        let declared = declared.trim_end_matches(',').strip_suffix(" not null").unwrap();
+        let expected = match field.data_type() {
+            DataType::Int16 => "smallint",
+            DataType::Int32 => "integer",
+            DataType::Int64 => "bigint",
+            DataType::Date32 => "date",
+            DataType::Timestamp(_, None) => "timestamp",
+            DataType::Utf8View if name == "HitColor" => "char",
+            DataType::Utf8View if name == "UserAgentMinor" => "varchar(255)",
+            _ => "varchar",
+        };
+        assert_eq!((field.name().as_str(), expected), (name, declared));
+        assert!(!field.is_nullable());
+    }
+    assert_eq!(rows_of(&source).num_rows(), 1000);
+    let larger = clickbench::source(0.29);
+    assert_eq!((larger.parts, larger.rows_expected), (3, 290_000));
+}
+
+#[test]
+fn clickbench_is_made_in_parts_that_do_not_need_each_other() {
+    // 16 blocks and one of 8 rows.
+    let source = clickbench::source(0.13108);
+    let last = || (source.part)(1).collect::<Result<Vec<_>, _>>().unwrap();
+    assert_eq!((source.parts, last().len(), last()[0].num_rows()), (2, 1, 8));
+    assert_eq!(last(), last());
+    let hits = rows_of(&clickbench::source(0.001));
+    assert_eq!(hits, table(Benchmark::Clickbench, 0.001, "hits"));
+    assert_ne!(hits.slice(0, 8), last()[0]);
+}
+
+/// Shares and distinct values per hundred rows, which real traffic has about as well.
+#[test]
+fn clickbench_is_skewed_and_in_the_order_of_time() {
+    let hits = table(Benchmark::Clickbench, 0.05, "hits");
+    let rows = hits.num_rows();
+    let times = hits.column_by_name("EventTime").unwrap();
+    let times = times.as_primitive::<TimestampMicrosecondType>().values();
+    assert!(times.is_sorted());
+    let day = |at: i64| at.div_euclid(86_400_000_000);
+    // July 2013.
+    assert_eq!((day(times[0]), day(times[rows - 1])), (15_887, 15_917));
+    let distinct = |mut values: Vec<u64>| {
+        values.sort_unstable();
+        values.dedup();
+        values.len() * 100 / rows
+    };
+    let longs = |name: &str| {
+        let values = hits.column_by_name(name).unwrap().as_primitive::<Int64Type>().values();
+        values.iter().map(|value| *value as u64).collect::<Vec<_>>()
+    };
+    let share = |name: &str, count: usize, expected: std::ops::Range<usize>| {
+        let share = count * 1000 / rows;
+        assert!(expected.contains(&share), "{name}: {share} per thousand");
+    };
+    assert_eq!(distinct(longs("WatchID")), 100);
+    assert!((14..22).contains(&distinct(longs("UserID"))), "{}", distinct(longs("UserID")));
+    // Small sites have few visits here, each of another page: 25, and 18 of a million rows.
+    assert!((14..30).contains(&distinct(longs("URLHash"))), "{}", distinct(longs("URLHash")));
+    let phrases = texts(&hits, "SearchPhrase");
+    share("SearchPhrase", phrases.iter().filter(|p| !p.is_empty()).count(), 90..140);
+    let counters = ints(&hits, "CounterID");
+    share("CounterID", counters.iter().filter(|c| **c == 62).count(), 45..70);
+    let advertisers = hits.column_by_name("AdvEngineID").unwrap().as_primitive::<Int16Type>();
+    share("AdvEngineID", advertisers.values().iter().filter(|a| **a != 0).count(), 4..12);
+    let length = texts(&hits, "URL").iter().map(|url| url.len()).sum::<usize>() / rows;
+    assert!((60..=80).contains(&length), "addresses have {length} characters");
+}
+
+/// Through our loader: Arrow's CSV reader takes an empty string for NULL.
+#[test]
+fn clickbench_is_the_same_as_csv_and_parquet() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = Workload::new(Benchmark::Clickbench).unwrap();
+    let loaded = |format: FileFormat| {
+        let folder = folder.path().join(format.extension());
+        let files = generate(Benchmark::Clickbench, 0.001, format, &folder, 2, &silent).unwrap();
+        let engine = Engine::open(":memory:", Config::default()).unwrap();
+        load(&engine, &workload, &files, &|_| Box::new(())).unwrap();
+        let sql = "SELECT * FROM hits ORDER BY \"WatchID\"";
+        let (schema, batches) = engine.block_on(collect(&engine.session(), sql)).unwrap();
+        concat_batches(&schema, &batches).unwrap()
+    };
+    let csv = loaded(FileFormat::Csv);
+    assert_eq!(csv.num_rows(), 1000);
+    assert_eq!(csv, loaded(FileFormat::Parquet));
+}
+
+/// What only a million rows have, a twentieth of them has a twentieth of.
+#[test]
+fn every_clickbench_query_finds_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let files =
+        generate(Benchmark::Clickbench, 0.05, FileFormat::Parquet, folder.path(), 2, &silent);
+    let file = files.unwrap()[0].files[0].to_string_lossy().into_owned();
+    let engine = Engine::open(":memory:", Config::default()).unwrap();
+    let session = engine.session();
+    let run = |sql: &str| engine.block_on(collect(&session, sql)).map(|(_, batches)| batches);
+    run(&format!("CREATE VIEW hits AS SELECT * FROM '{file}'")).unwrap();
+    let workload = Workload::new(Benchmark::Clickbench).unwrap();
+    assert_eq!(workload.queries.len(), 43);
+    for (number, query) in workload.queries.iter().enumerate() {
+        assert_eq!(query.name, format!("Q{number}"));
+        let mut sql = query.statements[0].clone();
+        for (of_all, of_these) in [
+            ("> 100000", "> 5000"),
+            ("offset 10000", "offset 500"),
+            ("offset 1000", "offset 50"),
+            ("offset 100", "offset 5"),
+        ] {
+            if sql.contains(of_all) {
+                sql = sql.replace(of_all, of_these);
+                break;
+            }
+        }
+        let rows: usize = run(&sql).unwrap().iter().map(|batch| batch.num_rows()).sum();
+        assert!(rows > 0, "{} finds nothing", query.name);
     }
 }
 

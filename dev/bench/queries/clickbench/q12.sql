@@ -1,0 +1,7 @@
+-- ClickBench query 12
+select "SearchPhrase", count(*) as c
+from hits
+where "SearchPhrase" <> ''
+group by "SearchPhrase"
+order by c desc
+limit 10;

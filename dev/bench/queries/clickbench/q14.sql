@@ -1,0 +1,7 @@
+-- ClickBench query 14
+select "SearchEngineID", "SearchPhrase", count(*) as c
+from hits
+where "SearchPhrase" <> ''
+group by "SearchEngineID", "SearchPhrase"
+order by c desc
+limit 10;

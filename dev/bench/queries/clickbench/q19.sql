@@ -1,0 +1,4 @@
+-- ClickBench query 19
+select "UserID"
+from hits
+where "UserID" = 435090932899640449;

@@ -1,0 +1,6 @@
+-- ClickBench query 24
+select "SearchPhrase"
+from hits
+where "SearchPhrase" <> ''
+order by "EventTime"
+limit 10;

@@ -1,0 +1,6 @@
+-- ClickBench query 25
+select "SearchPhrase"
+from hits
+where "SearchPhrase" <> ''
+order by "SearchPhrase"
+limit 10;

@@ -1,0 +1,3 @@
+-- ClickBench query 3
+select avg("UserID")
+from hits;

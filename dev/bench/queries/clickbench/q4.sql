@@ -1,0 +1,3 @@
+-- ClickBench query 4
+select count(distinct "UserID")
+from hits;

@@ -1,0 +1,3 @@
+-- ClickBench query 5
+select count(distinct "SearchPhrase")
+from hits;

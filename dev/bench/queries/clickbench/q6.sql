@@ -1,0 +1,3 @@
+-- ClickBench query 6
+select min("EventDate"), max("EventDate")
+from hits;
