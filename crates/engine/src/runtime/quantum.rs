@@ -13,16 +13,22 @@ use super::run::Run;
 /// After this long our operators give way at their next [`checkpoint`], if anybody waits.
 const TARGET: Duration = Duration::from_millis(2);
 
+/// Quanta of one poll at most: the runtime drops a future that was aborted when its poll has ended.
+const QUANTA_MAX: u32 = 8;
+
 thread_local! {
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
     /// Whose quantum it is, if tasks are scheduled.
     static TASK: Cell<Option<TaskId>> = const { Cell::new(None) };
+    /// Further ones that the poll may have.
+    static LEFT: Cell<u32> = const { Cell::new(0) };
     /// CPU time of this thread when its last quantum ended.
     static CPU_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 pub fn begin(task: Option<TaskId>) {
     TASK.set(task);
+    LEFT.set(QUANTA_MAX - 1);
     STARTED.set(Some(Instant::now()));
 }
 
@@ -48,10 +54,12 @@ fn thread_cpu_ns() -> u64 {
 
 /// A new quantum of the same poll, if nobody else wants to run.
 fn goes_on() -> bool {
+    let Some(left) = LEFT.get().checked_sub(1) else { return false };
     let (Some(task), Some(run)) = (TASK.get(), Run::current()) else { return false };
     let now = thread_cpu_ns();
     let goes_on = run.driver().quantum_over(task, now.saturating_sub(CPU_NS.get()));
     if goes_on {
+        LEFT.set(left);
         CPU_NS.set(now);
         STARTED.set(Some(Instant::now()));
     }
