@@ -235,8 +235,14 @@ class ChDb:
         session = self.connect()
 
         def run(sql):
-            # Its own ArrowTable is a view of memory that goes with the result; this is a copy.
-            answer = session.query(sql, "Arrow").bytes()
+            nonlocal session
+            try:
+                # Its own ArrowTable is a view of memory that goes with the result; this is a copy.
+                answer = session.query(sql, "Arrow").bytes()
+            except Exception:
+                # What a query wrote before it failed would stand before the next one's answer.
+                session = self.connect()
+                raise
             return pa.ipc.open_file(answer).read_all() if answer else pa.table({})
 
         return run
