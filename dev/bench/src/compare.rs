@@ -100,7 +100,8 @@ pub fn start_all(
 }
 
 /// Runs every query on every engine, repetition by repetition, so that a disturbance of the
-/// machine hits all alike.
+/// machine hits all alike. A peer that cannot run a query, or gives another answer than we do, is
+/// reported and fails nothing: dialects differ.
 pub fn peers(
     engine: &Arc<Engine>,
     workload: &Workload,
@@ -112,8 +113,12 @@ pub fn peers(
     let mut queries = vec![];
     for query in &workload.queries {
         say(&format!("{} on all engines", query.name));
+        let answers = engine.block_on(our_answers(&session, query))?;
         let mut ours = vec![];
-        let mut theirs: Vec<Result<Vec<f64>>> = others.iter().map(|_| Ok(vec![])).collect();
+        let mut theirs: Vec<Result<(Vec<f64>, Option<String>)>> = others
+            .iter_mut()
+            .map(|peer| Ok((vec![], difference(peer, query, &answers)?)))
+            .collect();
         // The first repetition warms up.
         for repetition in 0..=options.runs {
             let started = Instant::now();
@@ -123,7 +128,7 @@ pub fn peers(
                 ours.push(ms);
             }
             for (peer, times) in others.iter_mut().zip(&mut theirs) {
-                let Ok(seen) = times else { continue };
+                let Ok((seen, _)) = times else { continue };
                 match on_peer(peer, query) {
                     Ok(ms) if repetition > 0 => seen.push(ms),
                     Ok(_) => {}
@@ -134,7 +139,7 @@ pub fn peers(
         let mut results = vec![PeerResult::measured(ours, None)];
         for times in theirs {
             results.push(match times {
-                Ok(times) => PeerResult::measured(times, None),
+                Ok((times, differs)) => PeerResult::measured(times, differs),
                 Err(e) => PeerResult::failed(e.to_string()),
             });
         }
@@ -143,6 +148,29 @@ pub fn peers(
     let us = ("Thalweg".to_string(), env!("CARGO_PKG_VERSION").to_string());
     let them = others.iter().map(|p| (p.kind().name().to_string(), p.version().to_string()));
     Ok(Peers::new(std::iter::once(us).chain(them).collect(), queries))
+}
+
+/// Our rows of each statement.
+async fn our_answers(session: &Session, query: &Query) -> Result<Vec<Rows>> {
+    let mut answers = vec![];
+    for statement in &query.statements {
+        let (schema, batches) = collect(session, statement).await?;
+        answers.push(Rows::from_batches(&schema, &batches)?);
+    }
+    Ok(answers)
+}
+
+/// How a peer's answer differs from ours: a time for another answer is no time for this query.
+fn difference(peer: &mut Peer, query: &Query, ours: &[Rows]) -> Result<Option<String>> {
+    for (statement, ours) in query.statements.iter().zip(ours) {
+        let (schema, batches) = peer.result(statement)?;
+        let theirs = Rows::from_batches(&schema, &batches)?;
+        let order = Order::of_sql(statement, &ours.columns);
+        if let Err(mismatch) = answers::compare(ours, &theirs, &order) {
+            return Ok(Some(mismatch.to_string()));
+        }
+    }
+    Ok(None)
 }
 
 fn on_peer(peer: &mut Peer, query: &Query) -> Result<f64> {

@@ -17,6 +17,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::record_batch::RecordBatch;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use thalweg_base::{Error, Result};
 
 const SCRIPT: &str = include_str!("../peers/peers.py");
@@ -32,16 +33,22 @@ const STDERR_LINES_MAX: usize = 12;
 pub enum PeerKind {
     DuckDb,
     DataFusion,
+    /// ClickHouse as a library.
+    ChDb,
+    Polars,
 }
 
 impl PeerKind {
-    pub const ALL: [PeerKind; 2] = [PeerKind::DuckDb, PeerKind::DataFusion];
+    pub const ALL: [PeerKind; 4] =
+        [PeerKind::DuckDb, PeerKind::DataFusion, PeerKind::ChDb, PeerKind::Polars];
 
     /// As its makers write it.
     pub fn name(self) -> &'static str {
         match self {
             PeerKind::DuckDb => "DuckDB",
             PeerKind::DataFusion => "DataFusion",
+            PeerKind::ChDb => "chDB",
+            PeerKind::Polars => "Polars",
         }
     }
 
@@ -50,6 +57,8 @@ impl PeerKind {
         match self {
             PeerKind::DuckDb => "duckdb",
             PeerKind::DataFusion => "datafusion",
+            PeerKind::ChDb => "chdb",
+            PeerKind::Polars => "polars",
         }
     }
 
@@ -57,7 +66,7 @@ impl PeerKind {
         Self::ALL.into_iter().find(|kind| kind.id() == id.to_ascii_lowercase()).ok_or_else(|| {
             let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.id()).collect();
             Error::user(format!("unknown peer \"{id}\""))
-                .hint(format!("there are {}", known.join(" and ")))
+                .hint(format!("there are {}", known.join(", ")))
         })
     }
 }
@@ -143,7 +152,8 @@ pub struct PeerLoad {
     pub format: FileFormat,
     /// Declares the tables; without it the types are those of the files.
     pub schema_sql: Option<String>,
-    /// Where DuckDB keeps its database; None: in memory. DataFusion reads the files in place.
+    /// Where DuckDB or chDB keep their database; None: in memory, for chDB a temporary folder.
+    /// DataFusion reads the files in place, Polars holds them in memory.
     pub database: Option<PathBuf>,
     pub threads: usize,
 }
@@ -231,6 +241,8 @@ pub struct Peer {
     stderr: Arc<Mutex<VecDeque<String>>>,
     version: String,
     timeout: Duration,
+    /// chDB's tables, which it cannot remove itself: a peer ends by being killed.
+    folder: Option<TempDir>,
 }
 
 impl Peer {
@@ -238,8 +250,9 @@ impl Peer {
     pub fn start(python: &Path, kind: PeerKind, threads: usize, timeout: Duration) -> Result<Peer> {
         let mut child = Command::new(python)
             .args(["-W", "ignore", "-c", SCRIPT])
-            // DataFusion's Python package takes the size of its runtime from here.
+            // DataFusion's Python package takes the size of its runtime from here, Polars its own.
             .env("TOKIO_WORKER_THREADS", threads.to_string())
+            .env("POLARS_MAX_THREADS", threads.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -281,6 +294,7 @@ impl Peer {
             stderr,
             version: String::new(),
             timeout: START_TIMEOUT,
+            folder: None,
         };
         #[derive(Deserialize)]
         struct Version {
@@ -307,6 +321,13 @@ impl Peer {
             seconds: f64,
         }
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let mut database = load.database.as_ref().map(text);
+        if self.kind == PeerKind::ChDb && database.is_none() {
+            let made = tempfile::tempdir();
+            let folder = made.map_err(|e| Error::io("cannot make a folder for chDB", e))?;
+            database = Some(folder.path().to_string_lossy().into_owned());
+            self.folder = Some(folder);
+        }
         let tables: BTreeMap<&String, Vec<String>> = load
             .tables
             .iter()
@@ -318,7 +339,7 @@ impl Peer {
             "threads": load.threads,
             "tables": tables,
             "schema_sql": load.schema_sql,
-            "database": load.database.as_ref().map(text),
+            "database": database,
             "format": "parquet",
         });
         if let FileFormat::Csv { delimiter, header } = load.format {
@@ -460,7 +481,7 @@ mod tests {
         let error = PeerKind::parse("oracle").unwrap_err();
         assert_eq!(
             format!("{error:#}"),
-            "unknown peer \"oracle\"\nhint: there are duckdb and datafusion"
+            "unknown peer \"oracle\"\nhint: there are duckdb, datafusion, chdb, polars"
         );
     }
 
@@ -477,7 +498,7 @@ mod tests {
 
     /// Needs an installed environment, so it runs only where `THALWEG_VENV` names one.
     #[test]
-    fn both_peers_answer_fail_and_time_out() {
+    fn peers_answer_fail_and_time_out() {
         if std::env::var_os("THALWEG_VENV").is_none() {
             return;
         }
@@ -565,6 +586,26 @@ mod tests {
             (schema.fields().len(), batches.iter().map(|b| b.num_rows()).sum::<usize>()),
             (1, 0)
         );
+
+        for kind in [PeerKind::ChDb, PeerKind::Polars] {
+            let mut peer = Peer::start(&python, kind, 2, START_TIMEOUT).unwrap();
+            load.format = FileFormat::Csv { delimiter: ',', header: true };
+            assert!(peer.load(&load).unwrap_err().message().contains("Parquet"));
+            load.format = FileFormat::Parquet;
+            peer.load(&load).unwrap();
+            assert_eq!(peer.query("SELECT * FROM t").unwrap().rows, 4);
+            let (schema, batches) = peer.result("SELECT b, a FROM t WHERE b IS NULL").unwrap();
+            assert_eq!(schema.field(1).name(), "a");
+            assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), 2);
+            let wrong = peer.query("SELECT nonsense FROM t").unwrap_err();
+            assert!(wrong.message().starts_with(kind.name()), "{wrong}");
+            let spans = peer.streams(&vec![vec!["SELECT a FROM t".to_string(); 3]; 2]).unwrap();
+            assert_eq!(spans[1][2].2, 4);
+            let kept = peer.folder.as_ref().map(|folder| folder.path().to_path_buf());
+            assert_eq!(kept.is_some(), kind == PeerKind::ChDb);
+            drop(peer);
+            assert!(kept.is_none_or(|folder| !folder.exists()));
+        }
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
 
-    /// Other engines to run beside, such as duckdb,datafusion
+    /// Other engines to run beside: duckdb, datafusion, chdb, polars
     #[arg(long, value_name = "PEERS", value_delimiter = ',')]
     pub peers: Vec<String>,
 
