@@ -233,7 +233,6 @@ mod tests {
             "SELECT count(*) FROM t WHERE random() >= 0",
             "SELECT count(*) FROM t VERSION AS OF 2",
             "SELECT count(*) FROM system.tables",
-            "SELECT 1",
             "SHOW TABLES",
             "EXPLAIN SELECT sum(a) FROM t",
             "EXECUTE p(1)",

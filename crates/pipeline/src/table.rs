@@ -127,6 +127,13 @@ pub struct Table {
     spec: Spec,
 }
 
+/// What leads to rows: see the fields of [`Table`].
+struct Index {
+    found: Found,
+    filter: Option<Filter>,
+    next: Box<[u32]>,
+}
+
 /// How a row is found.
 enum Found {
     /// The row + 1 of each packed key, and a 0 for those out of range.
@@ -167,12 +174,11 @@ impl Table {
         rows: usize,
         null_key: bool,
         ranges: Vec<Option<(i64, i64)>>,
-        found: Found,
-        filter: Option<Filter>,
-        next: Box<[u32]>,
+        index: Index,
         payload: Vec<ArrayRef>,
         spec: Spec,
     ) -> Self {
+        let Index { found, filter, next } = index;
         static IDS: AtomicU64 = AtomicU64::new(0);
         let found_bytes = match &found {
             Found::Dense { first, .. } => size_of_val::<[u32]>(first),

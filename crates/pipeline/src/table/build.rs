@@ -23,7 +23,7 @@ use super::pack::Packing;
 use super::payload::Column;
 use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, zeroed_u32};
 use super::word::{Bounds, is_word};
-use super::{Found, LIMITS, Limits, Spec, Table, dense, slots};
+use super::{Found, Index, LIMITS, Limits, Spec, Table, dense, slots};
 use crate::encoding;
 use crate::phases::Phases;
 
@@ -409,9 +409,7 @@ impl Phases for Building {
             self.rows,
             self.bounds.iter().any(|b| b.nulls),
             ranges.collect(),
-            found,
-            filter.map(AtomicFilter::settle),
-            chain.settle(),
+            Index { found, filter: filter.map(AtomicFilter::settle), next: chain.settle() },
             payload,
             self.spec,
         ))
