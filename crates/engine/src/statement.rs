@@ -127,10 +127,11 @@ async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
     show_shared(session);
     let state = session.context.state();
     let plans = session.engine.plans();
+    let mut snapshot = None;
     if plans.knows(sql, &session.engine.database().snapshot()) && keeps_plans(&state) {
-        let snapshot = begin(session, &state).await?;
-        if let Some(plan) = plans.find(sql, &snapshot, state.config_options()) {
-            return optimized(run, state, plan).await;
+        let begun = snapshot.insert(begin(session, &state).await?);
+        if let Some(plan) = plans.find(sql, begun, state.config_options()) {
+            return rows(run, state, plan).await;
         }
     }
     let parsed = parse::parse(&state, sql)?;
@@ -139,7 +140,10 @@ async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
     {
         return session.transactions.control(control).await.map(Started::Done);
     }
-    let snapshot = begin(session, &state).await?;
+    let snapshot = match snapshot {
+        Some(begun) => begun,
+        None => begin(session, &state).await?,
+    };
     match parsed {
         Parsed::Copy(copy) => {
             if !copy.to {
@@ -313,20 +317,19 @@ impl Job<'_> {
             plan @ LogicalPlan::Statement(PlanStatement::Execute(_)) => {
                 let frame =
                     session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
-                let plan = frame.into_unoptimized_plan();
-                rows(run, state, &plan).await
+                let plan = optimize(&state, &frame.into_unoptimized_plan()).await?;
+                rows(run, state, plan).await
             }
             plan => {
                 let engine = &session.engine;
                 let keeps = keeps_plans(&state)
                     && Arc::ptr_eq(&snapshot, &engine.database().snapshot())
                     && share::is_decided(&plan);
-                let plan = Arc::new(state.optimize(&plan).map_err(from_datafusion)?);
+                let plan = optimize(&state, &plan).await?;
                 if keeps && !session.catalog.shows_versions() {
                     engine.plans().keep(sql, &snapshot, state.config_options(), &plan);
                 }
-                checkpoint().await;
-                optimized(run, state, plan).await
+                rows(run, state, plan).await
             }
         }
     }
@@ -366,14 +369,15 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult
     }
 }
 
-async fn rows(run: &Run, state: SessionState, plan: &LogicalPlan) -> Result<Started> {
-    let optimized = Arc::new(state.optimize(plan).map_err(from_datafusion)?);
+/// The first step of planning; with the second, no single poll holds a slot for both.
+async fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<LogicalPlan>> {
+    let optimized = state.optimize(plan).map_err(from_datafusion)?;
     checkpoint().await;
-    self::optimized(run, state, optimized).await
+    Ok(Arc::new(optimized))
 }
 
-/// Rows of a plan that is optimised.
-async fn optimized(run: &Run, state: SessionState, plan: Arc<LogicalPlan>) -> Result<Started> {
+/// Of a plan that is optimised.
+async fn rows(run: &Run, state: SessionState, plan: Arc<LogicalPlan>) -> Result<Started> {
     if let Some(key) = Key::of(&plan, &state, run) {
         return Ok(Started::Shared(Arc::new(key), Box::new(state)));
     }
@@ -381,14 +385,13 @@ async fn optimized(run: &Run, state: SessionState, plan: Arc<LogicalPlan>) -> Re
     Ok(Started::Rows(physical, Box::new(state)))
 }
 
-/// Plans in two steps, so that no single poll holds a slot for both.
+/// Plans in both steps.
 pub(crate) async fn physical(
     run: &Run,
     state: &SessionState,
     plan: &LogicalPlan,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let optimized = state.optimize(plan).map_err(from_datafusion)?;
-    checkpoint().await;
+    let optimized = optimize(state, plan).await?;
     executable(run, state, &optimized).await
 }
 

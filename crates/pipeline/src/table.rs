@@ -263,12 +263,12 @@ impl Table {
                     put_nulls(key, of_null, out);
                 } else {
                     packing.pack(keys, rows, &mut scratch.packed)?;
-                    dense::lookup(first, &scratch.packed, out);
+                    out.extend(dense::lookup(first, &scratch.packed));
                 }
             }
             Found::Packed { packing, slots } => {
                 packing.pack(keys, rows, &mut scratch.packed)?;
-                slots::lookup(slots.as_slice(), &scratch.packed, out);
+                out.extend(slots::lookup(slots.as_slice(), &scratch.packed));
             }
             Found::Rows { chunks, slots } => {
                 let slots = slots.as_slice();
@@ -348,10 +348,13 @@ impl Table {
 
     /// Looks up packed keys that have passed the filter; `each` is given their number, and the row or
     /// [`NONE`].
-    fn find(&self, keys: &[u64], each: impl FnMut(usize, u32)) {
+    fn find(&self, keys: &[u64], mut each: impl FnMut(usize, u32)) {
+        let each = |(i, row)| each(i, row);
         match &self.found {
-            Found::Dense { first, .. } => dense::lookup_each(first, keys, each),
-            Found::Packed { slots, .. } => slots::lookup_each(slots.as_slice(), keys, each),
+            Found::Dense { first, .. } => dense::lookup(first, keys).enumerate().for_each(each),
+            Found::Packed { slots, .. } => {
+                slots::lookup(slots.as_slice(), keys).enumerate().for_each(each);
+            }
             Found::Rows { .. } => {}
         }
     }
@@ -370,7 +373,7 @@ impl Table {
         probe.add(&self.spec.key_types, keys, rows, self.spec.nulls_equal)?;
         let row_of = |row: u32| (&chunks[row as usize / KEY_ROWS], row as usize % KEY_ROWS);
         let first = out.len();
-        slots::lookup(slots, &probe.hashes, out);
+        out.extend(slots::lookup(slots, &probe.hashes));
         // Nearly every row with the same hash is the one. Its bytes lie behind two more misses of
         // the cache, which are asked for ahead of time, too.
         let found = &mut out[first..];

@@ -29,23 +29,15 @@ pub fn verify(first: &[AtomicU32], keys: &[u64], first_row: u32, chain: &Chain) 
     }
 }
 
-/// Looks up packed keys. The last of `first` is what no key leads to: 0.
-pub fn lookup(first: &[u32], keys: &[u64], out: &mut Vec<u32>) {
+/// Looks up packed keys: of each its row or `NONE`. The last of `first` is what no key leads to: 0.
+#[inline(always)]
+pub fn lookup(first: &[u32], keys: &[u64]) -> impl Iterator<Item = u32> {
     let last = first.len() - 1;
-    out.extend(keys.iter().map(|&key| {
+    keys.iter().map(move |&key| {
         let index = key.min(last as u64) as usize;
         // SAFETY: `index <= last`, which is within.
         unsafe { *first.get_unchecked(index) }.wrapping_sub(1)
-    }));
-}
-
-/// Looks up packed keys; `each` is given their number, and the row or `NONE`.
-#[inline(always)]
-pub fn lookup_each(first: &[u32], keys: &[u64], mut each: impl FnMut(usize, u32)) {
-    let last = first.len() - 1;
-    for (i, &key) in keys.iter().enumerate() {
-        each(i, first[key.min(last as u64) as usize].wrapping_sub(1));
-    }
+    })
 }
 
 /// Looks up the values of a single key column without packing them first.

@@ -123,27 +123,16 @@ pub fn find(buckets: &[Bucket], key: u64, same: impl Fn(u32) -> bool) -> u32 {
     NONE
 }
 
-/// Looks up keys: of each the first row that has it.
-pub fn lookup(buckets: &[Bucket], keys: &[u64], out: &mut Vec<u32>) {
+/// Looks up keys: of each the first row that has it, or [`NONE`].
+#[inline(always)]
+pub fn lookup(buckets: &[Bucket], keys: &[u64]) -> impl Iterator<Item = u32> {
     for &key in keys.iter().take(AHEAD) {
         prefetch(buckets, home(hash(key), buckets.len()));
     }
-    out.extend(keys.iter().enumerate().map(|(i, &key)| {
+    keys.iter().enumerate().map(|(i, &key)| {
         prefetch_ahead(buckets, keys, i);
         first(buckets, key)
-    }));
-}
-
-/// Looks up keys; `each` is given their number, and the first row or [`NONE`].
-#[inline(always)]
-pub fn lookup_each(buckets: &[Bucket], keys: &[u64], mut each: impl FnMut(usize, u32)) {
-    for &key in keys.iter().take(AHEAD) {
-        prefetch(buckets, home(hash(key), buckets.len()));
-    }
-    for (i, &key) in keys.iter().enumerate() {
-        prefetch_ahead(buckets, keys, i);
-        each(i, first(buckets, key));
-    }
+    })
 }
 
 #[inline(always)]
