@@ -22,11 +22,11 @@ export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
 .PHONY: help demo build test unit answers flights s3 crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-cancel bench-memory \
-	bench-load bench-scan clean
+	bench-out-of-core bench-load bench-scan clean
 .DEFAULT_GOAL := help
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: build ## Generate SSB, load it, run it alone and in streams under each policy (SF=1 STREAMS=4)
 	@echo "== The Star Schema Benchmark at SF $(SF), then $(STREAMS) streams under each policy"
@@ -118,6 +118,9 @@ bench-cancel: build ## TPC-H's queries stopped 1,000 times: how long they hold s
 
 bench-memory: build ## 64 queries at once that need ten times the memory there is (SF=1)
 	$(THALWEG) bench memory --sf $(SF) --data $(CACHE)/bench --json memory.json --report memory.html
+
+bench-out-of-core: build ## TPC-H within 1 GiB and without that limit, in turn (SF=1)
+	$(THALWEG) bench out-of-core --sf $(SF) --data $(CACHE)/bench --json out-of-core.json --report out-of-core.html
 
 bench-load: build $(PYTHON).ready ## CSV files of SSB, TPC-H and the flights beside DuckDB: rate, size, memory (SF=1)
 	$(THALWEG) bench load --sf $(SF) --data $(CACHE)/bench --json load.json --report load.html

@@ -1,17 +1,17 @@
 //! The same queries on other engines: are the answers equal, and who is faster?
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use thalweg_base::Result;
 use thalweg_engine::{Engine, Session};
 
-use crate::answers::{self, Order, Rows};
+use crate::answers::{self, Order, Rows, Verdict};
 use crate::generate::{Benchmark, GeneratedTable};
 use crate::peers::{self, Peer, PeerKind, PeerLoad};
-use crate::power::execute;
+use crate::power::timed;
 use crate::report::model::{PeerQuery, PeerResult, Peers};
 use crate::run::{Options, say};
 use crate::workload::{Query, Workload};
@@ -36,16 +36,10 @@ pub fn check(
     let mut wrong = vec![];
     for query in &workload.queries {
         for statement in &query.statements {
-            let (schema, batches) = engine.block_on(collect(&session, statement))?;
-            let ours = Rows::from_batches(&schema, &batches)?;
+            let ours = engine.block_on(our_rows(&session, statement))?;
             let verdict = match &mut duckdb {
                 None => answers::against_published(query.number, statement, &ours),
-                Some(peer) => {
-                    let (schema, batches) = peer.result(statement)?;
-                    let theirs = Rows::from_batches(&schema, &batches)?;
-                    let order = Order::of_sql(statement, &ours.columns);
-                    Some(answers::compare(&ours, &theirs, &order))
-                }
+                Some(peer) => Some(compare(statement, &ours, &their_rows(peer, statement)?)),
             };
             if let Some(Err(mismatch)) = verdict {
                 wrong.push(format!("{}: {mismatch}", query.name));
@@ -117,13 +111,11 @@ pub fn peers(
         let mut ours = vec![];
         let mut theirs: Vec<Result<(Vec<f64>, Option<String>)>> = others
             .iter_mut()
-            .map(|peer| Ok((vec![], difference(peer, query, &answers)?)))
+            .map(|peer| Ok((vec![], difference(query, &answers, &their_answers(peer, query)?))))
             .collect();
         // The first repetition warms up.
         for repetition in 0..=options.runs {
-            let started = Instant::now();
-            engine.block_on(execute(&session, query))?;
-            let ms = started.elapsed().as_secs_f64() * 1e3;
+            let (_, ms) = timed(&session, query)?;
             if repetition > 0 {
                 ours.push(ms);
             }
@@ -151,26 +143,39 @@ pub fn peers(
 }
 
 /// Our rows of each statement.
-async fn our_answers(session: &Session, query: &Query) -> Result<Vec<Rows>> {
+pub async fn our_answers(session: &Session, query: &Query) -> Result<Vec<Rows>> {
     let mut answers = vec![];
     for statement in &query.statements {
-        let (schema, batches) = collect(session, statement).await?;
-        answers.push(Rows::from_batches(&schema, &batches)?);
+        answers.push(our_rows(session, statement).await?);
     }
     Ok(answers)
 }
 
-/// How a peer's answer differs from ours: a time for another answer is no time for this query.
-fn difference(peer: &mut Peer, query: &Query, ours: &[Rows]) -> Result<Option<String>> {
-    for (statement, ours) in query.statements.iter().zip(ours) {
-        let (schema, batches) = peer.result(statement)?;
-        let theirs = Rows::from_batches(&schema, &batches)?;
-        let order = Order::of_sql(statement, &ours.columns);
-        if let Err(mismatch) = answers::compare(ours, &theirs, &order) {
-            return Ok(Some(mismatch.to_string()));
-        }
-    }
-    Ok(None)
+async fn our_rows(session: &Session, statement: &str) -> Result<Rows> {
+    let (schema, batches) = collect(session, statement).await?;
+    Rows::from_batches(&schema, &batches)
+}
+
+/// A peer's rows of each statement.
+fn their_answers(peer: &mut Peer, query: &Query) -> Result<Vec<Rows>> {
+    query.statements.iter().map(|statement| their_rows(peer, statement)).collect()
+}
+
+fn their_rows(peer: &mut Peer, statement: &str) -> Result<Rows> {
+    let (schema, batches) = peer.result(statement)?;
+    Rows::from_batches(&schema, &batches)
+}
+
+/// How another answer differs from ours: a time for another answer is no time for this query.
+pub fn difference(query: &Query, ours: &[Rows], theirs: &[Rows]) -> Option<String> {
+    let answers = query.statements.iter().zip(ours.iter().zip(theirs));
+    let mut verdicts = answers.map(|(statement, (ours, theirs))| compare(statement, ours, theirs));
+    verdicts.find_map(Result::err).map(|mismatch| mismatch.to_string())
+}
+
+/// Rows must come in the order that the statement asks for.
+fn compare(statement: &str, ours: &Rows, theirs: &Rows) -> Verdict {
+    answers::compare(ours, theirs, &Order::of_sql(statement, &ours.columns))
 }
 
 fn on_peer(peer: &mut Peer, query: &Query) -> Result<f64> {

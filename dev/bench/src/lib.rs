@@ -4,10 +4,12 @@
 //! * `workload.rs`: the queries, and the statements that make the tables.
 //! * [`run`] (`run.rs`): what the command does, in order. `load.rs`, `power.rs`, `streams.rs`,
 //!   `mixed.rs`, `latency.rs`, `compare.rs`: its steps.
-//! * `throughput.rs`: 1 to 16 streams at once against power runs in turn. `overhead.rs`: what the
-//!   scheduler costs one stream. `cancel.rs`: how soon a query that is stopped holds nothing more.
-//!   `memory.rs`: queries that need ten times the memory there is. `coverage.rs`: which queries run
-//!   wholly on pipelines.
+//! * `throughput.rs`: 1 to 16 streams at once against power runs in turn. `cancel.rs`: how soon a
+//!   query that is stopped holds nothing more. `memory.rs`: queries that need ten times the memory
+//!   there is. `peaks.rs`: what an engine holds meanwhile. `coverage.rs`: which queries run wholly
+//!   on pipelines.
+//! * `interleaved.rs`: the same queries on two engines in turn. `overhead.rs`: what the scheduler
+//!   costs one stream. `out_of_core.rs`: what it costs to have little memory.
 //! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.
@@ -25,12 +27,15 @@ mod coverage;
 pub mod data_set;
 mod disk;
 pub mod generate;
+mod interleaved;
 mod latency;
 mod load;
 mod load_rate;
 mod memory;
 mod mixed;
+mod out_of_core;
 mod overhead;
+mod peaks;
 pub mod peers;
 mod power;
 pub mod replay;

@@ -8,8 +8,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::row::{RowConverter, SortField};
@@ -19,6 +18,7 @@ use thalweg_base::{Error, Result};
 use thalweg_engine::{Config, Engine, PolicyKind, Session};
 
 use crate::generate::Benchmark;
+use crate::peaks::Peaks;
 use crate::report::memory::{self as report, Kind, Limits, MemoryQuery, MemoryRun, Totals};
 use crate::report::model::Report;
 use crate::report::text as printed;
@@ -30,10 +30,6 @@ use crate::workload::Workload;
 const QUERIES: usize = 64;
 /// The limit, unless `--memory` says otherwise, is this part of all working sets.
 const OVERCOMMIT: u64 = 10;
-/// The part of the limit that the cache of decoded chunks gets.
-const CACHE_SHARE: u64 = 4;
-/// Between two looks at what is reserved.
-const SAMPLE: Duration = Duration::from_micros(500);
 
 pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
     let mut report = Report::new("Memory", options.scale_factor, run::us(options));
@@ -51,7 +47,7 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
     }
     let needed: u64 = alone.iter().map(|a| a.working_set_bytes).sum();
     let limit = options.memory.unwrap_or(needed / OVERCOMMIT).max(1 << 20);
-    let limits = Limits { bytes: limit, cache_bytes: limit / CACHE_SHARE };
+    let limits = Limits::new(limit);
     // With its cache: the process that follows shall have the machine for itself.
     drop(stored.engine);
     let policy = options.policies.first().copied().unwrap_or_default();
@@ -113,27 +109,11 @@ struct Alone {
 impl Alone {
     fn measure(engine: &Arc<Engine>, kind: Kind, sql: &str) -> Result<Alone> {
         let session = engine.session();
-        let done = AtomicBool::new(false);
         let started = Instant::now();
-        std::thread::scope(|scope| {
-            let highest = scope.spawn(|| highest(&done, || engine.memory_held()));
-            let digest = digest(&session, sql, ordered(kind));
-            done.store(true, Ordering::Relaxed);
-            let working_set_bytes = highest.join().unwrap_or(0);
-            let seconds = started.elapsed().as_secs_f64();
-            Ok(Alone { seconds, working_set_bytes, digest: digest? })
-        })
+        let (digest, peaks) = Peaks::during(engine, || digest(&session, sql, ordered(kind)));
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Alone { seconds, working_set_bytes: peaks.held_bytes, digest: digest? })
     }
-}
-
-/// The highest value of all looks until it is done.
-fn highest(done: &AtomicBool, value: impl Fn() -> u64) -> u64 {
-    let mut highest = 0;
-    while !done.load(Ordering::Relaxed) {
-        highest = highest.max(value());
-        std::thread::sleep(SAMPLE);
-    }
-    highest
 }
 
 /// An answer that is too large to be kept: its rows are hashed as they come.
@@ -224,25 +204,22 @@ pub fn together(task: &MemoryTask) -> Result<Together> {
     // The highest so far is forgotten. Where that is not allowed, it is of the process from its
     // start: never too low.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
-    let done = AtomicBool::new(false);
     let started = Instant::now();
-    let (queries, held_peak_bytes, spill_peak_bytes) = std::thread::scope(|scope| {
-        let held = scope.spawn(|| highest(&done, || engine.memory_held()));
-        let spilled = scope.spawn(|| highest(&done, || engine.spill_held()));
-        let run = |((kind, sql), session): (&(Kind, String), &Session)| {
-            let (sql, session, kind) = (sql.clone(), session.clone(), *kind);
-            scope.spawn(move || {
-                let found = digest(&session, &sql, ordered(kind)).map_err(|e| format!("{e:#}"));
-                Ended { seconds: started.elapsed().as_secs_f64(), found }
-            })
-        };
-        let threads: Vec<_> = task.queries.iter().zip(&sessions).map(run).collect();
-        let panicked = || Ended { seconds: 0.0, found: Err("its client panicked".into()) };
-        let queries: Vec<Ended> =
-            threads.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect();
-        done.store(true, Ordering::Relaxed);
-        (queries, held.join().unwrap_or(0), spilled.join().unwrap_or(0))
-    });
+    let run_all = || {
+        std::thread::scope(|scope| {
+            let run = |((kind, sql), session): (&(Kind, String), &Session)| {
+                let (sql, session, kind) = (sql.clone(), session.clone(), *kind);
+                scope.spawn(move || {
+                    let found = digest(&session, &sql, ordered(kind)).map_err(|e| format!("{e:#}"));
+                    Ended { seconds: started.elapsed().as_secs_f64(), found }
+                })
+            };
+            let threads: Vec<_> = task.queries.iter().zip(&sessions).map(run).collect();
+            let panicked = |_| Ended { seconds: 0.0, found: Err("its client panicked".into()) };
+            threads.into_iter().map(|t| t.join().unwrap_or_else(panicked)).collect::<Vec<Ended>>()
+        })
+    };
+    let (queries, peaks) = Peaks::during(&engine, run_all);
     let seconds = started.elapsed().as_secs_f64();
     let rss_peak_bytes = of_this_process("status", "VmHWM:").unwrap_or(0) * 1024;
     Ok(Together {
@@ -250,8 +227,8 @@ pub fn together(task: &MemoryTask) -> Result<Together> {
         seconds,
         rss_before_bytes,
         rss_peak_bytes,
-        held_peak_bytes,
-        spill_peak_bytes,
+        held_peak_bytes: peaks.held_bytes,
+        spill_peak_bytes: peaks.spill_bytes,
     })
 }
 

@@ -15,13 +15,10 @@ pub fn run(engine: &Arc<Engine>, workload: &Workload, runs: usize) -> Result<Pow
     let session = engine.session();
     let mut queries = vec![];
     for query in &workload.queries {
-        engine.block_on(execute(&session, query))?;
-        let mut rows = 0;
+        let (rows, _) = timed(&session, query)?;
         let mut times = vec![];
         for _ in 0..runs {
-            let started = Instant::now();
-            rows = engine.block_on(execute(&session, query))?;
-            times.push(started.elapsed().as_secs_f64() * 1e3);
+            times.push(timed(&session, query)?.1);
         }
         let timing = Timing::new(times).ok_or_else(|| Error::internal("a query without a run"))?;
         queries.push(PowerQuery { query: query.name.clone(), rows, timing });
@@ -31,12 +28,14 @@ pub fn run(engine: &Arc<Engine>, workload: &Workload, runs: usize) -> Result<Pow
 
 /// Each query once, without a warm-up: its rows and milliseconds.
 pub fn once(session: &Session, workload: &Workload) -> Result<Vec<(u64, f64)>> {
-    let run = |query| {
-        let started = Instant::now();
-        let rows = session.engine().block_on(execute(session, query))?;
-        Ok((rows, started.elapsed().as_secs_f64() * 1e3))
-    };
-    workload.queries.iter().map(run).collect()
+    workload.queries.iter().map(|query| timed(session, query)).collect()
+}
+
+/// Its rows and milliseconds.
+pub fn timed(session: &Session, query: &Query) -> Result<(u64, f64)> {
+    let started = Instant::now();
+    let rows = session.engine().block_on(execute(session, query))?;
+    Ok((rows, started.elapsed().as_secs_f64() * 1e3))
 }
 
 /// Runs a query to its last row; the rows of all its statements.

@@ -19,8 +19,8 @@ use crate::report::model::{self, Concurrency, Load, Report};
 use crate::report::{html, text};
 use crate::workload::Workload;
 use crate::{
-    cancel, cold_scan, coverage, latency, load, load_rate, memory, mixed, overhead, power, streams,
-    throughput,
+    cancel, cold_scan, coverage, latency, load, load_rate, memory, mixed, out_of_core, overhead,
+    power, streams, throughput,
 };
 
 /// What is run.
@@ -43,6 +43,8 @@ pub enum Suite {
     Memory,
     /// Power runs with and without the scheduler.
     Overhead,
+    /// Power runs within little memory and without that limit, whose answers are compared.
+    OutOfCore,
     /// Which queries run wholly on pipelines: their plans alone.
     Coverage,
 }
@@ -58,14 +60,15 @@ pub struct Options {
     pub streams: Vec<usize>,
     /// Policies for streams and mixes; empty: all, or the engine's default where one is enough.
     pub policies: Vec<PolicyKind>,
-    /// What `Suite::Streams` and `Suite::Overhead` run, or `Suite::Coverage` plans; empty: SSB and
-    /// TPC-H, of `Suite::Coverage` all.
+    /// What `Suite::Streams`, `Suite::Overhead` and `Suite::OutOfCore` run, or `Suite::Coverage`
+    /// plans; empty: SSB and TPC-H, of `Suite::OutOfCore` TPC-H, of `Suite::Coverage` all.
     pub suites: Vec<Benchmark>,
     /// `Suite::Streams` with work shared between queries, or not; empty: both, if the engine can.
     pub share_work: Vec<bool>,
     /// Queries that `Suite::Cancel` stops.
     pub times: usize,
-    /// What `Suite::Memory` allows the engine, in bytes; `None`: a tenth of what its queries need.
+    /// What `Suite::Memory` and `Suite::OutOfCore` allow the engine, in bytes; `None`: a tenth of
+    /// what the queries need, of `Suite::OutOfCore` 1 GiB.
     pub memory: Option<u64>,
     pub peers: Vec<PeerKind>,
     /// Compare every answer with the published one or DuckDB's.
@@ -124,6 +127,7 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
         Suite::Cancel => cancel::run(options, watch),
         Suite::Memory => memory::run(options, watch),
         Suite::Overhead => overhead::run(options, watch),
+        Suite::OutOfCore => out_of_core::run(options, watch),
         Suite::Coverage => coverage::run(options, watch),
     }
 }
@@ -162,20 +166,7 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
         let seconds = power.seconds;
         report.power = Some(power);
         if options.check {
-            wrong = compare::check(engine, &workload, options, files)?;
-            let kind = if benchmark == Benchmark::Tpch && options.scale_factor == 1.0 {
-                "the specification's validation answers"
-            } else {
-                "DuckDB's"
-            };
-            let right = workload.queries.len() - wrong.len();
-            let note = format!("{right} of {} answers agree with {kind}.", workload.queries.len());
-            println!("{note}\n");
-            for line in &wrong {
-                println!("  {line}");
-            }
-            report.notes.push(note);
-            report.notes.extend(wrong.iter().cloned());
+            wrong = check(engine, &workload, options, files, &mut report)?;
         }
         for &count in &options.streams {
             for policy in policies(options) {
@@ -198,6 +189,37 @@ fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()>
         }
     }
     write(options, &report)?;
+    none_wrong(&wrong)
+}
+
+/// Checks every answer, prints what came of it and notes it in the report; returns a line for each
+/// that is wrong.
+pub(crate) fn check(
+    engine: &Arc<Engine>,
+    workload: &Workload,
+    options: &Options,
+    files: &[GeneratedTable],
+    report: &mut Report,
+) -> Result<Vec<String>> {
+    let wrong = compare::check(engine, workload, options, files)?;
+    let kind = if workload.benchmark == Benchmark::Tpch && options.scale_factor == 1.0 {
+        "the specification's validation answers"
+    } else {
+        "DuckDB's"
+    };
+    let right = workload.queries.len() - wrong.len();
+    let note = format!("{right} of {} answers agree with {kind}.", workload.queries.len());
+    println!("{note}\n");
+    for line in &wrong {
+        println!("  {line}");
+    }
+    report.notes.push(note);
+    report.notes.extend(wrong.iter().cloned());
+    Ok(wrong)
+}
+
+/// An error if there is a line for a wrong answer.
+pub(crate) fn none_wrong(wrong: &[String]) -> Result<()> {
     if wrong.is_empty() {
         Ok(())
     } else {
@@ -247,6 +269,11 @@ impl Stored {
         }
         Ok(Stored { engine, location, files, load, _temporary: temporary })
     }
+
+    /// Over the same database, with a cache of its own, so that both can be equally warm.
+    pub fn second_engine(&self, config: Config) -> Result<Arc<Engine>> {
+        Engine::open(&self.location, Config { create: false, ..config })
+    }
 }
 
 pub(crate) fn config(options: &Options) -> Config {
@@ -257,6 +284,7 @@ pub(crate) fn config(options: &Options) -> Config {
 pub(crate) fn suites(options: &Options) -> Vec<(Benchmark, Option<PathBuf>)> {
     let suites = match options.suites.as_slice() {
         [] if options.suite == Suite::Coverage => Benchmark::ALL.to_vec(),
+        [] if options.suite == Suite::OutOfCore => vec![Benchmark::Tpch],
         [] => vec![Benchmark::Ssb, Benchmark::Tpch],
         chosen => chosen.to_vec(),
     };

@@ -49,6 +49,10 @@ use thalweg_engine::PolicyKind;
 /// `memory` runs 64 queries at once that together need ten times the memory the engine is allowed:
 /// aggregates, joins and sorts, no two of them the same. It shows how many end, and the memory of
 /// the process, and fails if an answer is missing or is not the one that the query has alone.
+///
+/// `out-of-core` runs TPC-H alone, within little memory and without that limit, query by query in
+/// turn. It shows how many times as long each query takes, the most that it held and the most that
+/// lay in spill files, and fails if an answer is missing or is another one.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub struct Args {
@@ -68,7 +72,7 @@ pub struct Args {
     pub streams: Vec<usize>,
 
     /// In which order the tasks of concurrent queries run; several are measured in turn [default:
-    /// all; of `streams`, `cancel`, `memory` and `overhead` fair]
+    /// all; of `streams`, `cancel`, `memory`, `overhead` and `out-of-core` fair]
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = database::policies())]
     pub policy: Vec<PolicyKind>,
 
@@ -76,8 +80,8 @@ pub struct Args {
     #[arg(long, value_name = "QUERIES", value_delimiter = ',')]
     pub queries: Vec<String>,
 
-    /// What `streams` and `overhead` run, and `coverage` plans [default: ssb,tpch; of `coverage`
-    /// all]
+    /// What `streams`, `overhead` and `out-of-core` run, and `coverage` plans [default: ssb,tpch;
+    /// of `out-of-core` tpch, of `coverage` all]
     #[arg(id = "suites", long = "suite", value_name = "NAMES", value_delimiter = ',', value_enum)]
     pub suites: Vec<Queries>,
 
@@ -89,8 +93,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub times: usize,
 
-    /// What `memory` allows the engine: three quarters for joins, groups and sorts, one for the
-    /// cache of decoded chunks [default: a tenth of what the queries need]
+    /// What `memory` and `out-of-core` allow the engine: three quarters for joins, groups and
+    /// sorts, one for the cache of decoded chunks [default: a tenth of what the queries need; of
+    /// `out-of-core` 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
 
@@ -111,7 +116,7 @@ pub struct Args {
     pub threads: Option<usize>,
 
     /// Measured runs of each query, after one that warms up; or of each load, scan, mix of
-    /// `latency` and stream count of `streams` [default: 5; of these 3]
+    /// `latency` and stream count of `streams` [default: 5; of these and of `out-of-core` 3]
     #[arg(long, value_name = "N")]
     pub runs: Option<usize>,
 
@@ -119,8 +124,9 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub seconds: u64,
 
-    /// Keep the loaded database in DIR and use it again the next time; `streams`, `overhead` and
-    /// `coverage` keep one for each suite; `load` keeps one for each data set and uses none again
+    /// Keep the loaded database in DIR and use it again the next time; `streams`, `overhead`,
+    /// `out-of-core` and `coverage` keep one for each suite; `load` keeps one for each data set and
+    /// uses none again
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
 
@@ -132,8 +138,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "parquet")]
     pub format: DataFormat,
 
-    /// Compare every answer: TPC-H at scale factor 1 with the specification's, all else with
-    /// DuckDB's over the same files
+    /// Compare every answer, of `out-of-core` those within the limit: TPC-H at scale factor 1 with
+    /// the specification's, all else with DuckDB's over the same files
     #[arg(long)]
     pub check: bool,
 
@@ -168,6 +174,8 @@ pub enum Suite {
     Memory,
     /// what the scheduler costs a single stream of SSB and TPC-H
     Overhead,
+    /// what it costs a single stream of TPC-H to have little memory
+    OutOfCore,
     /// which queries of SSB, TPC-H, TPC-DS and ClickBench run wholly on pipelines
     Coverage,
     /// what queries read of a large clustered table, and a point look-up among a million chunks
@@ -208,6 +216,7 @@ Examples:
   thalweg bench coverage --suite tpch,tpcds
   thalweg bench cancel --times 200 --queries 1,9,18
   thalweg bench memory --memory 1GiB --json memory.json
+  thalweg bench out-of-core --sf 10 --memory 2GiB --queries 9,18
   thalweg bench skipping --sf 0.1
   thalweg bench load --sf 10 --data-sets ssb,tpch --report load.html
   thalweg bench scan --sf 10 --cold
@@ -232,6 +241,7 @@ fn start(args: Args) -> Result<()> {
         Suite::Cancel => Run::Cancel,
         Suite::Memory => Run::Memory,
         Suite::Overhead => Run::Overhead,
+        Suite::OutOfCore => Run::OutOfCore,
         Suite::Coverage => Run::Coverage,
         Suite::Skipping => return skipping(args),
         Suite::Worker => return thalweg_bench::worker::serve(),
@@ -295,7 +305,7 @@ fn scale_factor(factor: Option<f64>, suite: Suite) -> f64 {
 
 fn runs(runs: Option<usize>, suite: Suite) -> usize {
     runs.unwrap_or(match suite {
-        Suite::Load | Suite::Scan | Suite::Latency | Suite::Streams => 3,
+        Suite::Load | Suite::Scan | Suite::Latency | Suite::Streams | Suite::OutOfCore => 3,
         _ => 5,
     })
 }

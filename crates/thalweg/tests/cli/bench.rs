@@ -98,6 +98,17 @@ fn streams_are_measured_beside_power_runs_in_turn() {
 }
 
 #[test]
+fn out_of_core_compares_answers_within_a_limit_and_without_it() {
+    let args = ["out-of-core", "--sf", "0.001", "--queries", "1,9", "--runs", "1"];
+    reports(
+        &[&args[..], &["--memory", "64MiB"]].concat(),
+        &["TPC-H SF 0.001, one stream, within 64.0 MiB", "Times as long", "2 of 2 answers"],
+        &["\"spill_peak_bytes\"", "\"ratio_low\"", "\"equal\": 2"],
+        &["<h2>TPC-H SF 0.001, one stream, within 64.0 MiB"],
+    );
+}
+
+#[test]
 fn overhead_is_measured_with_and_without_the_scheduler() {
     reports(
         &["overhead", "--suite", "tpch", "--sf", "0.001", "--queries", "1,6", "--runs", "2"],

@@ -210,8 +210,9 @@ pub struct Dot {
     pub tip: String,
 }
 
-/// Ratios on a logarithmic scale around 1. The last row stands apart: it is the mean.
-pub fn ratios(alt: &str, slower: &str, faster: &str, rows: &[(String, Vec<Dot>)]) -> String {
+/// Ratios on a logarithmic scale around 1; `below` and `above` say what they mean there. The last
+/// row stands apart: it is of all.
+pub fn ratios(alt: &str, below: &str, above: &str, rows: &[(String, Vec<Dot>)]) -> String {
     const ROW: f64 = 23.0;
     const LEFT: f64 = 146.0;
     const TOP: f64 = 44.0;
@@ -236,8 +237,8 @@ pub fn ratios(alt: &str, slower: &str, faster: &str, rows: &[(String, Vec<Dot>)]
             if power >= 0 { format!("{v}×") } else { format!("1/{}×", 2f64.powi(-power)) };
         svg.text(x(v), bottom + 17.0, "middle axis", &label);
     }
-    svg.text(x(1.0) - 12.0, 20.0, "end heading", &format!("← {slower}"));
-    svg.text(x(1.0) + 12.0, 20.0, "start heading", &format!("{faster} →"));
+    svg.text(x(1.0) - 12.0, 20.0, "end heading", &format!("← {below}"));
+    svg.text(x(1.0) + 12.0, 20.0, "start heading", &format!("{above} →"));
     for (i, (label, dots)) in rows.iter().enumerate() {
         let last = i + 1 == rows.len();
         let y = TOP + ROW * (i as f64 + 0.5) + if last { 8.0 } else { 0.0 };

@@ -2,6 +2,8 @@
 
 use thalweg_base::text::count;
 
+use super::model::Timing;
+
 /// Milliseconds with one decimal: `1,234.5`.
 pub fn ms(value: f64) -> String {
     let tenths = (value * 10.0).round().max(0.0) as u64;
@@ -34,6 +36,11 @@ pub fn ratio(value: f64) -> String {
 /// The ± of a median: `4 %`.
 pub fn spread(percent: f64) -> String {
     format!("±{percent:.0} %")
+}
+
+/// A median and its ±, which stand below one another in a column: `50.0  ±5 %`.
+pub fn timing(timing: &Timing) -> String {
+    format!("{} {:>5}", ms(timing.median_ms), spread(timing.spread_percent))
 }
 
 /// A policy as people read it; what is no policy of ours stays as it is.

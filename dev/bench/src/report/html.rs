@@ -42,6 +42,7 @@ pub fn render(report: &Report) -> String {
     }
     report.throughput.iter().for_each(|throughput| page.throughput(throughput));
     report.overhead.iter().for_each(|overhead| page.overhead(overhead));
+    report.out_of_core.iter().for_each(|run| page.out_of_core(run));
     report.coverage.iter().for_each(|coverage| page.coverage(coverage));
     if let Some(cancels) = &report.cancels {
         page.cancels(cancels);
@@ -774,6 +775,8 @@ mod tests {
         report.cold_scan.as_mut().unwrap().measured.sql = evil.into();
         report.throughput[0].data = evil.into();
         report.overhead[0].queries[0].query = evil.into();
+        report.out_of_core[0].queries[0].query = evil.into();
+        report.out_of_core[0].wrong[0] = evil.into();
         report.coverage[0].queries[0].query = evil.into();
         report.cancels.as_mut().unwrap().queries[0].query = evil.into();
         report.memory.as_mut().unwrap().queries[1].error = Some(evil.into());
@@ -792,6 +795,7 @@ mod tests {
         (report.load_rates, report.cold_scan, report.latency) = (None, None, None);
         (report.cancels, report.memory) = (None, None);
         (report.throughput, report.overhead) = (vec![], vec![]);
+        report.out_of_core.clear();
         report.coverage.clear();
         report.concurrency.clear();
         report.notes.clear();

@@ -7,6 +7,9 @@ use super::figures::{ratio, seconds};
 use super::model::quotient;
 use super::text::{Options, Table, titled};
 
+/// The part of a limit that the cache of decoded chunks gets.
+const CACHE_SHARE: u64 = 4;
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRun {
     pub limits: Limits,
@@ -32,8 +35,23 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Of what an engine is allowed in all.
+    pub fn new(bytes: u64) -> Limits {
+        Limits { bytes, cache_bytes: bytes / CACHE_SHARE }
+    }
+
     pub fn query_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.cache_bytes)
+    }
+
+    pub fn remark(&self) -> String {
+        format!(
+            "limit {}: {} for joins, groups and sorts, {} for the cache of decoded chunks; the \
+             program and batches on their way are not in it",
+            bytes(self.bytes),
+            bytes(self.query_bytes()),
+            bytes(self.cache_bytes)
+        )
     }
 }
 
@@ -146,13 +164,7 @@ impl MemoryRun {
         let mut remarks = vec![
             "working set: the most that a query had reserved when it ran alone without a limit"
                 .into(),
-            format!(
-                "limit {}: {} for joins, groups and sorts, {} for the cache of decoded chunks; \
-                 the program and batches on their way are not in it",
-                bytes(self.limits.bytes),
-                bytes(self.limits.query_bytes()),
-                bytes(self.limits.cache_bytes)
-            ),
+            self.limits.remark(),
             format!(
                 "resident memory of the process: {} before, {} at most: {} the limit",
                 bytes(t.rss_before_bytes),

@@ -7,10 +7,12 @@ pub mod cold_scan;
 pub mod coverage;
 pub(crate) mod figures;
 pub mod html;
+pub mod interleaved;
 pub mod latency;
 pub mod load_rate;
 pub mod memory;
 pub mod model;
+pub mod out_of_core;
 pub mod overhead;
 pub mod replay;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::coverage::Coverage;
 use super::latency::Latency;
 use super::load_rate::LoadRates;
 use super::memory::MemoryRun;
+use super::out_of_core::OutOfCore;
 use super::overhead::Overhead;
 use super::throughput::Throughput;
 
@@ -47,6 +48,8 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overhead: Vec<Overhead>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub out_of_core: Vec<OutOfCore>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub coverage: Vec<Coverage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancels: Option<Cancels>,
@@ -80,6 +83,7 @@ impl Report {
             latency: None,
             throughput: Vec::new(),
             overhead: Vec::new(),
+            out_of_core: Vec::new(),
             coverage: Vec::new(),
             cancels: None,
             memory: None,

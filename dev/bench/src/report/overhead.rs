@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{ms, ratio, spread};
+use super::figures::{ms, ratio, timing};
+use super::interleaved::{SumRatio, sums_of_medians};
 use super::model::{Timing, geometric_mean, quotient};
 use super::text::{Options, Table, titled};
 
@@ -16,11 +17,9 @@ pub struct Overhead {
     /// Sums of the medians.
     pub scheduled_ms: f64,
     pub unscheduled_ms: f64,
-    /// Of the sums: below 1, the scheduler costs time.
-    pub ratio: f64,
-    /// Of the sums of single runs, the lowest and the highest.
-    pub ratio_low: f64,
-    pub ratio_high: f64,
+    /// Below 1, the scheduler costs time.
+    #[serde(flatten)]
+    pub sum: SumRatio,
     pub geometric_mean_ratio: f64,
 }
 
@@ -42,22 +41,14 @@ impl QueryOverhead {
 
 impl Overhead {
     pub fn new(data: String, runs: usize, queries: Vec<QueryOverhead>) -> Overhead {
-        let sum = |f: &dyn Fn(&QueryOverhead) -> f64| queries.iter().map(f).sum::<f64>();
-        let scheduled_ms = sum(&|q| q.scheduled.median_ms);
-        let unscheduled_ms = sum(&|q| q.unscheduled.median_ms);
-        let of_run = |run: usize| {
-            let of = |timing: &Timing| timing.runs_ms.get(run).copied().unwrap_or(0.0);
-            quotient(sum(&|q| of(&q.unscheduled)), sum(&|q| of(&q.scheduled)))
-        };
-        let ratios: Vec<f64> = (0..runs).map(of_run).collect();
+        let times: Vec<_> = queries.iter().map(|q| [&q.scheduled, &q.unscheduled]).collect();
+        let [scheduled_ms, unscheduled_ms] = sums_of_medians(&times);
         Overhead {
             data,
             runs,
             scheduled_ms,
             unscheduled_ms,
-            ratio: quotient(unscheduled_ms, scheduled_ms),
-            ratio_low: ratios.iter().copied().fold(f64::INFINITY, f64::min),
-            ratio_high: ratios.iter().copied().fold(0.0, f64::max),
+            sum: SumRatio::new(&times, runs),
             geometric_mean_ratio: geometric_mean(queries.iter().map(|q| q.ratio)).unwrap_or(0.0),
             queries,
         }
@@ -73,8 +64,7 @@ impl Overhead {
 
     pub fn rows(&self) -> Vec<Vec<String>> {
         let row = |q: &QueryOverhead| {
-            let cell = |t: &Timing| format!("{} {:>5}", ms(t.median_ms), spread(t.spread_percent));
-            vec![q.query.clone(), cell(&q.scheduled), cell(&q.unscheduled), ratio(q.ratio)]
+            vec![q.query.clone(), timing(&q.scheduled), timing(&q.unscheduled), ratio(q.ratio)]
         };
         self.queries.iter().map(row).collect()
     }
@@ -85,7 +75,7 @@ impl Overhead {
                 "Sum of medians".into(),
                 ms(self.scheduled_ms),
                 ms(self.unscheduled_ms),
-                ratio(self.ratio),
+                ratio(self.sum.ratio),
             ],
             vec![
                 "Geometric mean".into(),
@@ -96,14 +86,8 @@ impl Overhead {
         ]
     }
 
-    /// How far the runs are apart.
     pub fn remark(&self) -> String {
-        format!(
-            "ratio of the sums in single runs: {} to {}, {} runs",
-            ratio(self.ratio_low),
-            ratio(self.ratio_high),
-            self.runs
-        )
+        self.sum.remark(self.runs)
     }
 }
 

@@ -9,6 +9,7 @@ use super::latency::{self, Latency};
 use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use super::memory::{Kind, Limits, MemoryQuery, MemoryRun, Totals};
 use super::model::*;
+use super::out_of_core::{OutOfCore, QueryOutOfCore};
 use super::overhead::{Overhead, QueryOverhead};
 use super::replay::{self, Query, Replay, Replayed};
 use super::throughput::{self, Throughput};
@@ -136,6 +137,7 @@ pub fn report() -> Report {
         latency: Some(latency()),
         throughput: vec![throughput()],
         overhead: vec![overhead()],
+        out_of_core: vec![out_of_core()],
         coverage: vec![coverage()],
         cancels: Some(cancels()),
         memory: Some(memory()),
@@ -215,6 +217,17 @@ pub fn overhead() -> Overhead {
     Overhead::new("TPC-H SF 1".into(), 3, queries)
 }
 
+/// One query that fits, one that spills, and one that fails.
+pub fn out_of_core() -> OutOfCore {
+    let query = |name: &str, limited: f64, unlimited: f64, held_mib: u64, spilled_mib: u64| {
+        let (limited, unlimited) = (timing(limited, 0.1), timing(unlimited, 0.05));
+        QueryOutOfCore::new(name, limited, unlimited, held_mib << 20, spilled_mib << 20)
+    };
+    let queries = vec![query("Q1", 0.1, 0.1, 2, 0), query("Q9", 0.6, 0.3, 700, 2048)];
+    let wrong = vec!["Q18: no answer within the limit: <not> enough memory".into()];
+    OutOfCore::new("TPC-H SF 1".into(), 3, Limits::new(1 << 30), queries, 3, wrong)
+}
+
 /// One query wholly on pipelines, and one that is not.
 pub fn coverage() -> Coverage {
     let query = |name: &str, operators: &[(&str, usize)]| {
@@ -269,8 +282,7 @@ pub fn memory() -> MemoryRun {
         held_peak_bytes: 37 * MIB,
         spill_peak_bytes: 400 * MIB,
     };
-    let limits = Limits { bytes: 50 * MIB, cache_bytes: 50 * MIB / 4 };
-    MemoryRun::new(limits, totals, (0..6).map(query).collect())
+    MemoryRun::new(Limits::new(50 * MIB), totals, (0..6).map(query).collect())
 }
 
 /// A long query, and two short ones in its middle that were slowed down.

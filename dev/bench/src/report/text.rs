@@ -7,9 +7,11 @@ use std::io::IsTerminal;
 
 use thalweg_base::text::{bytes, count};
 
-use super::figures::{ms, percent, policy, ratio, seconds, spread};
+use super::figures::{ms, percent, policy, ratio, seconds, spread, timing};
 use super::model::*;
-use super::{cancel, cold_scan, coverage, latency, load_rate, memory, overhead, throughput};
+use super::{
+    cancel, cold_scan, coverage, latency, load_rate, memory, out_of_core, overhead, throughput,
+};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -38,6 +40,7 @@ pub fn render(report: &Report, options: Options) -> String {
     sections.extend(report.latency.as_ref().map(|s| latency::text(s, options)));
     sections.extend(report.throughput.iter().map(|s| throughput::text(s, options)));
     sections.extend(report.overhead.iter().map(|s| overhead::text(s, options)));
+    sections.extend(report.out_of_core.iter().map(|s| out_of_core::text(s, options)));
     sections.extend(report.coverage.iter().map(|s| coverage::text(s, options)));
     sections.extend(report.cancels.as_ref().map(|s| cancel::text(s, options)));
     sections.extend(report.memory.as_ref().map(|s| memory::text(s, options)));
@@ -218,7 +221,7 @@ pub fn peers(peers: &Peers, options: Options) -> String {
         let mut row = vec![q.query.clone()];
         for (i, (result, engine)) in q.results.iter().zip(&peers.engines).enumerate() {
             row.push(match &result.timing {
-                Some(t) => format!("{} {:>5}", ms(t.median_ms), spread(t.spread_percent)),
+                Some(t) => timing(t),
                 None => "failed".to_string(),
             });
             if i > 0 {

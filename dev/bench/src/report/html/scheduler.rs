@@ -1,8 +1,10 @@
 //! The sections about what the scheduler promises: throughput of streams, its own cost, queries
-//! that are stopped, and memory that is short.
+//! that are stopped, and memory that is short, of one query and of many.
 
 use super::super::cancel::{self, Cancels};
 use super::super::memory::{self, MemoryRun};
+use super::super::model::Timing;
+use super::super::out_of_core::{self, OutOfCore};
 use super::super::overhead::{self, Overhead};
 use super::super::throughput::{Load, Throughput, shared, stream_title};
 use super::{Page, Table, chart, colour, legend_of, ms, ratio, seconds};
@@ -66,33 +68,67 @@ impl Page {
             "The same queries on two engines over one database, query by query in turn; in one of \
              them tasks run as soon as they can.",
         );
-        let dot = |value: f64, low: f64, high: f64, name: &str| {
-            let tip = format!("{name}: {}", ratio(value));
-            vec![chart::Dot { class: colour(0), value, low, high, tip }]
-        };
-        let mut rows: Vec<(String, Vec<chart::Dot>)> = vec![];
-        for q in &overhead.queries {
-            let (with, without) = (&q.scheduled, &q.unscheduled);
-            let low = without.best_ms / with.worst_ms.max(f64::MIN_POSITIVE);
-            let high = without.worst_ms / with.best_ms.max(f64::MIN_POSITIVE);
-            rows.push((q.query.clone(), dot(q.ratio, low, high, &q.query)));
-        }
-        let sum = overhead.ratio;
-        rows.push(("Sum".to_string(), dot(sum, sum, sum, "Sum of medians")));
-        self.figure(
-            "Without the scheduler ÷ with it; a line reaches to the extremes of all runs",
-            &chart::ratios(
-                "Time of each query without the scheduler divided by that with it, on a logarithmic scale",
-                "slower with it",
-                "faster with it",
-                &rows,
-            ),
+        self.interleaved(
+            "Without the scheduler ÷ with it",
+            ["slower with it", "faster with it"],
+            overhead.queries.iter().map(|q| (&*q.query, q.ratio, [&q.scheduled, &q.unscheduled])),
+            overhead.sum.ratio,
         );
         let mut table = table(overhead::HEADER.map(String::from).to_vec(), overhead.rows());
         overhead.totals().into_iter().for_each(|row| table.foot(row));
         self.table("All figures", &table, true);
         self.remarks(&[overhead.legend(), overhead.remark()]);
         self.end_section();
+    }
+
+    pub(super) fn out_of_core(&mut self, run: &OutOfCore) {
+        self.section(
+            &run.title(),
+            "The same queries on two engines over one database, query by query in turn; one of \
+             them is allowed little memory.",
+        );
+        self.interleaved(
+            "Within the limit ÷ without it",
+            ["faster within it", "slower within it"],
+            run.queries.iter().map(|q| (&*q.query, q.ratio, [&q.unlimited, &q.limited])),
+            run.sum.ratio,
+        );
+        let mut table = table(out_of_core::HEADER.map(String::from).to_vec(), run.rows());
+        table.foot(run.total());
+        self.table("All figures", &table, false);
+        self.remarks(&[vec![run.legend()], run.remarks(), run.wrong.clone()].concat());
+        self.end_section();
+    }
+
+    /// How many times as long each query takes on the second engine, and all of them. `quotient`
+    /// says what is divided by what, `sides` what a ratio below 1 means and one above.
+    fn interleaved<'a>(
+        &mut self,
+        quotient: &str,
+        sides: [&str; 2],
+        queries: impl Iterator<Item = (&'a str, f64, [&'a Timing; 2])>,
+        sum: f64,
+    ) {
+        let dot = |value: f64, low: f64, high: f64, name: &str| {
+            let tip = format!("{name}: {}", ratio(value));
+            vec![chart::Dot { class: colour(0), value, low, high, tip }]
+        };
+        let row = |(query, ratio, [first, second]): (&str, f64, [&Timing; 2])| {
+            let low = second.best_ms / first.worst_ms.max(f64::MIN_POSITIVE);
+            let high = second.worst_ms / first.best_ms.max(f64::MIN_POSITIVE);
+            (query.to_string(), dot(ratio, low, high, query))
+        };
+        let mut rows: Vec<(String, Vec<chart::Dot>)> = queries.map(row).collect();
+        rows.push(("Sum".to_string(), dot(sum, sum, sum, "Sum of medians")));
+        self.figure(
+            &format!("{quotient}; a line reaches to the extremes of all runs"),
+            &chart::ratios(
+                &format!("{quotient}: time of each query, on a logarithmic scale"),
+                sides[0],
+                sides[1],
+                &rows,
+            ),
+        );
     }
 
     pub(super) fn cancels(&mut self, cancels: &Cancels) {
