@@ -48,7 +48,7 @@ pub use plan::is_native;
 
 /// Groups that a worker holds in one table: beyond that it seals them. Their keys, slots and a
 /// state or two fit a core's own cache.
-pub const CHUNK_GROUPS_MAX: usize = 128 << 10;
+pub const CHUNK_GROUPS_MAX: usize = 64 << 10;
 
 /// Slots of a direct table: 1 MiB.
 pub const DIRECT_SLOTS_LOG2_MAX: u32 = 18;
@@ -60,9 +60,9 @@ pub const FEW_GROUPS_MAX: usize = 128;
 /// Groups in all partials together that one task merges.
 pub const MERGE_AT_ONCE_GROUPS_MAX: usize = 16 << 10;
 
-/// What a partition has of groups at most, while there are partitions to be had: about a
-/// millisecond of work.
-pub const PARTITION_GROUPS_MAX: usize = 16 << 10;
+/// What a partition has of groups at most, while there are partitions to be had: less than a
+/// millisecond of work, or two where keys are texts.
+pub const PARTITION_GROUPS_MAX: usize = 4 << 10;
 pub const PARTITIONS_LOG2_MAX: u32 = 10;
 
 /// Rows of a batch of results.

@@ -53,6 +53,20 @@ impl Batch {
         self.rows
     }
 
+    /// `rows` rows of it, from row `from` on.
+    pub fn slice(&self, from: usize, rows: usize) -> Batch {
+        let column = |column: &Column| match column {
+            Column::Dense(values) => Column::Dense(values.slice(from, rows)),
+            other => other.clone(),
+        };
+        let origins = self.origins.iter().map(|origin| origin.slice(from, rows));
+        Batch {
+            rows,
+            columns: self.columns.iter().map(column).collect(),
+            origins: origins.collect(),
+        }
+    }
+
     /// Bytes that have to be read by who reads all its registers once.
     pub fn bytes(&self) -> usize {
         let bytes = |column: &Column| match column {
@@ -172,6 +186,21 @@ mod tests {
         assert_eq!(ints(&mut batch, 1), [None, Some(8)]);
         batch.pick(vec![1].into()).unwrap();
         assert_eq!(ints(&mut batch, 1), [Some(8)]);
+    }
+
+    #[test]
+    fn a_slice_has_all_registers() {
+        let a: ArrayRef = Arc::new(Int64Array::from(vec![10, 11, 12, 13]));
+        let b: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
+        let mut batch = Batch::new(vec![a], 4);
+        batch.extend([b], UInt32Array::from(vec![Some(1), None, Some(0), Some(1)]));
+        let mut slice = batch.slice(1, 2);
+        assert_eq!(slice.rows(), 2);
+        assert_eq!(ints(&mut slice, 0), [Some(11), Some(12)]);
+        assert_eq!(ints(&mut slice, 1), [None, Some(7)]);
+        slice.pick(vec![1].into()).unwrap();
+        assert_eq!(ints(&mut slice, 0), [Some(12)]);
+        assert_eq!(ints(&mut batch, 1), [Some(8), None, Some(7), Some(8)]);
     }
 
     #[test]

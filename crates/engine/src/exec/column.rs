@@ -1,7 +1,7 @@
 //! A column of the chunk in hand, expanded as late as possible.
 
-use std::cell::OnceCell;
 use std::sync::Arc;
+use std::sync::OnceLock;
 
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
@@ -15,13 +15,13 @@ use crate::error::into_datafusion;
 pub struct Column {
     pub encoded: ArrayRef,
     data_type: DataType,
-    plain: OnceCell<ArrayRef>,
+    plain: OnceLock<ArrayRef>,
 }
 
 impl Column {
     /// Of `data_type` in plain.
     pub fn new(encoded: ArrayRef, data_type: DataType) -> Self {
-        Column { encoded, data_type, plain: OnceCell::new() }
+        Column { encoded, data_type, plain: OnceLock::new() }
     }
 
     /// All of it.

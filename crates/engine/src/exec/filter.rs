@@ -3,13 +3,15 @@
 //! What depends on one column only is the same for all rows of one value: of a dictionary with fewer
 //! values than there are rows left, the values are judged, and the rows looked up.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
-    new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
+    UInt32Array, new_null_array,
 };
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::prep_null_mask_filter;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::cast::as_boolean_array;
@@ -20,13 +22,17 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{self, BinaryExpr, DynamicFilterTracking, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_plan::metrics::Time;
 use thalweg_pipeline::expr::Comparison;
 use thalweg_pipeline::select::Selection;
 
 use super::column::Column;
+use crate::runtime::checkpoint;
 
 /// Rows after which a dynamic filter that lets nearly all of them pass is no longer evaluated.
 const TRIAL_ROWS: u64 = 256 * 1024;
+/// That are evaluated at once: some predicates, such as LIKE, take a microsecond for a row.
+const PIECE_ROWS: usize = 1024;
 
 /// One conjunct of a scan's filter.
 #[derive(Debug)]
@@ -99,8 +105,27 @@ impl Conjunct {
         Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
     }
 
+    /// As `evaluate`, piece by piece: `piece` gives the arrays of some rows.
+    async fn evaluate_all(
+        &self,
+        piece: impl Fn(Range<usize>) -> Result<Vec<ArrayRef>>,
+        rows: usize,
+        time: &Time,
+    ) -> Result<BooleanBuffer> {
+        let mut passing = BooleanBufferBuilder::new(rows);
+        while passing.len() < rows {
+            let from = passing.len();
+            let to = rows.min(from + PIECE_ROWS);
+            let timer = time.timer();
+            passing.append_buffer(self.evaluate(piece(from..to)?, to - from)?.values());
+            timer.done();
+            checkpoint().await;
+        }
+        Ok(passing.finish())
+    }
+
     /// Which values of the only column pass, if it comes as a dictionary of fewer than `rows`.
-    fn judge(&self, columns: &[&Column], rows: usize) -> Option<Verdict> {
+    async fn judge(&self, columns: &[&Column], rows: usize, time: &Time) -> Option<Verdict> {
         let [column] = columns else { return None };
         let dictionary = column.encoded.as_any_dictionary_opt()?;
         let (values, nulls) = (dictionary.values(), dictionary.keys().null_count() > 0);
@@ -108,33 +133,46 @@ impl Conjunct {
             return None;
         }
         // An error may be due to a value of rows that are not asked for: those that are may tell.
-        let passing = self.evaluate(vec![Arc::clone(values)], values.len()).ok()?;
+        let piece = |rows: Range<usize>| Ok(vec![values.slice(rows.start, rows.len())]);
+        let passing = self.evaluate_all(piece, values.len(), time).await.ok()?;
         let null = || self.evaluate(vec![new_null_array(values.data_type(), 1)], 1);
         let null_passes = nulls && null().ok()?.value(0);
-        Some(Verdict { passing: passing.values().iter().collect(), null_passes })
+        Some(Verdict { passing: passing.iter().collect(), null_passes })
     }
 
-    /// Narrows `selection` to the rows that pass as well; `columns` are those it names.
-    pub fn narrow(&self, selection: &mut Selection, columns: &[&Column]) -> Result<()> {
+    /// Narrows `selection` to the rows that pass as well; `columns` are those it names. `time` is
+    /// that of the work, without waits in between.
+    pub async fn narrow(
+        &self,
+        selection: &mut Selection,
+        columns: &[&Column],
+        time: &Time,
+    ) -> Result<()> {
         let before = selection.len();
+        let timer = time.timer();
         if let (Some((comparison, word)), [column]) = (self.simple, columns)
             && selection.compare(column.encoded.as_ref(), comparison, word)
         {
             return Ok(());
         }
-        if let Some(verdict) = self.judge(columns, before) {
+        timer.done();
+        if let Some(verdict) = self.judge(columns, before, time).await {
             let dictionary = columns[0].encoded.as_ref();
             selection.look_up(dictionary, &verdict.passing, verdict.null_passes);
         } else if let Some(listed) = selection.listed() {
             // Predicates such as a look-up in a join's hash table cost more than to gather a few.
-            let rows = UInt32Array::from(listed.to_vec());
-            let columns = columns.iter().map(|c| c.taken(&rows)).collect::<Result<_>>()?;
-            let passing = self.evaluate(columns, before)?;
-            selection.retain_listed(passing.values());
+            let listed = UInt32Array::from(listed.to_vec());
+            let piece = |rows: Range<usize>| {
+                let rows = listed.slice(rows.start, rows.len());
+                columns.iter().map(|c| c.taken(&rows)).collect()
+            };
+            selection.retain_listed(&self.evaluate_all(piece, before, time).await?);
         } else {
-            let plain = columns.iter().map(|c| c.plain()).collect::<Result<_>>()?;
-            let passing = self.evaluate(plain, selection.rows())?;
-            selection.intersect(passing.values());
+            let plain = columns.iter().map(|c| c.plain()).collect::<Result<Vec<_>>>()?;
+            let piece = |rows: Range<usize>| {
+                Ok(plain.iter().map(|c| c.slice(rows.start, rows.len())).collect())
+            };
+            selection.intersect(&self.evaluate_all(piece, selection.rows(), time).await?);
         }
         self.count(before, selection.len());
         Ok(())

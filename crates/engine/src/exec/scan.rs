@@ -558,11 +558,9 @@ impl Reader {
             self.load(&mut columns, &conjunct.columns).await?;
             // Of the rows that are left, as if all had the same length.
             self.bytes_touched += columns.bytes_uncounted(None) * selection.len() / rows.max(1);
-            {
-                let _timer = self.metrics.base.elapsed_compute().timer();
-                let needed: Vec<_> = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
-                conjunct.narrow(&mut selection, &needed)?;
-            }
+            let needed: Vec<_> = conjunct.columns.iter().map(|c| columns.get(*c)).collect();
+            let time = self.metrics.base.elapsed_compute();
+            conjunct.narrow(&mut selection, &needed, time).await?;
             if selection.is_empty() {
                 return Ok(None);
             }
@@ -668,6 +666,8 @@ impl Reader {
             }
             columns.add(column, array, self.data_type(column));
         }
+        // The last was a piece of work, too.
+        checkpoint().await;
         Ok(())
     }
 }

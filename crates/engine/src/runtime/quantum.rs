@@ -10,7 +10,8 @@ use tokio::runtime::Handle;
 
 use super::run::Run;
 
-/// After this long our operators give way at their next [`checkpoint`], if anybody waits.
+/// How long a quantum shall be: our operators give way at the [`checkpoint`] before it would be
+/// longer, if anybody waits.
 const TARGET: Duration = Duration::from_millis(2);
 
 /// Quanta of one poll at most: the runtime drops a future that was aborted when its poll has ended.
@@ -18,6 +19,8 @@ const QUANTA_MAX: u32 = 8;
 
 thread_local! {
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When its last checkpoint was.
+    static CHECKED: Cell<Option<Instant>> = const { Cell::new(None) };
     /// Whose quantum it is, if tasks are scheduled.
     static TASK: Cell<Option<TaskId>> = const { Cell::new(None) };
     /// Further ones that the poll may have.
@@ -29,7 +32,21 @@ thread_local! {
 pub fn begin(task: Option<TaskId>) {
     TASK.set(task);
     LEFT.set(QUANTA_MAX - 1);
-    STARTED.set(Some(Instant::now()));
+    start(Instant::now());
+}
+
+fn start(now: Instant) {
+    STARTED.set(Some(now));
+    CHECKED.set(Some(now));
+}
+
+/// Whether the running quantum would be too long with another piece of work like the one since its
+/// last checkpoint.
+fn is_over() -> bool {
+    let (Some(started), Some(checked)) = (STARTED.get(), CHECKED.get()) else { return false };
+    let now = Instant::now();
+    CHECKED.set(Some(now));
+    (now - started) + (now - checked) > TARGET
 }
 
 /// Whether one is running on this thread.
@@ -61,7 +78,7 @@ fn goes_on() -> bool {
     if goes_on {
         LEFT.set(left);
         CPU_NS.set(now);
-        STARTED.set(Some(Instant::now()));
+        start(Instant::now());
     }
     goes_on
 }
@@ -75,13 +92,12 @@ pub fn push_on() {
     }
 }
 
-/// Gives way if the quantum of the running task is over and somebody waits; else costs a few
-/// nanoseconds.
+/// Between two pieces of work: gives way if the quantum of the running task is over and somebody
+/// waits; else costs a few nanoseconds.
 pub async fn checkpoint() {
     let mut asked = false;
     poll_fn(|cx| {
-        let over = STARTED.get().is_some_and(|s| s.elapsed() >= TARGET);
-        if asked || !over || goes_on() {
+        if asked || !is_over() || goes_on() {
             return Poll::Ready(());
         }
         asked = true;
@@ -89,4 +105,19 @@ pub async fn checkpoint() {
         Poll::Pending
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantum_ends_before_a_piece_of_work_that_would_make_it_too_long() {
+        assert!(!is_over(), "there is none");
+        begin(None);
+        std::thread::sleep(TARGET * 3 / 5);
+        assert!(is_over());
+        end();
+        assert!(!is_over());
+    }
 }

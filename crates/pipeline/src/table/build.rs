@@ -21,7 +21,7 @@ use super::collect::{Collected, Piece, pieces_in};
 use super::filter::{AtomicFilter, Shape};
 use super::pack::Packing;
 use super::payload::Column;
-use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, zeroed_u32};
+use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, unset_u32};
 use super::word::{Bounds, is_word};
 use super::{Found, Index, LIMITS, Limits, Spec, Table, dense, slots};
 use crate::encoding;
@@ -33,12 +33,10 @@ const PHASES: usize = 3;
 /// row's bytes are found: a power of 2.
 pub const KEY_ROWS: usize = 16 * 1024;
 
-/// The bytes of a task that touches a table's pages. The kernel makes each when it is touched first,
-/// which is most of the time of filling a large table: without this the first task, whose keys lie
-/// everywhere, would do it all.
-const TOUCHED_BYTES: usize = 512 * 1024;
-
-const PAGE_BYTES: usize = 4096;
+/// The bytes of a task that empties a table. Where memory is new the kernel makes each page when it
+/// is touched first, which is most of the time of filling a large table; where it is not, somebody
+/// has to write the zeros. The first task to fill it, whose keys lie everywhere, would do it all.
+const CLEARED_BYTES: usize = 512 * 1024;
 
 pub struct Building {
     spec: Spec,
@@ -50,7 +48,7 @@ pub struct Building {
     layout: Layout,
     filter: Option<Shape>,
     columns: Vec<Column>,
-    /// Of the places or buckets, of which pages are touched first.
+    /// Of the places or buckets, which are emptied first.
     table_bytes: usize,
     progress: Progress,
     /// Allocated by the first task.
@@ -117,14 +115,13 @@ impl Building {
             .collect::<Vec<_>>();
         let key_tasks = rows.div_ceil(KEY_ROWS);
         let table_bytes = match &layout {
-            _ if rows == 0 => 0,
-            Layout::Dense(packing) => packing.count as usize * 4,
+            Layout::Dense(packing) => places(packing) * 4,
             _ => bucket_bytes(rows),
         };
         let filter_bytes = filter.map_or(0, Shape::memory_bytes);
         let progress = Progress::new([
-            table_bytes.div_ceil(TOUCHED_BYTES)
-                + filter_bytes.div_ceil(TOUCHED_BYTES)
+            table_bytes.div_ceil(CLEARED_BYTES)
+                + filter_bytes.div_ceil(CLEARED_BYTES)
                 + columns.iter().map(Column::unify_tasks).sum::<usize>(),
             key_tasks,
             key_tasks + columns.iter().map(Column::tasks).sum::<usize>(),
@@ -151,7 +148,7 @@ impl Building {
         let chain = rows * 4;
         let table = bucket_bytes(rows);
         let keys = match &self.layout {
-            Layout::Dense(packing) => packing.count as usize * 4,
+            Layout::Dense(packing) => places(packing) * 4,
             Layout::Packed(_) => rows * 8 + table,
             Layout::Rows => {
                 // As many bytes as the arrays have, and a word or two for each.
@@ -178,37 +175,41 @@ impl Building {
         self.work.get_or_init(|| {
             let rows = self.rows;
             let keys = match &self.layout {
-                // One more, for keys that are out of range.
                 Layout::Dense(packing) => {
-                    Keys::Dense { first: zeroed_u32(packing.count as usize + 1) }
+                    // SAFETY: the tasks of the first phase set them.
+                    Keys::Dense { first: unsafe { unset_u32(places(packing)) } }
                 }
                 Layout::Packed(_) => Keys::Packed {
                     keys: Shared::new(rows),
-                    slots: AtomicBuckets::new(slots::buckets_for(rows)),
+                    // SAFETY: the tasks of the first phase clear them.
+                    slots: unsafe { AtomicBuckets::unset(slots::buckets_for(rows)) },
                 },
                 Layout::Rows => Keys::Rows {
                     chunks: (0..rows.div_ceil(KEY_ROWS)).map(|_| OnceLock::new()).collect(),
                     hashes: Shared::new(rows),
-                    slots: AtomicBuckets::new(slots::buckets_for(rows)),
+                    // SAFETY: as above.
+                    slots: unsafe { AtomicBuckets::unset(slots::buckets_for(rows)) },
                 },
             };
-            Work { keys, filter: self.filter.map(AtomicFilter::new), chain: Chain::new(rows) }
+            // SAFETY: the tasks of the first phase clear it.
+            let filter = self.filter.map(|shape| unsafe { AtomicFilter::unset(shape) });
+            Work { keys, filter, chain: Chain::new(rows) }
         })
     }
 
     fn run_first(&self, task: usize) -> Result<()> {
-        let touches = self.table_bytes.div_ceil(TOUCHED_BYTES);
-        if task < touches {
-            self.touch(task);
+        let cleared = self.table_bytes.div_ceil(CLEARED_BYTES);
+        if task < cleared {
+            self.clear(task);
             return Ok(());
         }
-        let mut rest = task - touches;
-        let touches = self.filter_bytes().div_ceil(TOUCHED_BYTES);
-        if rest < touches {
-            self.touch_filter(rest);
+        let mut rest = task - cleared;
+        let cleared = self.filter_bytes().div_ceil(CLEARED_BYTES);
+        if rest < cleared {
+            self.clear_filter(rest);
             return Ok(());
         }
-        rest -= touches;
+        rest -= cleared;
         for column in &self.columns {
             if rest < column.unify_tasks() {
                 return column.unify(rest, &self.pieces);
@@ -237,20 +238,20 @@ impl Building {
         Err(no_task(PHASES - 1, task))
     }
 
-    /// Has the pages of a part of the table made.
-    fn touch(&self, task: usize) {
+    /// Empties a part of the table.
+    fn clear(&self, task: usize) {
         match &self.work().keys {
-            Keys::Dense { first } => touch(first, task, |place| place.store(0, Ordering::Relaxed)),
+            Keys::Dense { first } => clear(first, task, |place| place.store(0, Ordering::Relaxed)),
             Keys::Packed { slots, .. } | Keys::Rows { slots, .. } => {
-                touch(slots.as_slice(), task, |bucket| bucket.keys[0].store(0, Ordering::Relaxed));
+                clear(slots.as_slice(), task, AtomicBucket::clear);
             }
         }
     }
 
     /// The same of the filter.
-    fn touch_filter(&self, task: usize) {
+    fn clear_filter(&self, task: usize) {
         if let Some(filter) = &self.work().filter {
-            touch(filter.words(), task, |word| word.store(0, Ordering::Relaxed));
+            clear(filter.words(), task, |word| word.store(0, Ordering::Relaxed));
         }
     }
 
@@ -285,7 +286,7 @@ impl Building {
             (Layout::Packed(packing), Keys::Packed { keys: all, .. }) => {
                 self.packed(packing, task, |row, keys| {
                     // SAFETY: the task's own rows.
-                    let out = unsafe { all.slice_mut(row..row + keys.len()) };
+                    let out = unsafe { all.zeroed(row..row + keys.len()) };
                     out.copy_from_slice(keys);
                     filter(keys);
                 })
@@ -300,7 +301,7 @@ impl Building {
                     encoded.add(&self.spec.key_types, &keys, of.len(), self.spec.nulls_equal)?;
                 }
                 // SAFETY: the task's own rows.
-                let out = unsafe { hashes.slice_mut(rows) };
+                let out = unsafe { hashes.zeroed(rows) };
                 out.copy_from_slice(&encoded.hashes);
                 encoded.shrink();
                 chunks[task].get_or_init(|| encoded);
@@ -399,7 +400,10 @@ impl Phases for Building {
         let payload = self
             .columns
             .into_iter()
-            .map(|column| column.finish(&self.pieces))
+            .map(|column| {
+                // SAFETY: all tasks are done, as was checked.
+                unsafe { column.finish(&self.pieces) }
+            })
             .collect::<Result<Vec<_>>>()?;
         let ranges = self.bounds.iter().zip(&self.spec.key_types).map(|(bounds, logical)| {
             let words = encoding::is_word(logical) || logical.is_decimal();
@@ -449,11 +453,16 @@ fn bucket_bytes(rows: usize) -> usize {
     slots::buckets_for(rows) * size_of::<AtomicBucket>()
 }
 
-/// Writes to each page of a task's part of a table.
-fn touch<T>(table: &[T], task: usize, store: impl Fn(&T)) {
-    let all = TOUCHED_BYTES / size_of::<T>();
+/// Of a dense table: one more, for keys that are out of range.
+fn places(packing: &Packing) -> usize {
+    packing.count as usize + 1
+}
+
+/// Calls `clear` for all of a task's part of a table.
+fn clear<T>(table: &[T], task: usize, clear: impl Fn(&T)) {
+    let all = CLEARED_BYTES / size_of::<T>();
     let end = table.len().min((task + 1) * all);
-    table[end.min(task * all)..end].iter().step_by(PAGE_BYTES / size_of::<T>()).for_each(store);
+    table[end.min(task * all)..end].iter().for_each(clear);
 }
 
 fn slice(piece: &Piece, of: &std::ops::Range<usize>) -> Vec<ArrayRef> {

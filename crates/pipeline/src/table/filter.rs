@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Limits;
 use super::pack::{Digit, NOTHING};
-use super::shared::{settled_u64, zeroed_u64};
+use super::shared::{settled_u64, unset_u64};
 use super::slots::{hash, home, prefetch};
 use super::word::{Visit, Word};
 
@@ -73,8 +73,13 @@ pub struct AtomicFilter {
 }
 
 impl AtomicFilter {
-    pub fn new(shape: Shape) -> Self {
-        Self { shape, words: zeroed_u64(shape.words()) }
+    /// One that is whatever the memory was.
+    ///
+    /// # Safety
+    /// All its words must be set to 0 before anything else is done with it.
+    pub unsafe fn unset(shape: Shape) -> Self {
+        // SAFETY: as the caller vouches.
+        Self { shape, words: unsafe { unset_u64(shape.words()) } }
     }
 
     pub fn words(&self) -> &[AtomicU64] {

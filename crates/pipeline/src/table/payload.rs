@@ -19,7 +19,7 @@ use super::shared::Shared;
 use crate::encoding::{self, NARROW_DIGITS, internal};
 
 /// The rows of a task. A multiple of 8, so that no two tasks write one byte of a bitmap.
-pub const CHUNK_ROWS: usize = 64 * 1024;
+pub const CHUNK_ROWS: usize = 16 * 1024;
 
 /// A column on its way to one array.
 pub struct Column {
@@ -178,13 +178,13 @@ impl Column {
                 }
             }
             // SAFETY: the task's own bytes, as CHUNK_ROWS is a multiple of 8.
-            unsafe { validity.slice_mut(bytes.clone()) }.copy_from_slice(bits.as_slice());
+            unsafe { validity.zeroed(bytes.clone()) }.copy_from_slice(bits.as_slice());
         }
         match (&output.values, self.form) {
             (Values::Codes(codes), _) => {
                 let unify = self.unify.as_ref().expect("codes come of unification");
                 // SAFETY: the task's own rows.
-                let out = unsafe { codes.slice_mut(range.clone()) };
+                let out = unsafe { codes.zeroed(range.clone()) };
                 for (piece, array, of, at) in parts() {
                     unify.translate(piece, array, of.clone(), &mut out[at..at + of.len()])?;
                 }
@@ -195,12 +195,12 @@ impl Column {
                     bits.append_buffer(&array.as_boolean().values().slice(of.start, of.len()));
                 }
                 // SAFETY: the task's own bytes, as CHUNK_ROWS is a multiple of 8.
-                unsafe { out.slice_mut(bytes) }.copy_from_slice(bits.as_slice());
+                unsafe { out.zeroed(bytes) }.copy_from_slice(bits.as_slice());
             }
             (Values::Bytes(out), form) => {
                 let width = if let Form::Fixed(width) = form { width } else { 16 };
                 // SAFETY: the task's own rows.
-                let out = unsafe { out.slice_mut(range.start * width..range.end * width) };
+                let out = unsafe { out.zeroed(range.start * width..range.end * width) };
                 for (_, array, of, at) in parts() {
                     copy_fixed(
                         array,
@@ -212,7 +212,7 @@ impl Column {
             }
             (Values::Views { views, sources }, _) => {
                 // SAFETY: the task's own rows.
-                let out = unsafe { views.slice_mut(range.clone()) };
+                let out = unsafe { views.zeroed(range.clone()) };
                 for (piece, array, of, at) in parts() {
                     let buffers = &sources.of_piece[piece];
                     copy_views(array, buffers, of.clone(), &mut out[at..at + of.len()])?;
@@ -236,7 +236,9 @@ impl Column {
         Ok(())
     }
 
-    pub fn finish(self, pieces: &[Piece]) -> Result<ArrayRef> {
+    /// # Safety
+    /// All tasks must have been run.
+    pub unsafe fn finish(self, pieces: &[Piece]) -> Result<ArrayRef> {
         if self.rows == 0 {
             return Ok(arrow::array::new_empty_array(&self.logical));
         }
@@ -244,12 +246,17 @@ impl Column {
         let Some(Output { values, validity }) = self.output.into_inner() else {
             return Err(Error::internal("a join's payload was not put together"));
         };
-        let nulls = validity
-            .map(|bits| NullBuffer::new(BooleanBuffer::new(bits.into_buffer(), 0, self.rows)));
+        let nulls = validity.map(|bits| {
+            // SAFETY: all tasks were run, and together they wrote all of it.
+            let bits = unsafe { bits.into_buffer() };
+            NullBuffer::new(BooleanBuffer::new(bits, 0, self.rows))
+        });
         Ok(match values {
             Values::Codes(codes) => {
                 let unify = self.unify.expect("codes come of unification");
-                let codes = ScalarBuffer::new(codes.into_buffer(), 0, self.rows);
+                // SAFETY: as above.
+                let codes = unsafe { codes.into_buffer() };
+                let codes = ScalarBuffer::new(codes, 0, self.rows);
                 let codes = UInt32Array::new(codes, nulls);
                 let values = unify.values(&self.logical)?;
                 // SAFETY: the codes are what `translate` gave: below the number of values, or of
@@ -263,15 +270,19 @@ impl Column {
                     }
                     (other, _) => other.clone(),
                 };
+                // SAFETY: as above.
+                let bytes = unsafe { bytes.into_buffer() };
                 let data = ArrayData::builder(data_type)
                     .len(self.rows)
-                    .add_buffer(bytes.into_buffer())
+                    .add_buffer(bytes)
                     .nulls(nulls)
                     .align_buffers(true);
                 make_array(data.build().map_err(internal)?)
             }
             Values::Views { views, sources } => {
-                let views = ScalarBuffer::new(views.into_buffer(), 0, self.rows);
+                // SAFETY: as above.
+                let views = unsafe { views.into_buffer() };
+                let views = ScalarBuffer::new(views, 0, self.rows);
                 let buffers = sources.buffers;
                 // SAFETY: the views are those of valid arrays, but for the buffers' indices, which
                 // are those of the same buffers in the new order.

@@ -1,14 +1,17 @@
 //! Memory that several tasks fill at once.
+//!
+//! None of it is set when it is allocated: that would be one long piece of work, as most memory was
+//! used before. Each task sets its part.
 
 use std::cell::UnsafeCell;
-use std::mem::{align_of, size_of};
+use std::mem::{MaybeUninit, align_of, size_of};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arrow::buffer::Buffer;
 
-/// An array, zero at first, of which disjoint pieces are written from several threads.
-pub struct Shared<T>(Box<[UnsafeCell<T>]>);
+/// An array of which disjoint pieces are written from several threads.
+pub struct Shared<T>(Box<[UnsafeCell<MaybeUninit<T>>]>);
 
 // SAFETY: the only access through `&self` is by the unsafe methods, whose callers vouch for it.
 unsafe impl<T: Send> Sync for Shared<T> {}
@@ -29,52 +32,74 @@ unsafe impl Zero for u128 {}
 
 impl<T: Zero> Shared<T> {
     pub fn new(len: usize) -> Self {
-        let cells = Box::<[UnsafeCell<T>]>::new_zeroed_slice(len);
-        // SAFETY: all zeros are a value of T, and UnsafeCell has the layout of what is in it.
+        let cells = Box::<[UnsafeCell<MaybeUninit<T>>]>::new_uninit_slice(len);
+        // SAFETY: MaybeUninit may be anything, and UnsafeCell has the layout of what is in it.
         Self(unsafe { cells.assume_init() })
     }
 
+    /// A piece of it, zero at first.
+    ///
     /// # Safety
     /// Until the slice is gone, nobody else may read or write any of the range.
     #[expect(clippy::mut_from_ref, reason = "that is the point, see Safety")]
-    pub unsafe fn slice_mut(&self, range: Range<usize>) -> &mut [T] {
+    pub unsafe fn zeroed(&self, range: Range<usize>) -> &mut [T] {
         let cells = &self.0[range];
-        // SAFETY: UnsafeCell<T> has the layout of T and permits writing; the caller vouches for
-        // being alone.
-        unsafe { std::slice::from_raw_parts_mut(UnsafeCell::raw_get(cells.as_ptr()), cells.len()) }
+        let start = UnsafeCell::raw_get(cells.as_ptr()).cast::<T>();
+        // SAFETY: UnsafeCell<MaybeUninit<T>> has the layout of T and permits writing; all zeros are
+        // a value of T; the caller vouches for being alone.
+        unsafe {
+            start.write_bytes(0, cells.len());
+            std::slice::from_raw_parts_mut(start, cells.len())
+        }
     }
 
     /// # Safety
-    /// Until the slice is gone, nobody may write.
+    /// Every piece must have been `zeroed`, and until the slice is gone, nobody may write.
     pub unsafe fn all(&self) -> &[T] {
-        // SAFETY: UnsafeCell<T> has the layout of T; the caller vouches that nobody writes.
+        // SAFETY: the layout is that of T; the caller vouches for values and that nobody writes.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<T>(), self.0.len()) }
     }
 
-    pub fn into_vec(self) -> Vec<T> {
+    /// # Safety
+    /// Every piece must have been `zeroed`.
+    pub unsafe fn into_vec(self) -> Vec<T> {
         let cells = Box::into_raw(self.0);
-        // SAFETY: UnsafeCell<T> has the layout of T, and we own the box.
+        // SAFETY: the layout is that of T, we own the box, and the caller vouches for values.
         unsafe { Box::from_raw(cells as *mut [T]) }.into_vec()
     }
 }
 
 impl<T: Zero + arrow::datatypes::ArrowNativeType> Shared<T> {
-    pub fn into_buffer(self) -> Buffer {
-        Buffer::from_vec(self.into_vec())
+    /// # Safety
+    /// Every piece must have been `zeroed`.
+    pub unsafe fn into_buffer(self) -> Buffer {
+        // SAFETY: as the caller vouches.
+        Buffer::from_vec(unsafe { self.into_vec() })
     }
 }
 
-/// Atomic numbers, zero at first, taken from the operating system without being written: their
-/// pages come into being where tasks first touch them.
+/// Atomic numbers, zero at first.
 pub fn zeroed_u32(len: usize) -> Box<[AtomicU32]> {
     // SAFETY: zero is a valid AtomicU32.
     unsafe { Box::<[AtomicU32]>::new_zeroed_slice(len).assume_init() }
 }
 
+/// Atomic numbers that are whatever the memory was.
+///
+/// # Safety
+/// Each must be stored to before it is loaded.
+pub unsafe fn unset_u32(len: usize) -> Box<[AtomicU32]> {
+    // SAFETY: they only lie behind a pointer until they are stored to, as the caller vouches.
+    unsafe { Box::<[AtomicU32]>::new_uninit_slice(len).assume_init() }
+}
+
 /// The same of 64 bits.
-pub fn zeroed_u64(len: usize) -> Box<[AtomicU64]> {
-    // SAFETY: zero is a valid AtomicU64.
-    unsafe { Box::<[AtomicU64]>::new_zeroed_slice(len).assume_init() }
+///
+/// # Safety
+/// Each must be stored to before it is loaded.
+pub unsafe fn unset_u64(len: usize) -> Box<[AtomicU64]> {
+    // SAFETY: they only lie behind a pointer until they are stored to, as the caller vouches.
+    unsafe { Box::<[AtomicU64]>::new_uninit_slice(len).assume_init() }
 }
 
 /// The numbers of which nobody else has a reference any more.
@@ -110,8 +135,7 @@ pub struct Bucket {
     pub rows: [u64; SLOTS],
 }
 
-/// Buckets, empty at first, each in one cache line. The memory is asked for as plain words and
-/// aligned here: with an alignment of its own the allocator would write the zeros at once.
+/// Buckets, each in one cache line.
 pub struct AtomicBuckets {
     words: Box<[AtomicU64]>,
     /// The words before the first bucket.
@@ -134,9 +158,22 @@ const _: () = assert!(
         && size_of::<Bucket>() == align_of::<Bucket>()
 );
 
+impl AtomicBucket {
+    pub fn clear(&self) {
+        for word in self.keys.iter().chain(&self.rows) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 impl AtomicBuckets {
-    pub fn new(len: usize) -> Self {
-        let words = zeroed_u64((len + 1) * BUCKET_WORDS);
+    /// Buckets that are whatever the memory was.
+    ///
+    /// # Safety
+    /// Each must be cleared before anything else is done with it.
+    pub unsafe fn unset(len: usize) -> Self {
+        // SAFETY: as the caller vouches.
+        let words = unsafe { unset_u64((len + 1) * BUCKET_WORDS) };
         // Less than a bucket, which is the one more than was wanted.
         let skip = words.as_ptr().align_offset(align_of::<AtomicBucket>());
         assert!(skip < BUCKET_WORDS);

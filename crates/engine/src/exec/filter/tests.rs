@@ -3,6 +3,7 @@ use arrow::datatypes::Field;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
 use datafusion::prelude::SessionContext;
+use futures::executor::block_on;
 use thalweg_base::Prng;
 use thalweg_storage::expand;
 
@@ -94,8 +95,8 @@ fn a_dictionary_is_filtered_as_its_rows_are() {
             let needed = |s: Column, t: Column, selection: &mut Selection| {
                 let both = [&s, &t];
                 let needed: Vec<_> = conjunct.columns.iter().map(|c| both[*c]).collect();
-                let judged = conjunct.judge(&needed, selection.len()).is_some();
-                conjunct.narrow(selection, &needed).unwrap();
+                let judged = judges(&conjunct, &needed, selection.len());
+                narrow(&conjunct, selection, &needed).unwrap();
                 judged
             };
             judged +=
@@ -106,6 +107,14 @@ fn a_dictionary_is_filtered_as_its_rows_are() {
         }
     }
     assert!(judged > 700, "{judged}");
+}
+
+fn narrow(conjunct: &Conjunct, selection: &mut Selection, columns: &[&Column]) -> Result<()> {
+    block_on(conjunct.narrow(selection, columns, &Time::new()))
+}
+
+fn judges(conjunct: &Conjunct, columns: &[&Column], rows: usize) -> bool {
+    block_on(conjunct.judge(columns, rows, &Time::new())).is_some()
 }
 
 fn rows_of(selection: &Selection) -> Vec<u32> {
@@ -122,18 +131,18 @@ fn values_of_other_rows_raise_no_errors() {
     let encoded = column(dictionary::<UInt8Type>(&keys, &["x", "7", "y"]));
     let sevens = [1, 3, 5, 6, 9];
     let mut selection = Selection::of((0..80).map(|row| sevens.contains(&row)).collect());
-    conjunct.narrow(&mut selection, &[&encoded]).unwrap();
+    narrow(&conjunct, &mut selection, &[&encoded]).unwrap();
     assert_eq!(rows_of(&selection), sevens);
-    assert!(conjunct.narrow(&mut Selection::all(80), &[&encoded]).is_err());
+    assert!(narrow(&conjunct, &mut Selection::all(80), &[&encoded]).is_err());
 }
 
 #[test]
 fn what_differs_from_row_to_row_is_not_asked_once() {
     let encoded = column(dictionary::<UInt8Type>(&[Some(0); 64], &["a"]));
-    assert!(conjunct("s = 'a'").judge(&[&encoded], 64).is_some());
-    assert!(conjunct("random() < 0.5 OR s = 'b'").judge(&[&encoded], 64).is_none());
+    assert!(judges(&conjunct("s = 'a'"), &[&encoded], 64));
+    assert!(!judges(&conjunct("random() < 0.5 OR s = 'b'"), &[&encoded], 64));
     // Nor what is cheaper to ask of the rows.
-    assert!(conjunct("s = 'a'").judge(&[&encoded], 1).is_none());
+    assert!(!judges(&conjunct("s = 'a'"), &[&encoded], 1));
 }
 
 #[test]
@@ -145,10 +154,10 @@ fn dynamic_filters_are_asked_once_per_value_and_counted_by_rows() {
     let keys: Vec<_> = (0..90).map(|row| (row % 3 < 2).then_some(row % 3)).collect();
     let encoded = column(dictionary::<UInt8Type>(&keys, &["a", "b"]));
     let mut selection = Selection::all(90);
-    conjunct.narrow(&mut selection, &[&encoded]).unwrap();
+    narrow(&conjunct, &mut selection, &[&encoded]).unwrap();
     assert_eq!((selection.len(), conjunct.pass_share()), (90, 1.0));
     dynamic.update(physical("s >= 'b'")).unwrap();
-    conjunct.narrow(&mut selection, &[&encoded]).unwrap();
+    narrow(&conjunct, &mut selection, &[&encoded]).unwrap();
     assert_eq!(rows_of(&selection), (0..90).filter(|row| row % 3 == 1).collect::<Vec<_>>());
     assert_eq!(conjunct.pass_share(), 120.0 / 180.0);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
@@ -405,10 +406,13 @@ async fn work(
         let Some(batch) = puller.next().await? else { break };
         timer.done();
         worker.push(batch);
+        let mut longest = Duration::ZERO;
         loop {
-            let timer = figures.in_steps.timer();
+            let started = Instant::now();
             let more = worker.step()?;
-            timer.done();
+            let step = started.elapsed();
+            figures.in_steps.add_duration(step);
+            longest = longest.max(step);
             checkpoint().await;
             while let Some((columns, rows)) = worker.emitted() {
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -425,6 +429,7 @@ async fn work(
                 break;
             }
         }
+        puller.took(longest);
         let holds = worker.memory_bytes();
         if holds > held + STEP_BYTES {
             shared.reserve(reservation, holds - held).await?;

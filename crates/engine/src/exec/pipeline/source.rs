@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -23,6 +24,12 @@ use crate::error::into_datafusion;
 use crate::exec::ScanExec;
 use crate::exec::scan::{Hint, Reader};
 use crate::rules::fuse::Input;
+
+/// What a worker shall take for a step: a batch that takes longer is followed by shorter ones, so
+/// that several fit into a quantum.
+const STEP: Duration = Duration::from_micros(800);
+/// Of a batch, however long that takes.
+const ROWS_MIN: usize = BATCH_ROWS / 8;
 
 /// What the sinks of a plan have become so far.
 pub type Sinks = Arc<Vec<Option<Finished>>>;
@@ -84,40 +91,29 @@ pub struct Puller {
     opened: Arc<Opened>,
     reader: Option<Reader>,
     stream: Option<SendableRecordBatchStream>,
-    /// Rows of a morsel that are handed out batch by batch.
     ready: Option<Ready>,
+    /// Of a batch.
+    rows_max: usize,
     /// What a scan counts itself.
     bytes_unscanned: usize,
 }
 
+/// A morsel that is handed out batch by batch.
 struct Ready {
-    columns: Vec<ArrayRef>,
-    rows: Rows,
+    morsel: Batch,
     at: usize,
 }
 
-/// Which rows of the columns.
-enum Rows {
-    All(usize),
-    These(UInt32Array),
-}
-
 impl Ready {
-    fn next(&mut self) -> Option<Batch> {
-        let from = self.at;
-        match &self.rows {
-            Rows::All(rows) => {
-                let count = BATCH_ROWS.min(rows - from);
-                self.at += count;
-                let columns = self.columns.iter().map(|c| c.slice(from, count));
-                (count > 0).then(|| Batch::new(columns.collect(), count))
-            }
-            Rows::These(rows) => {
-                let count = BATCH_ROWS.min(rows.len() - from);
-                self.at += count;
-                (count > 0).then(|| Batch::taken(self.columns.clone(), rows.slice(from, count)))
-            }
-        }
+    fn new(morsel: Batch) -> Self {
+        Ready { morsel, at: 0 }
+    }
+
+    fn next(&mut self, rows_max: usize) -> Option<Batch> {
+        let rows = rows_max.min(self.morsel.rows() - self.at);
+        let batch = (rows > 0).then(|| self.morsel.slice(self.at, rows));
+        self.at += rows;
+        batch
     }
 }
 
@@ -127,13 +123,29 @@ impl Puller {
             Opened::Scan(scan) => Some(scan.reader(worker)),
             _ => None,
         };
-        Puller { opened, reader, stream: None, ready: None, bytes_unscanned: 0 }
+        Puller {
+            opened,
+            reader,
+            stream: None,
+            ready: None,
+            rows_max: BATCH_ROWS,
+            bytes_unscanned: 0,
+        }
     }
 
     /// Bytes of memory so far that had to be read for the batches, at least once: their values, and
     /// what the scan's filters were evaluated on.
     pub fn bytes_in(&self) -> usize {
         self.bytes_unscanned + self.reader.as_ref().map_or(0, Reader::bytes_touched)
+    }
+
+    /// The longest step that the last batch took.
+    pub fn took(&mut self, step: Duration) {
+        if step > STEP {
+            self.rows_max = (self.rows_max / 2).max(ROWS_MIN);
+        } else if step < STEP / 4 {
+            self.rows_max = (self.rows_max * 2).min(BATCH_ROWS);
+        }
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
@@ -146,7 +158,7 @@ impl Puller {
 
     async fn next_batch(&mut self) -> Result<Option<Batch>> {
         loop {
-            if let Some(batch) = self.ready.as_mut().and_then(Ready::next) {
+            if let Some(batch) = self.ready.as_mut().and_then(|r| r.next(self.rows_max)) {
                 return Ok(Some(batch));
             }
             self.ready = None;
@@ -154,11 +166,10 @@ impl Puller {
                 Opened::Scan(_) => {
                     let Some(reader) = &mut self.reader else { return Ok(None) };
                     let Some(morsel) = reader.next().await? else { return Ok(None) };
-                    let rows = match morsel.picked {
-                        None => Rows::All(morsel.rows),
-                        Some(picked) => Rows::These(picked),
-                    };
-                    self.ready = Some(Ready { columns: morsel.columns, rows, at: 0 });
+                    self.ready = Some(Ready::new(match morsel.picked {
+                        None => Batch::new(morsel.columns, morsel.rows),
+                        Some(picked) => Batch::taken(morsel.columns, picked),
+                    }));
                 }
                 Opened::Streams { left, .. } => {
                     let Some(stream) = &mut self.stream else {
@@ -169,7 +180,7 @@ impl Puller {
                         continue;
                     };
                     match stream.next().await.transpose()? {
-                        Some(batch) => self.ready = Some(ready(&batch)),
+                        Some(batch) => self.ready = Some(Ready::new(taken_in(&batch))),
                         None => self.stream = None,
                     }
                 }
@@ -178,7 +189,8 @@ impl Puller {
                     if n >= *count {
                         return Ok(None);
                     }
-                    return morsel(source, sinks, n).map(Some).map_err(into_datafusion);
+                    let morsel = morsel(source, sinks, n).map_err(into_datafusion)?;
+                    self.ready = Some(Ready::new(morsel));
                 }
             }
         }
@@ -228,6 +240,6 @@ fn scalar(word: i64, data_type: &DataType) -> Option<ScalarValue> {
     })
 }
 
-fn ready(batch: &RecordBatch) -> Ready {
-    Ready { columns: batch.columns().to_vec(), rows: Rows::All(batch.num_rows()), at: 0 }
+fn taken_in(batch: &RecordBatch) -> Batch {
+    Batch::new(batch.columns().to_vec(), batch.num_rows())
 }
