@@ -130,7 +130,7 @@ bench-scan: build ## A cold scan beside what the disk gives (SF=1)
 
 $(PYTHON).ready: dev/bench/peers/requirements.txt dev/requirements.txt
 	@echo "== Installing the Python packages of the tests"
-	python3 -m venv $(THALWEG_VENV)
+	$(PYTHON) -m pip --version > /dev/null 2>&1 || python3 -m venv --clear $(THALWEG_VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r dev/bench/peers/requirements.txt -r dev/requirements.txt
 	@touch $@
 
