@@ -48,7 +48,7 @@ pub use plan::is_native;
 
 /// Groups that a worker holds in one table: beyond that it seals them. Their keys, slots and a
 /// state or two fit a core's own cache.
-pub const CHUNK_GROUPS_MAX: usize = 64 << 10;
+pub const CHUNK_GROUPS_MAX: usize = 128 << 10;
 
 /// Slots of a direct table: 1 MiB.
 pub const DIRECT_SLOTS_LOG2_MAX: u32 = 18;

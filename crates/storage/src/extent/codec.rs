@@ -263,7 +263,8 @@ fn decimals(
     execution: &mut ExecutionCtx,
 ) -> VortexResult<ArrayRef> {
     fn widened<T: NativeDecimalType + Into<i64>>(array: &DecimalArray) -> ScalarBuffer<i64> {
-        array.buffer::<T>().iter().map(|&v| v.into()).collect()
+        // Into a Vec, which knows how many will come: a buffer would look after each.
+        array.buffer::<T>().iter().map(|&v| v.into()).collect::<Vec<_>>().into()
     }
     let array = array.execute::<DecimalArray>(execution)?;
     let decimal = array.decimal_dtype();
