@@ -1,7 +1,6 @@
 //! A column of the chunk in hand, expanded as late as possible.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;

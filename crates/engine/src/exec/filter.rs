@@ -157,6 +157,7 @@ impl Conjunct {
         }
         timer.done();
         if let Some(verdict) = self.judge(columns, before, time).await {
+            let _timer = time.timer();
             let dictionary = columns[0].encoded.as_ref();
             selection.look_up(dictionary, &verdict.passing, verdict.null_passes);
         } else if let Some(listed) = selection.listed() {
@@ -168,7 +169,9 @@ impl Conjunct {
             };
             selection.retain_listed(&self.evaluate_all(piece, before, time).await?);
         } else {
+            let timer = time.timer();
             let plain = columns.iter().map(|c| c.plain()).collect::<Result<Vec<_>>>()?;
+            timer.done();
             let piece = |rows: Range<usize>| {
                 Ok(plain.iter().map(|c| c.slice(rows.start, rows.len())).collect())
             };

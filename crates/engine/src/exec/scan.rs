@@ -655,7 +655,6 @@ impl Reader {
         let Source { database, loading, .. } = &self.source;
         let segments = loading.read(database, &columns.chunk, &missing).await?;
         for (column, segment) in missing.into_iter().zip(segments) {
-            checkpoint().await;
             let decode = || {
                 let _timer = self.metrics.base.elapsed_compute().timer();
                 database.decode(segment.clone()).map_err(into_datafusion)
@@ -665,9 +664,8 @@ impl Reader {
                 self.metrics.bytes_decoded.add(array.get_array_memory_size());
             }
             columns.add(column, array, self.data_type(column));
+            checkpoint().await;
         }
-        // The last was a piece of work, too.
-        checkpoint().await;
         Ok(())
     }
 }

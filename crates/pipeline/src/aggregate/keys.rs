@@ -530,7 +530,7 @@ fn views<T: ByteViewType>(
     let (views, buffers) = strings.into_parts();
     // With nothing but NULLs there are no strings.
     let view = |&word: &u64| views.get(word as usize).copied().unwrap_or(0);
-    let views = column.words.iter().map(view).collect::<ScalarBuffer<u128>>();
+    let views = ScalarBuffer::from(column.words.iter().map(view).collect::<Vec<u128>>());
     // SAFETY: `Strings` makes a view of an inline string, or of bytes that it put into the block
     // and at the place that the view says; a view of 0 is the empty string. The bytes are text if
     // the type is (see `text` in `decode_bytes`).
