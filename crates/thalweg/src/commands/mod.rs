@@ -6,6 +6,7 @@ mod check;
 mod inspect;
 mod load;
 mod replay;
+mod serve;
 mod shell;
 mod sql;
 
@@ -55,6 +56,7 @@ enum Command {
     Bench(bench::Args),
     Replay(replay::Args),
     Calibrate(calibrate::Args),
+    Serve(serve::Args),
 }
 
 pub fn run() -> Outcome {
@@ -71,6 +73,7 @@ pub fn run() -> Outcome {
         Command::Bench(args) => bench::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Calibrate(args) => calibrate::run(args),
+        Command::Serve(args) => serve::run(args),
     }
 }
 

@@ -1,0 +1,57 @@
+//! How a server is started.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How clients prove who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// They need not: whoever reaches the address is who they say. Only on loopback.
+    #[default]
+    Trust,
+    /// By a password, which the server does not know: SCRAM-SHA-256 (RFC 5802, RFC 7677).
+    Scram,
+}
+
+/// Addresses without a port open none; limits hold for all protocols together unless they say.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Of the PostgreSQL protocol.
+    pub pg: Option<SocketAddr>,
+    /// Of Arrow Flight SQL.
+    pub flight: Option<SocketAddr>,
+    /// Of metrics and health.
+    pub http: Option<SocketAddr>,
+    pub authentication: Authentication,
+    /// PEM files: the certificate's chain and its key. Both or none.
+    pub tls_certificate: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    /// Connections of clients that may be open at a time.
+    pub connections_max: usize,
+    /// Of one message of a client.
+    pub message_bytes_max: usize,
+    /// From connecting to being let in; then, of one message from its first byte to its last.
+    pub handshake_timeout: Duration,
+    pub message_timeout: Duration,
+    /// What statements that run get to end by themselves, after SIGTERM.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            pg: None,
+            flight: None,
+            http: None,
+            authentication: Authentication::Trust,
+            tls_certificate: None,
+            tls_key: None,
+            connections_max: 1000,
+            message_bytes_max: 64 << 20,
+            handshake_timeout: Duration::from_secs(10),
+            message_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Clients over the network: the PostgreSQL protocol, Arrow Flight SQL, and HTTP for operators.
+//! The only crate that knows wire formats. What they ask for becomes a statement of a
+//! [`Session`](thalweg_engine::Session); how it runs is the engine's.
+//!
+//! In the order a client meets them:
+//!
+//! * [`Config`] (`config.rs`): addresses, limits, certificates.
+//! * [`Server`] (`server.rs`): binds, accepts, drains. `context.rs`: what all connections share.
+//! * `auth.rs`: who a client is. `connections.rs`: how many there may be.
+//! * `pg/`: the PostgreSQL protocol. `flight/`: Arrow Flight SQL. `http/`: metrics and health.
+//! * `metrics.rs`: what is counted.
+
+mod auth;
+mod config;
+mod connections;
+mod context;
+mod flight;
+mod http;
+mod metrics;
+mod pg;
+mod server;
+
+pub use config::{Authentication, Config};
+pub use server::Server;
