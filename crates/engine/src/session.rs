@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arrow::datatypes::DataType;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::execution::{SessionState, SessionStateBuilder};
@@ -17,9 +18,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::answer::{Answer, Head, Item};
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
+use crate::describe::{Description, describe};
 use crate::engine::Engine;
 use crate::exec::MemoryBandwidth;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
+use crate::parameters::{self, Value};
+use crate::parse;
 use crate::rules;
 use crate::runtime::{Cancel, Origin, Run};
 use crate::statement::{self, Ended};
@@ -147,6 +151,28 @@ impl Session {
         Answer::receive(job, head, rows).await
     }
 
+    /// The same with values for `$1`, `$2`, ….
+    pub async fn query_with(&self, sql: &str, values: &[Value]) -> Result<Answer> {
+        check_size(sql)?;
+        if values.is_empty() && parameters::count(sql) == 0 {
+            return self.query(sql).await;
+        }
+        self.query(&parameters::bind(sql, values)?).await
+    }
+
+    /// Whether the text can be parsed: nothing is looked up.
+    pub fn check_syntax(&self, sql: &str) -> Result<()> {
+        check_size(sql)?;
+        parse::parse(&self.inner.context.state_ref().read(), sql).map(drop)
+    }
+
+    /// What the statement takes and gives, without running it. `types` are those that the client
+    /// has said of its values; the others are inferred.
+    pub async fn describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Description> {
+        check_size(sql)?;
+        self.begin_describe(sql, types)?.result().await
+    }
+
     /// Loads files into tables. In one transaction, unless asked otherwise: after an error nothing
     /// has changed.
     pub async fn load(
@@ -179,6 +205,15 @@ impl Session {
             statement::run(&inner, &owner, &text, started, rows).await;
         });
         Ok((job, head, receiver))
+    }
+
+    fn begin_describe(
+        &self,
+        sql: &str,
+        types: &[Option<DataType>],
+    ) -> Result<Work<Description>> {
+        let (text, types) = (sql.to_string(), types.to_vec());
+        self.work(sql, move |inner| async move { describe(&inner, &text, &types).await })
     }
 
     fn begin_load(&self, load: Load, progress: Arc<LoadProgress>) -> Result<Work<Vec<LoadReport>>> {
