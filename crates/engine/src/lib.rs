@@ -21,7 +21,7 @@
 //!   to plan. `names.rs`: columns without a name get one.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
 //! * `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
-//!   the catalog. `copy.rs`, [`load`](Load): files in and out. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
+//!   the catalog. `copy.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
 //! * `workload.rs`: classes of queries and their limits. `walk.rs`: through a parsed statement.
@@ -55,6 +55,7 @@ mod estimate;
 mod exec;
 mod files;
 mod information;
+mod ingest;
 mod load;
 mod maintain;
 mod names;
@@ -84,6 +85,7 @@ pub use config::Config;
 pub use copy::ClientCopy;
 pub use describe::Description;
 pub use engine::Engine;
+pub use ingest::{IfAbsent, IfPresent, Ingest};
 pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
     stamp, table_name,

@@ -78,7 +78,9 @@ fn fill(sql: &str, literals: &[String]) -> Result<String> {
     let mut from = 0;
     for (place, number) in places {
         let Some(literal) = number.checked_sub(1).and_then(|i| literals.get(i)) else {
-            return Err(Error::user("there is no parameter $0").code("42P02").hint("$1 is the first"));
+            return Err(Error::user("there is no parameter $0")
+                .code("42P02")
+                .hint("$1 is the first"));
         };
         text.push_str(&sql[from..place.start]);
         text.push_str(literal);

@@ -1,8 +1,8 @@
 //! Cancel requests: they come on connections of their own, with the key of the one they mean.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -25,11 +25,7 @@ pub struct Key {
 
 impl Default for Cancels {
     fn default() -> Self {
-        Cancels {
-            sessions: Mutex::default(),
-            next: AtomicI32::new(1),
-            random: SystemRandom::new(),
-        }
+        Cancels { sessions: Mutex::default(), next: AtomicI32::new(1), random: SystemRandom::new() }
     }
 }
 

@@ -84,13 +84,25 @@ mod tests {
 
     #[test]
     fn statements_are_told_apart() {
-        for sql in ["select 1", " -- x\n/* y */ ((SELECT 1))", "WITH a AS (SELECT 'insert') SELECT 1", "table t"] {
+        for sql in [
+            "select 1",
+            " -- x\n/* y */ ((SELECT 1))",
+            "WITH a AS (SELECT 'insert') SELECT 1",
+            "table t",
+        ] {
             assert!(is_query(sql), "{sql}");
         }
-        for sql in ["", "insert into t values (1)", "WITH a AS (SELECT 1) DELETE FROM t", "EXPLAIN ANALYZE SELECT 1"] {
+        for sql in [
+            "",
+            "insert into t values (1)",
+            "WITH a AS (SELECT 1) DELETE FROM t",
+            "EXPLAIN ANALYZE SELECT 1",
+        ] {
             assert!(!is_query(sql), "{sql}");
         }
-        for (sql, alone) in [("begin", true), ("create workload w", true), ("create table t (a int)", false)] {
+        for (sql, alone) in
+            [("begin", true), ("create workload w", true), ("create table t (a int)", false)]
+        {
             assert_eq!(stands_alone(sql), alone, "{sql}");
         }
         assert_eq!(tag("SELECT 1", &Tag::Rows, 3), "SELECT 3");

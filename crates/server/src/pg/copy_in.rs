@@ -70,12 +70,13 @@ impl Layout {
         let mut escape = None;
         for (name, values) in &copy.options {
             let value = values.first().map(String::as_str);
-            let byte = || match value.unwrap_or_default().as_bytes() {
-                [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(*byte),
-                b"\\t" => Ok(b'\t'),
-                _ => Err(Error::user(format!("{name} of COPY is one character of ASCII"))
-                    .code("22023")),
-            };
+            let byte =
+                || match value.unwrap_or_default().as_bytes() {
+                    [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(*byte),
+                    b"\\t" => Ok(b'\t'),
+                    _ => Err(Error::user(format!("{name} of COPY is one character of ASCII"))
+                        .code("22023")),
+                };
             match name.as_str() {
                 "format" => {}
                 "header" => {
@@ -121,9 +122,7 @@ impl Layout {
     }
 
     fn csv_value(&self, value: &[u8], line: &mut BytesMut) {
-        let special = |b: &u8| {
-            [self.delimiter, self.quote, b'\n', b'\r'].contains(b)
-        };
+        let special = |b: &u8| [self.delimiter, self.quote, b'\n', b'\r'].contains(b);
         // A line of `\.` would be taken for the end.
         let plain = value != self.null.as_bytes() && value != b"\\." && !value.iter().any(special);
         if plain {
@@ -230,9 +229,8 @@ fn until_end(
     receiver: mpsc::Receiver<Item>,
 ) -> impl futures::Stream<Item = Result<RecordBatch>> + Send + 'static {
     let cut_off = || Error::cancelled("the client left amid COPY");
-    let items = ReceiverStream::new(receiver).chain(futures::stream::once(async move {
-        Some(Err(cut_off()))
-    }));
+    let items = ReceiverStream::new(receiver)
+        .chain(futures::stream::once(async move { Some(Err(cut_off())) }));
     items.take_while(|item| std::future::ready(item.is_some())).filter_map(std::future::ready)
 }
 
@@ -457,7 +455,11 @@ impl Reader {
                 let oid = types::oid(field.data_type());
                 let value = parameter::read(value, Format::Binary, oid, field.data_type());
                 column.push(value.map_err(|e| {
-                    e.context(format!("COPY {}, row {line}, column {}", quoted(table), field.name()))
+                    e.context(format!(
+                        "COPY {}, row {line}, column {}",
+                        quoted(table),
+                        field.name()
+                    ))
                 })?);
             }
         }

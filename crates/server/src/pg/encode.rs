@@ -7,6 +7,7 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, GenericBinaryArray,
     GenericStringArray, OffsetSizeTrait, StringViewArray,
 };
+use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowNativeType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type,
     Decimal128Type, Decimal256Type, DecimalType, DurationMicrosecondType, DurationMillisecondType,
@@ -17,7 +18,6 @@ use arrow::datatypes::{
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use thalweg_base::{Error, Result};
 
@@ -217,13 +217,11 @@ fn write(array: &ArrayRef, format: Format) -> Result<Write<'_>> {
         T::LargeListView(_) => {
             list(array, format, |array, row| array.as_list_view::<i64>().value(row))
         }
-        T::Struct(_) | T::Map(..) => {
-            Box::new(move |row, b| text::json(b, array, row))
-        }
-        _ => {
-            let formatter = ArrayFormatter::try_new(array, &FormatOptions::new())
-                .map_err(|e| Error::unsupported(format!("a value cannot be sent: {e}")))?;
-            Box::new(move |row, b| b.put_slice(formatter.value(row).to_string().as_bytes()))
+        T::Struct(_) | T::Map(..) => Box::new(move |row, b| text::json(b, array, row)),
+        other => {
+            let text = cast(array, &DataType::Utf8)
+                .map_err(|_| Error::unsupported(format!("a {other} cannot be sent")))?;
+            Box::new(move |row, b| b.put_slice(text.as_string::<i32>().value(row).as_bytes()))
         }
     })
 }
@@ -469,8 +467,7 @@ fn rectangle(items: &ArrayRef, lengths: &[usize]) -> bool {
         return false;
     }
     types::item(items.data_type()).is_none()
-        || (0..items.len())
-            .all(|row| !items.is_null(row) && rectangle(&sub_list(items, row), rest))
+        || (0..items.len()).all(|row| !items.is_null(row) && rectangle(&sub_list(items, row), rest))
 }
 
 fn leaves(buffer: &mut BytesMut, items: &ArrayRef) {

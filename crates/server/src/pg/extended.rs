@@ -110,12 +110,8 @@ impl Connection {
                 .map_err(|e| e.context(format!("parameter ${}", i + 1)))?;
             values.push(Value::new(value)?);
         }
-        let portal = Portal {
-            statement,
-            values,
-            result_formats: bind.result_formats,
-            state: State::New,
-        };
+        let portal =
+            Portal { statement, values, result_formats: bind.result_formats, state: State::New };
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
             return Err(Error::user(format!("portal {:?} exists already", bind.portal))
                 .code("42P03")
@@ -218,7 +214,8 @@ impl Connection {
         }
         self.begin_implicit(&sql).await?;
         if let Some(copy) = ClientCopy::parse(&sql) {
-            let tag = if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
+            let tag =
+                if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
             self.output.out.complete(&tag);
             return Ok(());
         }

@@ -11,17 +11,30 @@ pub enum Opening {
     Tls,
     /// It asks for encryption by GSSAPI.
     Gss,
-    Cancel { process: i32, secret: i32 },
-    Startup { minor: u16, parameters: Vec<(String, String)> },
+    Cancel {
+        process: i32,
+        secret: i32,
+    },
+    Startup {
+        minor: u16,
+        parameters: Vec<(String, String)>,
+    },
 }
 
 #[derive(Debug, PartialEq)]
 pub enum Message {
     Query(String),
-    Parse { name: String, sql: String, types: Vec<u32> },
+    Parse {
+        name: String,
+        sql: String,
+        types: Vec<u32>,
+    },
     Bind(Bind),
     Describe(Subject),
-    Execute { portal: String, rows_max: usize },
+    Execute {
+        portal: String,
+        rows_max: usize,
+    },
     Close(Subject),
     Flush,
     Sync,
@@ -124,11 +137,9 @@ pub fn message(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<Message
     body.0.advance(5);
     let message = match kind {
         b'Q' => Message::Query(body.text()?),
-        b'P' => Message::Parse {
-            name: body.text()?,
-            sql: body.text()?,
-            types: body.list(Body::u32)?,
-        },
+        b'P' => {
+            Message::Parse { name: body.text()?, sql: body.text()?, types: body.list(Body::u32)? }
+        }
         b'B' => Message::Bind(Bind {
             portal: body.text()?,
             statement: body.text()?,
@@ -151,11 +162,8 @@ pub fn message(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<Message
         b'p' => Message::Password(body.rest()),
         b'X' => Message::Terminate,
         _ => {
-            return Err(Error::user(format!(
-                "there is no message of type {:?}",
-                char::from(kind)
-            ))
-            .code("08P01"));
+            return Err(Error::user(format!("there is no message of type {:?}", char::from(kind)))
+                .code("08P01"));
         }
     };
     body.end()?;

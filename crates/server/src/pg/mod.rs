@@ -37,7 +37,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use self::cancel::Cancels;
-use self::connection::{Connection, Stop};
+use self::connection::Stop;
 use crate::context::{Context, Phase};
 
 /// Clients that are being let in at a time; the next ones wait in the system's queue.

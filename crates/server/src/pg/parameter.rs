@@ -20,7 +20,12 @@ use super::message::Body;
 use super::{numeric, types};
 
 /// One value, as an array of one element. `oid`: what the client says that it sends; 0: nothing.
-pub fn read(bytes: Option<Bytes>, format: Format, oid: u32, data_type: &DataType) -> Result<ArrayRef> {
+pub fn read(
+    bytes: Option<Bytes>,
+    format: Format,
+    oid: u32,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
     let Some(bytes) = bytes else { return Ok(new_null_array(data_type, 1)) };
     match format {
         Format::Text => parse(utf8(&bytes)?, data_type),
@@ -47,7 +52,9 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<ArrayRef> {
     };
     let trimmed = text.trim();
     Ok(match data_type {
-        t if t.is_string() => return cast(&(Arc::new(StringArray::from(vec![text])) as _), t, &wrong),
+        t if t.is_string() => {
+            return cast(&(Arc::new(StringArray::from(vec![text])) as _), t, &wrong);
+        }
         DataType::Null => Arc::new(StringArray::from(vec![text])),
         DataType::Boolean => {
             let lower = trimmed.to_ascii_lowercase();
@@ -164,7 +171,10 @@ fn list(rest: &mut &str, item: &DataType, depth: usize) -> Result<ArrayRef> {
     let broken = |rest: &str| {
         Error::user("a list of the client is broken")
             .code("22P02")
-            .detail(format!("what is not understood: {:?}", rest.chars().take(40).collect::<String>()))
+            .detail(format!(
+                "what is not understood: {:?}",
+                rest.chars().take(40).collect::<String>()
+            ))
             .hint("{1,2,NULL} is a list, {\"a b\"} one of a text with a blank")
     };
     if depth > LIST_DEPTH_MAX {
@@ -230,7 +240,9 @@ fn element(rest: &mut &str) -> Option<(String, bool)> {
 
 /// A list of these, each an array of one element.
 fn list_of(items: Vec<ArrayRef>, item: &DataType) -> Result<ArrayRef> {
-    let broken = |e| Error::user(format!("a list of the client has items of several types: {e}")).code("22P02");
+    let broken = |e| {
+        Error::user(format!("a list of the client has items of several types: {e}")).code("22P02")
+    };
     let parts: Vec<&dyn Array> = items.iter().map(AsRef::as_ref).collect();
     let values = match parts[..] {
         [] => new_empty_array(item),

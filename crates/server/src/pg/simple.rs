@@ -3,9 +3,9 @@
 use thalweg_base::Result;
 use thalweg_engine::{ClientCopy, Session, TransactionStatus};
 
+use super::command;
 use super::connection::{Connection, Stop};
 use super::results::{self, Cursor};
-use super::command;
 
 impl Connection {
     /// As PostgreSQL has it, several statements in one message are one transaction, unless they say
@@ -34,7 +34,8 @@ impl Connection {
 
     async fn one(&mut self, sql: &str) -> Result<(), Stop> {
         if let Some(copy) = ClientCopy::parse(sql) {
-            let tag = if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
+            let tag =
+                if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
             self.output.out.complete(&tag);
             return Ok(());
         }

@@ -97,11 +97,8 @@ async fn refuse(mut output: Output, e: &Error) {
     output.close().await;
 }
 
-type Entered = (
-    thalweg_engine::Session,
-    User,
-    (super::cancel::Key, crate::connections::Connection),
-);
+type Entered =
+    (thalweg_engine::Session, User, (super::cancel::Key, crate::connections::Connection));
 
 async fn enter(
     input: &mut Input,
@@ -111,9 +108,8 @@ async fn enter(
     minor: u16,
     parameters: &[(String, String)],
 ) -> Result<Entered> {
-    let parameter = |name: &str| {
-        parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
-    };
+    let parameter =
+        |name: &str| parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
     // Options of later versions begin so, and are told to be unknown.
     let unknown: Vec<String> =
         parameters.iter().filter(|(n, _)| n.starts_with("_pq_.")).map(|(n, _)| n.clone()).collect();

@@ -289,9 +289,8 @@ pub fn json(buffer: &mut BytesMut, array: &ArrayRef, row: usize) {
         T::LargeList(_) => items(buffer, array.as_list::<i64>().value(row)),
         T::FixedSizeList(..) => items(buffer, array.as_fixed_size_list().value(row)),
         data_type => {
-            let plain = data_type.is_integer()
-                || data_type.is_decimal()
-                || matches!(data_type, T::Boolean);
+            let plain =
+                data_type.is_integer() || data_type.is_decimal() || matches!(data_type, T::Boolean);
             let Ok(formatter) = ArrayFormatter::try_new(array, &FormatOptions::new()) else {
                 return buffer.put_slice(b"null");
             };
@@ -415,9 +414,13 @@ mod tests {
 
     #[test]
     fn items_of_arrays_are_quoted_where_they_must() {
-        for (item, expected) in
-            [("a", "a"), ("", "\"\""), ("NULL", "\"NULL\""), ("a b", "\"a b\""), ("a\"\\", "\"a\\\"\\\\\"")]
-        {
+        for (item, expected) in [
+            ("a", "a"),
+            ("", "\"\""),
+            ("NULL", "\"NULL\""),
+            ("a b", "\"a b\""),
+            ("a\"\\", "\"a\\\"\\\\\""),
+        ] {
             assert_eq!(written(|b| list_item(b, item.as_bytes())), expected);
         }
     }
