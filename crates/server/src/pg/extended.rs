@@ -149,7 +149,7 @@ impl Connection {
                 let oids: Vec<u32> =
                     oids.iter().enumerate().map(|(i, oid)| said(i).unwrap_or(*oid)).collect();
                 self.output.out.parameter_types(&oids);
-                columns(&mut self.output.out, described.schema.as_ref(), &[])?;
+                columns(&mut self.output.out, &statement.sql, described.schema.as_ref(), &[])?;
                 Ok(())
             }
             Subject::Portal(name) => {
@@ -174,7 +174,7 @@ impl Connection {
         let formats = &portal.result_formats;
         match &portal.state {
             State::Running(cursor) => {
-                columns(&mut self.output.out, Some(&cursor.answer.schema), formats)?;
+                columns(&mut self.output.out, &sql, Some(&cursor.answer.schema), formats)?;
             }
             State::Done => self.output.out.no_data(),
             State::New => {
@@ -182,7 +182,7 @@ impl Connection {
                     portal.values.iter().map(|v| Some(v.data_type().clone())).collect();
                 let session = self.session.clone();
                 let described = self.watched(session.describe(&sql, &types)).await??;
-                columns(&mut self.output.out, described.schema.as_ref(), formats)?;
+                columns(&mut self.output.out, &sql, described.schema.as_ref(), formats)?;
             }
         }
         Ok(())
@@ -279,11 +279,11 @@ impl Connection {
     }
 }
 
-fn columns(out: &mut Out, schema: Option<&SchemaRef>, formats: &[i16]) -> Result<()> {
+fn columns(out: &mut Out, sql: &str, schema: Option<&SchemaRef>, formats: &[i16]) -> Result<()> {
     match schema {
         Some(schema) if !schema.fields().is_empty() => {
             let formats: Vec<Format> = results::formats(formats, schema.fields().len())?;
-            results::describe(out, schema, &formats)
+            results::describe(out, sql, schema, &formats)
         }
         _ => {
             out.no_data();

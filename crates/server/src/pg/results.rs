@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use thalweg_base::{Error, Result};
-use thalweg_engine::Answer;
+use thalweg_engine::{Answer, result_names};
 
 use super::connection::{Connection, Stop};
 use super::encode::{Format, Rows};
@@ -28,7 +28,8 @@ pub fn formats(codes: &[i16], columns: usize) -> Result<Vec<Format>> {
 /// Columns that one row may have: their number has 16 bits.
 const COLUMNS_MAX: usize = i16::MAX as usize;
 
-pub fn describe(out: &mut Out, schema: &SchemaRef, formats: &[Format]) -> Result<()> {
+/// Announces the columns of the statement's result.
+pub fn describe(out: &mut Out, sql: &str, schema: &SchemaRef, formats: &[Format]) -> Result<()> {
     if schema.fields().len() > COLUMNS_MAX {
         return Err(Error::unsupported(format!(
             "the result has {} columns, more than the {COLUMNS_MAX} that PostgreSQL's protocol \
@@ -37,10 +38,12 @@ pub fn describe(out: &mut Out, schema: &SchemaRef, formats: &[Format]) -> Result
         ))
         .code("54011"));
     }
-    out.row_description(schema.fields().iter().zip(formats).map(|(field, format)| {
+    let names = result_names(sql, schema.fields().len());
+    let columns = schema.fields().iter().zip(&names).zip(formats);
+    out.row_description(columns.map(|((field, name), format)| {
         let oid = types::oid(field.data_type());
         Field {
-            name: field.name(),
+            name: name.as_ref().unwrap_or(field.name()),
             oid,
             size: types::size(oid),
             modifier: types::modifier(field.data_type()),

@@ -44,7 +44,7 @@ impl Connection {
         let tag = answer.tag.clone();
         let formats = results::formats(&[], answer.schema.fields().len())?;
         if command::has_rows(&answer) {
-            results::describe(&mut self.output.out, &answer.schema, &formats)?;
+            results::describe(&mut self.output.out, sql, &answer.schema, &formats)?;
         }
         let mut cursor = Cursor::new(answer, formats);
         self.send_rows(&mut cursor, 0).await?;

@@ -123,6 +123,9 @@ async fn enter(
     let user = authenticate(input, output, context, name).await?;
     let session = context.authenticator.session(&user)?;
     for (name, value) in settings(parameters)? {
+        if !name.starts_with("thalweg.") {
+            continue;
+        }
         set(&session, &name, &value).await?;
     }
     let key = cancels.enter(&session)?;
