@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, Query, Value, VisitorMut};
 use thalweg_base::{Error, Result};
@@ -47,8 +46,13 @@ pub(crate) async fn describe(
         let snapshot = statement::begin(session, &state).await?;
         let types = types(session, &state, &snapshot, sql, declared, count).await?;
         let text = parameters::sample(sql, &types)?;
-        let plan = planned(session, &state, &snapshot, &text, For::Columns).await?;
-        let schema = plan.map(|plan| Arc::clone(plan.schema().inner()));
+        let schema = match resolved(session, &state, &snapshot, &text, For::Columns).await? {
+            Some(statement) => {
+                let plan = statement::plan(&state, statement).await.map_err(from_datafusion)?;
+                Some(Arc::clone(plan.schema().inner()))
+            }
+            None => None,
+        };
         Ok(Description { parameters: types, schema })
     };
     let result = described.await;
@@ -70,11 +74,15 @@ async fn types(
     if (0..count).all(|i| known(i).is_some()) {
         return Ok((0..count).filter_map(known).collect());
     }
-    let written = written(state, sql).await?;
-    // Errors show when it is planned with values.
-    let inferred = match planned(session, state, snapshot, sql, For::Parameters).await {
-        Ok(Some(plan)) => plan.get_parameter_types().unwrap_or_default(),
-        _ => HashMap::new(),
+    let statement = resolved(session, state, snapshot, sql, For::Parameters).await?;
+    let (written, inferred) = match statement {
+        Some(mut statement) => {
+            let written = written(state, &mut statement).await?;
+            // Errors show when it is planned with values.
+            let plan = statement::plan(state, statement).await;
+            (written, plan.and_then(|p| p.get_parameter_types()).unwrap_or_default())
+        }
+        None => Default::default(),
     };
     let inferred = |i: usize| inferred.get(&format!("${}", i + 1)).cloned().flatten();
     let written = |i: usize| written.get(&(i + 1)).cloned();
@@ -83,12 +91,14 @@ async fn types(
 }
 
 /// Types that stand beside parameters, and that DataFusion does not see there: `$1::int`, `LIMIT $1`.
-async fn written(state: &SessionState, sql: &str) -> Result<HashMap<usize, DataType>> {
-    let Parsed::Sql(Statement::Statement(mut statement), _) = parse::parse(state, sql)? else {
-        return Ok(HashMap::new());
-    };
+async fn written(
+    state: &SessionState,
+    statement: &mut Statement,
+) -> Result<HashMap<usize, DataType>> {
     let mut places = Places::default();
-    let _ = walk_mut(&mut *statement, &mut places);
+    if let Statement::Statement(statement) = statement {
+        let _ = walk_mut(&mut **statement, &mut places);
+    }
     let mut types: HashMap<usize, DataType> =
         places.counts.into_iter().map(|number| (number, DataType::Int64)).collect();
     if !places.casts.is_empty() {
@@ -152,13 +162,14 @@ enum For {
     Parameters,
 }
 
-async fn planned(
+/// The statement as it is planned; `None`: it is not.
+async fn resolved(
     session: &Inner,
     state: &SessionState,
     snapshot: &Arc<Snapshot>,
     sql: &str,
     purpose: For,
-) -> Result<Option<LogicalPlan>> {
+) -> Result<Option<Statement>> {
     let Parsed::Sql(mut statement, _) = parse::parse(state, sql)? else { return Ok(None) };
     if let Statement::Statement(inner) = &mut statement {
         if let Some(text) = show::query(inner, snapshot)? {
@@ -203,7 +214,7 @@ async fn planned(
     if !gives_rows && purpose == For::Columns {
         return Ok(None);
     }
-    statement::plan(state, statement).await.map_err(from_datafusion).map(Some)
+    Ok(Some(statement))
 }
 
 fn unknown(name: &str) -> Error {
