@@ -103,4 +103,26 @@ impl Connection {
             }
         }
     }
+
+    /// The same without sending them.
+    pub async fn skip_rows(&mut self, cursor: &mut Cursor, rows_max: usize) -> Result<bool, Stop> {
+        let mut left = if rows_max == 0 { usize::MAX } else { rows_max };
+        while left > 0 {
+            let (batch, row) = match cursor.batch.take() {
+                Some(begun) => begun,
+                None => match self.watched(cursor.answer.next()).await? {
+                    Some(batch) => (batch?, 0),
+                    None => return Ok(true),
+                },
+            };
+            let skipped = left.min(batch.num_rows() - row);
+            left -= skipped;
+            cursor.sent += skipped as u64;
+            cursor.batch = Some((batch, row + skipped));
+            if left > 0 {
+                cursor.batch = None;
+            }
+        }
+        Ok(false)
+    }
 }

@@ -3,9 +3,9 @@
 use thalweg_base::Result;
 use thalweg_engine::{ClientCopy, Session, TransactionStatus};
 
-use super::command;
 use super::connection::{Connection, Stop};
 use super::results::{self, Cursor};
+use super::{command, cursor};
 
 impl Connection {
     /// As PostgreSQL has it, several statements in one message are one transaction, unless they say
@@ -36,6 +36,11 @@ impl Connection {
         if let Some(copy) = ClientCopy::parse(sql) {
             let tag =
                 if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
+            self.output.out.complete(&tag);
+            return Ok(());
+        }
+        if let Some(command) = cursor::parse(sql)? {
+            let tag = self.cursor(command, None).await?;
             self.output.out.complete(&tag);
             return Ok(());
         }

@@ -59,6 +59,7 @@ pub async fn begin(
             user,
             statements: Default::default(),
             portals: Default::default(),
+            cursors: Default::default(),
             implicit: false,
             skipping: false,
             held,
