@@ -124,6 +124,11 @@ impl Catalog {
         !self.versions.lock().is_empty()
     }
 
+    /// Whether it is one of these.
+    fn is_version(&self, snapshot: &Arc<Snapshot>) -> bool {
+        self.versions.lock().get(&snapshot.id).is_some_and(|own| Arc::ptr_eq(own, snapshot))
+    }
+
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
     }
@@ -321,6 +326,9 @@ impl SchemaHandle {
     }
 
     fn check_readable(&self, name: &str) -> Result<()> {
+        if self.catalog.is_version(&self.snapshot) {
+            return self.check_readable_then(name, self);
+        }
         let Some(kind) = self.schema.relation(name) else { return Ok(()) };
         let checked = self.viewer.check_relation(Privilege::Select, &self.schema.name, name, kind);
         checked.map_err(into_datafusion)

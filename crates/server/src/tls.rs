@@ -150,7 +150,11 @@ mod tests {
             ("", &key, "there is no certificate in it"),
             (&key, &certificate, "there is no certificate in it"),
             (&certificate, "", "there is no private key in it"),
-            (&certificate, "-----BEGIN PRIVATE KEY-----\n!!\n-----END PRIVATE KEY-----\n", "k.pem: "),
+            (
+                &certificate,
+                "-----BEGIN PRIVATE KEY-----\n!!\n-----END PRIVATE KEY-----\n",
+                "k.pem: ",
+            ),
         ] {
             let error = files(c, k).1.err().expect(message);
             assert!(error.message().contains(message), "{error}");

@@ -32,6 +32,9 @@ pub fn redact(sql: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+/// Of a secret that is looked for without its quotes.
+const BARE_CHARS_MIN: usize = 4;
+
 /// The error of a statement, without the secrets of the statement.
 pub fn without_secrets(sql: &str, error: Error) -> Error {
     if !may_have_secrets(sql) {
@@ -45,9 +48,10 @@ pub fn without_secrets(sql: &str, error: Error) -> Error {
         .into_iter()
         .flat_map(|i| {
             let token = &tokens[i].token;
-            [token.to_string(), value(token)]
+            // Without its quotes, a short one is a part of many words, and says little.
+            let bare = Some(value(token)).filter(|v| v.chars().count() >= BARE_CHARS_MIN);
+            [Some(token.to_string()), bare].into_iter().flatten()
         })
-        .filter(|secret| !secret.is_empty())
         .collect();
     error.map_text(|text| {
         secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, HIDDEN))

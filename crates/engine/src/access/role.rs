@@ -74,8 +74,12 @@ pub struct Token {
 
 /// What is stored of a token. One is random and long: no salt, no rounds.
 pub fn token_hash(token: &str) -> String {
+    to_hex(digest::digest(&digest::SHA256, token.as_bytes()).as_ref())
+}
+
+pub fn to_hex(bytes: &[u8]) -> String {
     let mut text = String::new();
-    for byte in digest::digest(&digest::SHA256, token.as_bytes()).as_ref() {
+    for byte in bytes {
         let _ = write!(text, "{byte:02x}");
     }
     text

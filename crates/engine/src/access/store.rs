@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   roles                       = 1 next=16386
+//!   role secret                 = 1 5e884898da…       of salts for names without a password
 //!   role 16385                  = 1 name="ann" login verifier="SCRAM-SHA-256$…" in=3373
 //!   of "public" owner           = 1 16385             of "public" grant 16385     = 1 USAGE CREATE*
 //!   of "public"."t" owner       = 1 16385             of "public"."t" grant public = 1 SELECT
@@ -15,18 +16,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use ring::rand::{SecureRandom, SystemRandom};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::properties::{self, of_relation, of_schema, take_quoted};
 use thalweg_storage::{Database, Snapshot, Transaction};
 
 use super::grant::{Object, Privilege, Privileges};
-use super::role::{self, FIRST_ID, OWNER_ID, Role, RoleId};
+use super::role::{self, FIRST_ID, OWNER_ID, Role, RoleId, to_hex};
 use crate::catalog::CATALOG;
 
 /// The property, of what is made, that says who owns it.
 pub const OWNER_KEY: &str = "owner";
 const ROLES: &str = "roles";
+const MOCK: &str = "role secret";
 const ROLE: &str = "role ";
 const GRANT: &str = "grant ";
 const VERSION: &str = "1 ";
@@ -47,6 +50,7 @@ pub struct Access {
     grants: BTreeMap<Object, BTreeMap<Grantee, Privileges>>,
     /// The number of the next role.
     next: u32,
+    mock_secret: Option<[u8; 32]>,
 }
 
 impl Access {
@@ -60,6 +64,7 @@ impl Access {
             owners: BTreeMap::new(),
             grants: BTreeMap::new(),
             next: FIRST_ID,
+            mock_secret: None,
         };
         for (name, value) in all {
             access.take(name, value).ok_or_else(|| {
@@ -81,6 +86,8 @@ impl Access {
     fn take(&mut self, name: &str, value: &str) -> Option<()> {
         if name == ROLES {
             self.next = value.strip_prefix(VERSION)?.strip_prefix("next=")?.parse().ok()?;
+        } else if name == MOCK {
+            self.mock_secret = Some(from_hex(value.strip_prefix(VERSION)?)?);
         } else if let Some(id) = name.strip_prefix(ROLE) {
             let role = Role::parse(RoleId(id.parse().ok()?), value)?;
             self.roles.insert(role.id, Arc::new(role));
@@ -156,6 +163,12 @@ impl Access {
     /// How a role is called; one that is gone, by its number.
     pub fn name_of(&self, id: RoleId) -> String {
         self.role(id).map_or_else(|| id.0.to_string(), |r| r.name.clone())
+    }
+
+    /// What salts are made of for names without a password: the same after each start. `None`: no
+    /// role has one yet.
+    pub fn mock_secret(&self) -> Option<&[u8; 32]> {
+        self.mock_secret.as_ref()
     }
 
     pub(super) fn next_id(&self) -> RoleId {
@@ -245,7 +258,25 @@ fn grant_property(object: &Object, to: Grantee) -> String {
 }
 
 pub fn put_role(t: &mut Transaction, role: &Role) -> Result<()> {
+    if role.verifier.is_some() && !t.snapshot().properties.contains_key(MOCK) {
+        let mut secret = [0; 32];
+        SystemRandom::new()
+            .fill(&mut secret)
+            .map_err(|_| Error::internal("the system gave no random numbers"))?;
+        t.set_property(MOCK, Some(format!("{VERSION}{}", to_hex(&secret))))?;
+    }
     t.set_property(&format!("{ROLE}{}", role.id.0), Some(role.text()))
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 2 * bytes.len() || !text.is_ascii() {
+        return None;
+    }
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(bytes)
 }
 
 /// Takes the number of the next role, or makes sure that no role is made or renamed meanwhile.

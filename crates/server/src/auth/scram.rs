@@ -143,7 +143,12 @@ pub(crate) mod tests {
     use thalweg_engine::access::normalized;
 
     /// A client's side, for tests.
-    pub(crate) fn answer(password: &str, first_bare: &str, gs2: &[u8], server_first: &str) -> String {
+    pub(crate) fn answer(
+        password: &str,
+        first_bare: &str,
+        gs2: &[u8],
+        server_first: &str,
+    ) -> String {
         let field = |name: &str| {
             server_first.split(',').find_map(|f| f.strip_prefix(name)).unwrap().to_owned()
         };

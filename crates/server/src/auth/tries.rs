@@ -88,13 +88,20 @@ impl Tries {
     /// How long a try has to wait; 0: not at all.
     pub fn wait_ns(&self, name: &str, from: Option<IpAddr>, now_ns: u64) -> u64 {
         let of_name = self.names.wait_ns(&key(name), NAME_WAIT_NS_MAX, now_ns);
-        let of_address =
-            from.map_or(0, |ip| self.addresses.wait_ns(&network(ip), ADDRESS_WAIT_NS_MAX, now_ns));
-        of_name.max(of_address)
+        of_name.max(self.address_wait_ns(from, now_ns))
+    }
+
+    pub fn address_wait_ns(&self, from: Option<IpAddr>, now_ns: u64) -> u64 {
+        let wait = |ip| self.addresses.wait_ns(&network(ip), ADDRESS_WAIT_NS_MAX, now_ns);
+        from.map_or(0, wait)
     }
 
     pub fn failed(&mut self, name: &str, from: Option<IpAddr>, now_ns: u64) {
         self.names.failed(key(name), now_ns);
+        self.address_failed(from, now_ns);
+    }
+
+    pub fn address_failed(&mut self, from: Option<IpAddr>, now_ns: u64) {
         if let Some(ip) = from {
             self.addresses.failed(network(ip), now_ns);
         }
