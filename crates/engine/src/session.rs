@@ -4,10 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
@@ -15,13 +19,17 @@ use thalweg_scheduler::WaitReason;
 use thalweg_storage::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access::{self, Access, Identity, Object, Privilege, Role, Viewer};
+use crate::access::{self, Access, Identity, Role, Viewer};
 use crate::answer::{Answer, Head, Item};
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
+use crate::describe::{Description, describe};
 use crate::engine::Engine;
 use crate::exec::MemoryBandwidth;
+use crate::ingest::Ingest;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
+use crate::parameters::{self, Value};
+use crate::parse;
 use crate::rules;
 use crate::runtime::{Cancel, Origin, Run};
 use crate::statement::{self, Ended};
@@ -187,17 +195,6 @@ impl Session {
         self.inner.identity.session().1.to_string()
     }
 
-    /// Whether the session's role may add rows to a table: for clients whose rows come another way
-    /// than by a statement.
-    ///
-    /// # Errors
-    /// It may not.
-    pub fn check_insert(&self, schema: &str, table: &str) -> Result<()> {
-        let viewer = self.inner.viewer()?;
-        viewer.check(Privilege::Usage, &Object::Schema(schema.into()))?;
-        viewer.check(Privilege::Insert, &Object::relation(schema, table))
-    }
-
     #[cfg(test)]
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
@@ -215,6 +212,30 @@ impl Session {
         check_size(sql)?;
         let (job, head, rows) = self.begin_query(sql)?;
         Answer::receive(job, head, rows).await
+    }
+
+    /// The same with values for `$1`, `$2`, ….
+    pub async fn query_with(&self, sql: &str, values: &[Value]) -> Result<Answer> {
+        check_size(sql)?;
+        if values.is_empty() && parameters::count(sql) == 0 {
+            return self.query(sql).await;
+        }
+        self.query(&parameters::bind(sql, values)?).await
+    }
+
+    /// Whether the text can be parsed: nothing is looked up.
+    pub fn check_syntax(&self, sql: &str) -> Result<()> {
+        check_size(sql)?;
+        let parsed = parse::parse(&self.inner.context.state_ref().read(), sql);
+        parsed.map(drop).map_err(|e| access::without_secrets(sql, e))
+    }
+
+    /// What the statement takes and gives, without running it. `types` are those that the client
+    /// has said of its values; the others are inferred.
+    pub async fn describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Description> {
+        check_size(sql)?;
+        let described = self.begin_describe(sql, types)?.result().await;
+        described.map_err(|e| access::without_secrets(sql, e))
     }
 
     /// Loads files into tables. In one transaction, unless asked otherwise: after an error nothing
@@ -236,6 +257,16 @@ impl Session {
         self.begin_plan_load(load.into(), progress)?.result().await
     }
 
+    /// Inserts the rows that a client sends: in the transaction that is open, or as one of its own.
+    /// They are taken as fast as they are written. Returns how many there were.
+    pub async fn ingest(
+        &self,
+        ingest: Ingest,
+        rows: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    ) -> Result<u64> {
+        self.begin_ingest(ingest, rows.boxed())?.result().await
+    }
+
     // What follows is not async: the code of an async function is compiled where it is awaited, so
     // that every crate with a session would compile the whole engine once more.
 
@@ -251,11 +282,18 @@ impl Session {
         Ok((job, head, receiver))
     }
 
+    fn begin_describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Work<Description>> {
+        let (text, types) = (sql.to_string(), types.to_vec());
+        self.work(sql, move |inner| async move { describe(&inner, &text, &types).await })
+    }
+
     fn begin_load(&self, load: Load, progress: Arc<LoadProgress>) -> Result<Work<Vec<LoadReport>>> {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             let ended = Ended { session: &inner, succeeded: false };
+            let text = load.to_string();
             let result = crate::load::run(&inner, load, &progress).await;
+            statement::note(&inner, &text, result.as_ref().err());
             ended.with(result.is_ok());
             result
         })
@@ -269,6 +307,21 @@ impl Session {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             crate::load::plan(&inner, load, &progress).await
+        })
+    }
+
+    fn begin_ingest(
+        &self,
+        ingest: Ingest,
+        rows: BoxStream<'static, Result<RecordBatch>>,
+    ) -> Result<Work<u64>> {
+        self.work(&ingest.to_string(), move |inner| async move {
+            let _turn = inner.turn.lock().await;
+            let ended = Ended { session: &inner, succeeded: false };
+            let result = crate::ingest::run(&inner, &ingest, rows).await;
+            statement::note(&inner, &ingest.to_string(), result.as_ref().err());
+            ended.with(result.is_ok());
+            result
         })
     }
 
@@ -347,6 +400,13 @@ impl Session {
         if let Some(settings) = options.extensions.get_mut::<Settings>() {
             settings.statement_timeout_ms = ms;
         }
+    }
+
+    /// Takes over what `other` has been told with SET.
+    pub fn adopt_settings(&self, other: &Session) {
+        let options = other.inner.context.state_ref().read().config_options().as_ref().clone();
+        let state = self.inner.context.state_ref();
+        *state.write().config_mut().options_mut() = options;
     }
 
     /// Names that may follow what is typed: where the word under completion begins (in bytes of

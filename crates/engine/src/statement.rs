@@ -51,7 +51,7 @@ pub(crate) async fn run(
     rows: mpsc::Sender<Item>,
 ) {
     let outcome = start(session, run, sql).await.map_err(|e| access::without_secrets(sql, e));
-    note(session, run, sql, outcome.as_ref().err());
+    note(session, sql, outcome.as_ref().err());
     let (statement, reading) = match outcome {
         Ok(statement) => statement,
         Err(e) => {
@@ -84,7 +84,7 @@ pub(crate) async fn run(
 }
 
 /// Writes to the audit log what the log is to have.
-fn note(session: &Inner, run: &Run, sql: &str, error: Option<&Error>) {
+pub(crate) fn note(session: &Inner, sql: &str, error: Option<&Error>) {
     let level = session.engine.audit();
     let (wanted_at, class) = audit::class(sql);
     let denied = error.is_some_and(|e| e.sqlstate() == "42501");
@@ -96,7 +96,7 @@ fn note(session: &Inner, run: &Run, sql: &str, error: Option<&Error>) {
         .text("user", &user)
         .text("role", &role)
         .number("session", session.id)
-        .number("query", run.id().0)
+        .number("query", Run::current().map_or(0, |run| run.id().0))
         .text("class", class)
         .statement(sql)
         .outcome(error)

@@ -63,7 +63,7 @@ impl Server {
             config,
         });
         let mut tasks = JoinSet::new();
-        let mut open = |address: Option<SocketAddr>| -> Result<Option<(TcpListener, SocketAddr)>> {
+        let open = |address: Option<SocketAddr>| -> Result<Option<(TcpListener, SocketAddr)>> {
             let Some(address) = address else { return Ok(None) };
             let cannot = |e| Error::io(format!("cannot listen on {address}"), e);
             let listener = runtime.block_on(TcpListener::bind(address)).map_err(cannot)?;

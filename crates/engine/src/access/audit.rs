@@ -64,7 +64,7 @@ pub(crate) fn class(sql: &str) -> (Audit, &'static str) {
         "SET" | "RESET" if words.any(|w| w.eq_ignore_ascii_case("role")) => (Audit::Ddl, "dcl"),
         "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "REPLACE" => (Audit::Write, "dml"),
         "WITH" if words.any(is_change) => (Audit::Write, "dml"),
-        "COPY" | "LOAD" => (Audit::Write, "copy"),
+        "COPY" | "LOAD" | "INGEST" => (Audit::Write, "copy"),
         "VACUUM" | "OPTIMIZE" | "KILL" | "EXECUTE" => (Audit::Write, "other"),
         "SELECT" | "VALUES" | "WITH" | "TABLE" | "FROM" => (Audit::All, "read"),
         _ => (Audit::All, "other"),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use datafusion::datasource::memory::MemorySourceConfig;
@@ -37,7 +38,7 @@ pub async fn run(
     snapshot: &Arc<Snapshot>,
     command: Command,
 ) -> Result<Started> {
-    let tag = command.tag();
+    let (tag, schema) = (command.tag(), answer(&command));
     if let Command::SetRole(role) = &command {
         set_role(session, role.as_deref())?;
         return Ok(Started::Done(Tag::Done(tag.into())));
@@ -55,8 +56,8 @@ pub async fn run(
         Ok(())
     };
     session.transactions.write(change).await?;
-    match token {
-        Some(token) => shown_once(state, &token),
+    match token.zip(schema) {
+        Some((token, schema)) => shown_once(state, schema, &token),
         None => Ok(Started::Done(Tag::Done(tag.into()))),
     }
 }
@@ -80,10 +81,16 @@ fn set_role(session: &Inner, name: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-fn shown_once(state: &SessionState, token: &str) -> Result<Started> {
+/// The columns that a statement gives; `None`: no rows.
+pub fn answer(command: &Command) -> Option<SchemaRef> {
+    let token = Field::new("token", DataType::Utf8, false);
+    matches!(command, Command::AddToken { .. }).then(|| Arc::new(Schema::new(vec![token])))
+}
+
+fn shown_once(state: &SessionState, schema: SchemaRef, token: &str) -> Result<Started> {
     let column = Arc::new(StringArray::from(vec![token])) as ArrayRef;
-    let batch = RecordBatch::try_from_iter([("token", column)]).map_err(|e| from_arrow(&e))?;
-    let schema = batch.schema();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]);
+    let batch = batch.map_err(|e| from_arrow(&e))?;
     let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None);
     Ok(Started::Rows(exec.map_err(from_datafusion)?, Box::new(state.clone())))
 }

@@ -34,7 +34,7 @@ pub use role::{Role, RoleId, SUPERUSER, Token, token_hash};
 pub use store::Access;
 pub use verifier::{ITERATIONS, Verifier, normalized};
 
-pub(crate) use commands::run;
+pub(crate) use commands::{answer, run};
 pub(crate) use grant::{Object, Privilege};
 pub(crate) use listing::{grants, grants_schema, roles, roles_schema};
 pub(crate) use needs::needs;

@@ -25,7 +25,7 @@ use crate::table::TARGET;
 
 pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Result<Started> {
     let TableObject::TableName(name) = &insert.table else {
-        return Err(Error::unsupported("INSERT takes a table, not a function or a query"));
+        return Err(not_a_table());
     };
     let name = name.clone();
     let returning = insert.returning.take();
@@ -103,6 +103,19 @@ pub fn planned(
     }
     aim(&mut insert, viewer);
     Ok(ast::Statement::Insert(insert))
+}
+
+pub fn target_of(snapshot: &Snapshot, insert: &Insert) -> Result<Target> {
+    match &insert.table {
+        TableObject::TableName(name) => {
+            target(snapshot, name.clone(), insert.table_alias.as_ref().map(|a| a.alias.clone()))
+        }
+        _ => Err(not_a_table()),
+    }
+}
+
+fn not_a_table() -> Error {
+    Error::unsupported("INSERT takes a table, not a function or a query")
 }
 
 fn target(snapshot: &Snapshot, name: ObjectName, alias: Option<Ident>) -> Result<Target> {
