@@ -104,7 +104,7 @@ fn der(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         return None;
     }
     let (length, rest) = match length {
-        0..0x80 => (usize::from(*length), rest),
+        0..=0x7f => (usize::from(*length), rest),
         0x81..=0x83 => {
             let (digits, rest) = rest.split_at_checked(usize::from(length - 0x80))?;
             (digits.iter().fold(0, |n, d| n << 8 | usize::from(*d)), rest)

@@ -25,6 +25,8 @@ mod parse;
 mod redact;
 mod role;
 mod store;
+#[cfg(test)]
+mod tests;
 mod verifier;
 mod viewer;
 
