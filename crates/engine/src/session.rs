@@ -195,6 +195,11 @@ impl Session {
         self.inner.identity.session().1.to_string()
     }
 
+    /// Whether the session's role may do everything.
+    pub fn is_superuser(&self) -> bool {
+        self.inner.viewer().is_ok_and(|viewer| viewer.is_superuser())
+    }
+
     #[cfg(test)]
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner

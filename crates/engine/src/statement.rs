@@ -343,6 +343,9 @@ impl Job<'_> {
                 | PlanStatement::Deallocate(_)
                 | PlanStatement::ResetVariable(_)),
             ) => {
+                if let PlanStatement::ResetVariable(reset) = &command {
+                    check_settable(session, &viewer, &reset.variable, "")?;
+                }
                 execute_command(session, LogicalPlan::Statement(command.clone())).await?;
                 let word = match command {
                     PlanStatement::Prepare(prepare) => {

@@ -26,6 +26,7 @@ use thalweg_engine::access::{
 use thalweg_engine::{Engine, Session};
 
 use crate::config::Authentication;
+pub use scram::MESSAGE_BYTES_MAX as SASL_MESSAGE_BYTES_MAX;
 use scram::{Exchange, Refusal};
 use tries::Tries;
 

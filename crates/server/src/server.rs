@@ -186,6 +186,55 @@ mod tests {
     }
 
     #[test]
+    fn clients_prove_their_passwords() {
+        let config = Config {
+            pg: Some("127.0.0.1:0".parse().unwrap()),
+            authentication: Authentication::Scram,
+            ..Config::default()
+        };
+        let roles = [
+            "CREATE TABLE t AS SELECT 1 AS a",
+            "CREATE ROLE ann LOGIN PASSWORD 'correct horse' CONNECTION LIMIT 1",
+        ];
+        let server = started(&roles, config).unwrap();
+        let port = server.pg().unwrap().port();
+        let connect = async |user: &str, password: &str| {
+            tokio_postgres::Config::new()
+                .host("127.0.0.1")
+                .port(port)
+                .user(user)
+                .password(password)
+                .connect(tokio_postgres::NoTls)
+                .await
+        };
+        let refused = async |user: &str, password: &str| {
+            let error = connect(user, password).await.err().expect("it is refused");
+            error.code().map(|c| c.code().to_owned())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) = connect("ann", "correct horse").await.unwrap();
+            assert_eq!(connection.parameter("is_superuser"), Some("off"));
+            let driven = tokio::spawn(connection);
+            let denied = client.simple_query("SELECT * FROM t").await.unwrap_err();
+            assert_eq!(denied.code().unwrap().code(), "42501");
+            assert!(client.simple_query("SELECT 1").await.is_ok());
+            assert_eq!(refused("ann", "correct horse").await.as_deref(), Some("53300"));
+            assert_eq!(refused("ann", "wrong").await.as_deref(), Some("28P01"));
+            assert_eq!(refused("nosuch", "wrong").await.as_deref(), Some("28P01"));
+            assert_eq!(refused("thalweg", "").await.as_deref(), Some("28P01"));
+            drop(client);
+            let _ = driven.await;
+            // Five may fail from one address, and two more have.
+            for _ in 0..2 {
+                refused("nosuch", "wrong").await;
+            }
+            assert_eq!(refused("ann", "correct horse").await.as_deref(), Some("53400"));
+        });
+        server.shutdown();
+    }
+
+    #[test]
     fn what_would_be_open_to_all_does_not_start() {
         use Authentication::{Scram, Trust};
         let any: SocketAddr = "0.0.0.0:0".parse().unwrap();
