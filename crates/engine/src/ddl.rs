@@ -114,6 +114,18 @@ pub fn creates_from_query(statement: &Statement) -> bool {
         if matches!(inner.as_ref(), ast::Statement::CreateTable(create) if create.query.is_some()))
 }
 
+/// Whether the names in it are only of what is made or dropped.
+pub fn reads_nothing(statement: &Statement) -> bool {
+    let Statement::Statement(inner) = statement else { return false };
+    match inner.as_ref() {
+        ast::Statement::CreateTable(create) => {
+            create.query.is_none() && create.like.is_none() && create.clone.is_none()
+        }
+        ast::Statement::Drop { .. } => true,
+        _ => false,
+    }
+}
+
 pub(crate) struct Job<'a> {
     pub session: &'a Inner,
     pub state: &'a SessionState,

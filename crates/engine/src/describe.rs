@@ -16,7 +16,7 @@ use crate::parse::{self, Parsed};
 use crate::session::Inner;
 use crate::statement::{self, Ended};
 use crate::walk::walk_mut;
-use crate::{as_of, dml, names, parameters, show, transaction};
+use crate::{access, as_of, dml, names, parameters, show, transaction};
 
 /// What a statement takes and gives.
 #[derive(Clone, Debug)]
@@ -36,14 +36,21 @@ pub(crate) async fn describe(
     let _turn = session.turn.lock().await;
     let state = session.context.state();
     let count = parameters::count(sql).max(declared.len());
-    if let Parsed::Sql(Statement::Statement(statement), _) = parse::parse(&state, sql)?
-        && transaction::control(&statement)?.is_some()
-    {
-        return Ok(Description { parameters: vec![], schema: None });
+    let nothing = Ok(Description { parameters: vec![], schema: None });
+    match parse::parse(&state, sql)? {
+        Parsed::Sql(Statement::Statement(statement), _)
+            if transaction::control(&statement)?.is_some() =>
+        {
+            return nothing;
+        }
+        Parsed::Access(command) => {
+            return Ok(Description { schema: access::answer(&command), ..nothing? });
+        }
+        _ => {}
     }
     let ended = Ended { session, succeeded: false };
     let described = async {
-        let snapshot = statement::begin(session, &state).await?;
+        let (snapshot, _) = statement::begin(session, &state).await?;
         let types = types(session, &state, &snapshot, sql, declared, count).await?;
         let text = parameters::sample(sql, &types)?;
         let schema = match resolved(session, &state, &snapshot, &text, For::Columns).await? {
@@ -192,7 +199,7 @@ async fn resolved(
         let change = dml::Change::new(inner.as_ref().clone());
         let query = match purpose {
             For::Columns => change.returned(snapshot)?.map(|q| ast::Statement::Query(Box::new(q))),
-            For::Parameters => change.planned(snapshot)?,
+            For::Parameters => change.planned(snapshot, &session.catalog.viewer())?,
         };
         let Some(query) = query else { return Ok(None) };
         statement = Statement::Statement(Box::new(query));

@@ -25,7 +25,8 @@
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
 //!   `result_names.rs`: columns by PostgreSQL's names.
-//! * `workload.rs`: classes of queries and their limits. `walk.rs`: through a parsed statement.
+//! * [`access`]: who may do what. `workload.rs`: classes of queries and their limits.
+//!   `walk.rs`: through a parsed statement.
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
@@ -36,6 +37,7 @@
 //! * [`runtime`]: the scheduler meets tokio.
 //! * `error.rs`: DataFusion's errors as ours. `unrefused.rs`: memory that must not be refused.
 
+pub mod access;
 mod alter;
 mod answer;
 mod as_of;

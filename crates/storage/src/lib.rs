@@ -78,6 +78,7 @@ mod extent;
 pub mod fuzzing;
 mod hll;
 pub mod load;
+pub mod properties;
 mod rebase;
 mod snapshot;
 mod statistics;
