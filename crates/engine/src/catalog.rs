@@ -22,7 +22,9 @@ use thalweg_storage::{AsOf, Database, Schema, Snapshot, Table};
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{Loading, Source};
 use crate::information::Information;
+use crate::pg::{self, PG_CATALOG, PgCatalog};
 use crate::runtime::{Driver, blocking};
+use crate::session::Inner;
 use crate::system::{SYSTEM, SystemSchema};
 use crate::table::{ROWS, StoredTable};
 use crate::transaction::Transactions;
@@ -52,6 +54,8 @@ pub struct Catalog {
     offers: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
     /// To plan views and external tables, which are stored as text.
     state: RwLock<Weak<RwLock<SessionState>>>,
+    /// Whom `pg_catalog` is of.
+    session: RwLock<Weak<Inner>>,
     view_depth: AtomicUsize,
 }
 
@@ -89,12 +93,17 @@ impl Catalog {
             versions: Mutex::default(),
             offers: Mutex::default(),
             state: RwLock::default(),
+            session: RwLock::default(),
             view_depth: AtomicUsize::new(0),
         })
     }
 
     pub fn bind(&self, state: Weak<RwLock<SessionState>>) {
         *self.state.write() = state;
+    }
+
+    pub fn serve(&self, session: Weak<Inner>) {
+        *self.session.write() = session;
     }
 
     /// Moves to the snapshot of the next statement.
@@ -174,6 +183,10 @@ impl CatalogProvider for Handle {
                 last: self.0.transactions.base().unwrap_or(snapshot.id).min(snapshot.id),
                 snapshot,
             })),
+            PG_CATALOG => {
+                let session = Weak::clone(&self.0.session.read());
+                Some(Arc::new(PgCatalog { session, snapshot }))
+            }
             INFORMATION_SCHEMA => {
                 let state = self.0.state().ok()?;
                 let inner = InformationSchemaProvider::new(Arc::clone(state.catalog_list()))
@@ -255,6 +268,12 @@ impl SchemaHandle {
             return self.external(name, &external.sql).await.map(Some);
         }
         if self.schema.name == PUBLIC {
+            // As if `pg_catalog` were on the path.
+            if pg::is_relation(name)
+                && let Some(schema) = Handle(Arc::clone(&self.catalog)).schema(PG_CATALOG)
+            {
+                return schema.table(name).await;
+            }
             return files::table(name, &self.catalog.state()?).await;
         }
         Ok(None)

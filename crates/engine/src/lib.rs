@@ -24,6 +24,7 @@
 //!   the catalog. `copy.rs`, [`load`](Load): files in and out. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * `workload.rs`: classes of queries and their limits. `walk.rs`: through a parsed statement.
+//! * `pg/`, [`pg_type`]: what clients of PostgreSQL look for: its catalog, settings and types.
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
@@ -57,6 +58,8 @@ mod load;
 mod maintain;
 mod names;
 mod parse;
+mod pg;
+pub mod pg_type;
 mod plans;
 mod prepared;
 mod prune;
@@ -83,8 +86,10 @@ pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
     stamp, table_name,
 };
+pub use pg::REPORTED as REPORTED_SETTINGS;
 pub use session::{QueryProgress, Session};
 pub use sql_type::sql_type;
+pub use thalweg_pgcatalog::{Description, ResultColumn};
 pub use thalweg_scheduler::{PolicyKind, QueryState, SHORT_CPU_NS, replay};
 pub use thalweg_storage as storage;
 pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};

@@ -122,18 +122,27 @@ impl StaticTable {
     }
 }
 
+/// A relation of the catalog's own.
+pub(crate) struct Known {
+    pub oid: Oid,
+    pub schema: Oid,
+    pub kind: char,
+    pub name: String,
+    pub columns: Vec<Column>,
+    pub not_null: Vec<bool>,
+}
+
 /// What is the same in every database: types, functions, operators, the catalog's own columns.
 pub struct Statics {
     tables: HashMap<String, StaticTable>,
-    /// OID and columns of the catalog's own relations, by schema and name.
-    relations: HashMap<(Oid, String), (Oid, Vec<Column>)>,
+    known: Vec<Known>,
     functions: HashMap<String, i64>,
     /// Relations that do not change.
     made: Mutex<HashMap<String, Arc<Relation>>>,
 }
 
 /// Relations whose rows are PostgreSQL's.
-const STATIC: &[&str] = &[
+pub const STATIC: &[&str] = &[
     "pg_aggregate",
     "pg_am",
     "pg_amop",
@@ -147,83 +156,41 @@ const STATIC: &[&str] = &[
     "pg_opclass",
     "pg_operator",
     "pg_opfamily",
+    "pg_proc",
     "pg_range",
     "pg_tablespace",
     "pg_ts_config",
-    "pg_ts_config_map",
     "pg_ts_dict",
     "pg_ts_parser",
     "pg_ts_template",
     "pg_type",
-    "pg_proc",
 ];
 
+const COLUMNS: &str = include_str!("tables/columns.txt");
+
 impl Statics {
+    /// `tables`: those of [`STATIC`].
     pub fn new(tables: HashMap<String, StaticTable>) -> Self {
-        let mut statics = Statics {
-            tables,
-            relations: HashMap::new(),
-            functions: HashMap::new(),
-            made: Mutex::default(),
-        };
-        statics.index();
-        statics
+        let mut functions = HashMap::new();
+        if let Some(all) = tables.get("pg_proc") {
+            let (oid, name) = (all.column("oid"), all.column("proname"));
+            for row in &all.rows {
+                if let (Some(oid), Some(name)) = (&row[oid], &row[name]) {
+                    functions.entry(name.clone()).or_insert(oid.parse().unwrap_or(0));
+                }
+            }
+        }
+        let known = COLUMNS.lines().filter(|l| !l.starts_with('#')).filter_map(known).collect();
+        Statics { tables, known, functions, made: Mutex::default() }
     }
 
-    fn index(&mut self) {
-        let empty = StaticTable::default();
-        let table = |name: &str| self.tables.get(name).unwrap_or(&empty);
-        let number = |text: &Option<String>| -> i64 {
-            text.as_deref().and_then(|t| t.parse().ok()).unwrap_or(0)
-        };
-        let kept = |text: &Option<String>| text.clone().unwrap_or_default();
-        let functions = table("pg_proc");
-        let (oid, name) = (functions.column("oid"), functions.column("proname"));
-        let mut by_name = HashMap::new();
-        for row in &functions.rows {
-            by_name.entry(kept(&row[name])).or_insert(number(&row[oid]));
-        }
-        // Domains of information_schema are shown as what they are of.
-        let all = table("pg_type");
-        let (oid, base) = (all.column("oid"), all.column("typbasetype"));
-        let bases: HashMap<i64, i64> = all
-            .rows
-            .iter()
-            .map(|row| (number(&row[oid]), number(&row[base])))
-            .filter(|(_, base)| *base != 0)
-            .collect();
-        let attributes = table("pg_attribute");
-        let place = |name| attributes.column(name);
-        let (relation, name, oid, at) =
-            (place("attrelid"), place("attname"), place("atttypid"), place("attnum"));
-        let mut columns: HashMap<i64, Vec<(i64, Column)>> = HashMap::new();
-        for row in attributes.rows.iter().filter(|row| number(&row[at]) > 0) {
-            let oid = number(&row[oid]);
-            let oid = *bases.get(&oid).unwrap_or(&oid);
-            let column = Column::new(kept(&row[name]), oid as Oid);
-            columns.entry(number(&row[relation])).or_default().push((number(&row[at]), column));
-        }
-        let classes = table("pg_class");
-        let place = |name| classes.column(name);
-        let (oid, name, schema, kind) =
-            (place("oid"), place("relname"), place("relnamespace"), place("relkind"));
-        let mut relations = HashMap::new();
-        for row in &classes.rows {
-            if !matches!(row[kind].as_deref(), Some("r" | "v")) {
-                continue;
-            }
-            let oid = number(&row[oid]);
-            let mut columns = columns.remove(&oid).unwrap_or_default();
-            columns.sort_by_key(|(at, _)| *at);
-            let mut columns: Vec<Column> = columns.into_iter().map(|(_, column)| column).collect();
-            let name = kept(&row[name]);
-            if let Some(extra) = renamed_since(&name) {
-                columns.push(Column::new(extra, types::TEXT));
-            }
-            relations.insert((number(&row[schema]) as Oid, name), (oid as Oid, columns));
-        }
-        self.functions = by_name;
-        self.relations = relations;
+    pub(crate) fn known(&self) -> &[Known] {
+        &self.known
+    }
+
+    /// Rows of one of PostgreSQL's tables.
+    pub fn count(&self, name: &str) -> usize {
+        self.table(name).map_or(0, |table| table.rows.len())
     }
 
     pub(crate) fn table(&self, name: &str) -> Option<&StaticTable> {
@@ -232,8 +199,8 @@ impl Statics {
 
     /// OID and columns of a relation of the catalog's own.
     pub(crate) fn relation(&self, schema: Oid, name: &str) -> Option<(Oid, &[Column])> {
-        let (oid, columns) = self.relations.get(&(schema, name.to_string()))?;
-        Some((*oid, columns))
+        let known = self.known.iter().find(|k| k.schema == schema && k.name == name)?;
+        Some((known.oid, &known.columns))
     }
 
     pub(crate) fn function(&self, name: &str) -> i64 {
@@ -292,13 +259,23 @@ impl Statics {
     }
 }
 
-/// The name that a column of version 17 had in version 16, whose queries clients send.
-fn renamed_since(relation: &str) -> Option<&'static str> {
-    match relation {
-        "pg_database" => Some("daticulocale"),
-        "pg_collation" => Some("colliculocale"),
-        _ => None,
+/// `1259 pg_catalog r pg_class oid:oid! relname:name! …`
+fn known(line: &str) -> Option<Known> {
+    let mut words = line.split(' ');
+    let (oid, schema) = (words.next()?.parse().ok()?, schema_oid(words.next()?)?);
+    let (kind, name) = (words.next()?.chars().next()?, words.next()?.to_string());
+    let (mut columns, mut not_null) = (vec![], vec![]);
+    for word in words {
+        let (column, of) = word.split_once(':')?;
+        let plain = of.trim_end_matches('!');
+        // `"char"` is the only type of that name in the catalog.
+        let oid =
+            if plain == "char" { types::CHAR } else { types::named(plain).unwrap_or(types::TEXT) };
+        let oid = if plain == "_char" { types::array_of(types::CHAR)? } else { oid };
+        columns.push(Column::new(column, oid));
+        not_null.push(plain != of);
     }
+    Some(Known { oid, schema, kind, name, columns, not_null })
 }
 
 /// The catalog of one database as one statement sees it.
@@ -347,10 +324,8 @@ impl Catalog {
     /// The names of all relations of a schema of the catalog's own.
     pub fn names(&self, schema: &str) -> Vec<String> {
         let Some(oid) = schema_oid(schema) else { return vec![] };
-        let of_schema = self.statics.relations.keys().filter(|(schema, _)| *schema == oid);
-        let mut names: Vec<String> = of_schema.map(|(_, name)| name.clone()).collect();
-        names.sort();
-        names
+        let of_schema = self.statics.known.iter().filter(|known| known.schema == oid);
+        of_schema.map(|known| known.name.clone()).collect()
     }
 }
 

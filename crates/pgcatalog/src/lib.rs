@@ -36,11 +36,27 @@ use sqlparser::ast;
 use thalweg_base::Result;
 
 pub use expr::Context;
-pub use functions::{is_of_server, of_server, scalar};
+pub use functions::session::{SERVER_VERSION, SERVER_VERSION_NUM};
+pub use functions::{Resolved, is_of_server, of_server, scalar};
 pub use relation::{Column, Environment, Privilege, Relation, parse_rows};
 pub use text::{print, quote_ident};
 pub use types::Oid;
 pub use value::{Row, Value};
+
+/// Whether queries over the catalog can call a function, a plain one or another.
+pub fn knows_function(name: &str) -> bool {
+    functions::exists(name)
+        || aggregate::Kind::named(name).is_some()
+        || matches!(name, "coalesce" | "nullif" | "array" | "row_number" | "rank" | "dense_rank")
+}
+
+/// Calls a function that [`scalar`] has found.
+pub fn call(resolved: &Resolved, env: &dyn Environment, arguments: &[Value]) -> Result<Value> {
+    if resolved.scalar.strict && arguments.iter().any(Value::is_null) {
+        return Ok(Value::Null);
+    }
+    (resolved.scalar.run)(&Context::new(env, &[]), arguments, &resolved.arguments)
+}
 
 /// What a statement gives, before or after it has run.
 #[derive(Debug)]

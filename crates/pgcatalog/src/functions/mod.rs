@@ -3,7 +3,7 @@
 mod arrays;
 mod catalog;
 mod names;
-mod session;
+pub mod session;
 mod sets;
 mod strings;
 

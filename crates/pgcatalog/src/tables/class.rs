@@ -1,11 +1,9 @@
 //! Relations, their columns, and the schemas that they are in.
 
-use std::collections::HashSet;
-
 use super::{row, tables};
 use crate::database::{
     Catalog, DATABASE_OID, INFORMATION_SCHEMA, INFORMATION_SCHEMA_OID, OWNER_OID, PG_CATALOG,
-    PG_CATALOG_OID, Table, hashed_oid,
+    PG_CATALOG_OID, Table, TableColumn, hashed_oid,
 };
 use crate::relation::Column;
 use crate::types::{self, Oid};
@@ -32,104 +30,121 @@ pub fn namespaces(catalog: &Catalog, columns: &[Column]) -> Vec<Row> {
     all.into_iter().map(schema).collect()
 }
 
-/// Of the catalog's own only tables and views: it has no indexes.
-fn is_kept(row: &Row, kind: usize) -> bool {
-    matches!(row[kind].as_text(), Some("r" | "v"))
+/// A relation of the catalog's own, or of the database.
+struct Line<'a> {
+    oid: Oid,
+    name: &'a str,
+    schema: Oid,
+    kind: char,
+    columns: usize,
+    rows: Option<u64>,
+    bytes: u64,
 }
 
 pub fn classes(catalog: &Catalog, columns: &[Column]) -> Vec<Row> {
-    let place = |name: &str| columns.iter().position(|c| c.name == name).unwrap_or(0);
-    let (kind, indexed, toast) = (place("relkind"), place("relhasindex"), place("reltoastrelid"));
-    let mut rows = catalog.statics.rows("pg_class", columns);
-    rows.retain(|row| is_kept(row, kind));
-    for row in &mut rows {
-        row[indexed] = false.into();
-        row[toast] = Value::Int(0);
-    }
-    rows.extend(tables(catalog).map(|(schema, table)| {
-        let is_table = table.kind == 'r';
-        row(columns, |column| match column {
-            "oid" => table.oid.into(),
-            "relname" => table.name.as_str().into(),
-            "relnamespace" => schema.oid.into(),
-            "relowner" => OWNER_OID.into(),
-            "relam" => Value::Int(if is_table { HEAP } else { 0 }),
-            "relfilenode" if is_table => table.oid.into(),
-            "reltuples" => Value::Float(table.rows.map_or(-1.0, |rows| rows as f64)),
-            "relpages" => Value::Int((table.bytes / PAGE_BYTES) as i64),
-            "relpersistence" => "p".into(),
-            "relkind" => table.kind.to_string().into(),
-            "relnatts" => Value::Int(table.columns.len() as i64),
-            "relreplident" => if is_table { "d" } else { "n" }.into(),
-            "relispopulated" => true.into(),
-            "relhasrules" => (table.kind == 'v').into(),
-            "relhasindex"
-            | "relisshared"
-            | "relhastriggers"
-            | "relhassubclass"
-            | "relrowsecurity"
-            | "relforcerowsecurity"
-            | "relispartition" => false.into(),
-            "reltype" | "reloftype" | "relfilenode" | "reltablespace" | "relallvisible"
-            | "reltoastrelid" | "relchecks" | "relrewrite" | "relfrozenxid" | "relminmxid" => {
-                Value::Int(0)
-            }
-            _ => Value::Null,
-        })
-    }));
-    rows
+    let own = catalog.statics.known().iter().map(|known| Line {
+        oid: known.oid,
+        name: &known.name,
+        schema: known.schema,
+        kind: known.kind,
+        columns: known.columns.len(),
+        rows: None,
+        bytes: 0,
+    });
+    let of_users = tables(catalog).map(|(schema, table)| Line {
+        oid: table.oid,
+        name: &table.name,
+        schema: schema.oid,
+        kind: table.kind,
+        columns: table.columns.len(),
+        rows: table.rows,
+        bytes: table.bytes,
+    });
+    own.chain(of_users).map(|line| class(&line, columns)).collect()
+}
+
+fn class(line: &Line, columns: &[Column]) -> Row {
+    let is_table = line.kind == 'r';
+    row(columns, |column| match column {
+        "oid" => line.oid.into(),
+        "relname" => line.name.into(),
+        "relnamespace" => line.schema.into(),
+        "relowner" => OWNER_OID.into(),
+        "relam" => Value::Int(if is_table { HEAP } else { 0 }),
+        "relfilenode" if is_table => line.oid.into(),
+        "reltuples" => Value::Float(line.rows.map_or(-1.0, |rows| rows as f64)),
+        "relpages" => Value::Int((line.bytes / PAGE_BYTES) as i64),
+        "relpersistence" => "p".into(),
+        "relkind" => line.kind.to_string().into(),
+        "relnatts" => Value::Int(line.columns as i64),
+        "relreplident" => if is_table { "d" } else { "n" }.into(),
+        "relispopulated" => true.into(),
+        "relhasrules" => (line.kind == 'v').into(),
+        "relhasindex"
+        | "relisshared"
+        | "relhastriggers"
+        | "relhassubclass"
+        | "relrowsecurity"
+        | "relforcerowsecurity"
+        | "relispartition" => false.into(),
+        "reltype" | "reloftype" | "relfilenode" | "reltablespace" | "relallvisible"
+        | "reltoastrelid" | "relchecks" | "relrewrite" | "relfrozenxid" | "relminmxid" => {
+            Value::Int(0)
+        }
+        _ => Value::Null,
+    })
 }
 
 /// The unit of `relpages`.
 const PAGE_BYTES: u64 = 8192;
 
 pub fn attributes(catalog: &Catalog, columns: &[Column]) -> Vec<Row> {
-    let mut kept: HashSet<i64> = HashSet::new();
-    if let Some((_, columns)) = catalog.statics.relation(PG_CATALOG_OID, "pg_class") {
-        let place = |name: &str| columns.iter().position(|c| c.name == name).unwrap_or(0);
-        let (oid, kind) = (place("oid"), place("relkind"));
-        let classes = catalog.statics.rows("pg_class", columns);
-        kept.extend(classes.iter().filter(|r| is_kept(r, kind)).filter_map(|r| r[oid].as_int()));
+    let mut rows = vec![];
+    for known in catalog.statics.known() {
+        for ((of, not_null), number) in known.columns.iter().zip(&known.not_null).zip(1i64..) {
+            let of = TableColumn {
+                name: of.name.clone(),
+                oid: of.oid,
+                typmod: -1,
+                not_null: *not_null,
+                default: None,
+            };
+            rows.push(attribute(known.oid, &of, number, columns));
+        }
     }
-    let relation = columns.iter().position(|c| c.name == "attrelid").unwrap_or(0);
-    let mut rows = catalog.statics.rows("pg_attribute", columns);
-    rows.retain(|row| row[relation].as_int().is_some_and(|oid| kept.contains(&oid)));
     for (_, table) in tables(catalog) {
-        rows.extend(attributes_of(table, columns));
+        let each = table.columns.iter().zip(1i64..);
+        rows.extend(each.map(|(of, number)| attribute(table.oid, of, number, columns)));
     }
     rows
 }
 
-fn attributes_of(table: &Table, columns: &[Column]) -> Vec<Row> {
-    let each = table.columns.iter().zip(1i64..);
-    each.map(|(attribute, number)| {
-        let (length, by_value, align, storage) = layout(attribute.oid);
-        row(columns, |column| match column {
-            "attrelid" => table.oid.into(),
-            "attname" => attribute.name.as_str().into(),
-            "atttypid" => attribute.oid.into(),
-            "atttypmod" => attribute.typmod.into(),
-            "attnum" => number.into(),
-            "attlen" => Value::Int(length),
-            "attbyval" => by_value.into(),
-            "attalign" => align.into(),
-            "attstorage" => storage.into(),
-            "attnotnull" => attribute.not_null.into(),
-            "atthasdef" => attribute.default.is_some().into(),
-            "attndims" => Value::Int(types::element(attribute.oid).is_some().into()),
-            "attcollation" => {
-                let is_text = matches!(attribute.oid, types::TEXT | types::VARCHAR);
-                Value::Int(if is_text { DEFAULT_COLLATION } else { 0 })
-            }
-            "attcacheoff" | "attstattarget" => Value::Int(-1),
-            "attislocal" => true.into(),
-            "atthasmissing" | "attisdropped" => false.into(),
-            "attinhcount" => Value::Int(0),
-            "attidentity" | "attgenerated" | "attcompression" => "".into(),
-            _ => Value::Null,
-        })
+fn attribute(relation: Oid, of: &TableColumn, number: i64, columns: &[Column]) -> Row {
+    let (length, by_value, align, storage) = layout(of.oid);
+    row(columns, |column| match column {
+        "attrelid" => relation.into(),
+        "attname" => of.name.as_str().into(),
+        "atttypid" => of.oid.into(),
+        "atttypmod" => of.typmod.into(),
+        "attnum" => number.into(),
+        "attlen" => Value::Int(length),
+        "attbyval" => by_value.into(),
+        "attalign" => align.into(),
+        "attstorage" => storage.into(),
+        "attnotnull" => of.not_null.into(),
+        "atthasdef" => of.default.is_some().into(),
+        "attndims" => Value::Int(types::element(of.oid).is_some().into()),
+        "attcollation" => {
+            let is_text = matches!(of.oid, types::TEXT | types::VARCHAR);
+            Value::Int(if is_text { DEFAULT_COLLATION } else { 0 })
+        }
+        "attcacheoff" | "attstattarget" => Value::Int(-1),
+        "attislocal" => true.into(),
+        "atthasmissing" | "attisdropped" => false.into(),
+        "attinhcount" => Value::Int(0),
+        "attidentity" | "attgenerated" | "attcompression" => "".into(),
+        _ => Value::Null,
     })
-    .collect()
 }
 
 /// `typlen`, `typbyval`, `typalign` and `typstorage` of a type.
