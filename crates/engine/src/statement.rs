@@ -178,7 +178,8 @@ async fn attempt(session: &Arc<Inner>, run: &Arc<Run>, sql: &str) -> Result<Star
         first,
     ) {
         (Err(_), Some(e)) => Err(e),
-        (Err(_), None) => asked.run(session, run, &state, &snapshot).await,
+        // What the planner's `information_schema` lacks, PostgreSQL's may have.
+        (Err(e), None) => asked.run(session, run, &state, &snapshot).await.map_err(|_| e),
         (done, _) => done,
     }
 }

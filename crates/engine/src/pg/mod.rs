@@ -18,7 +18,6 @@ mod settings;
 mod statics;
 mod udf;
 
-pub use answer::{field, rows};
 pub(crate) use ask::{Asked, describe, may_be_planned};
 pub(crate) use command::{Command, Done, set_value, settle, value};
 pub(crate) use schema::PgCatalog;
@@ -29,5 +28,7 @@ pub use thalweg_pgcatalog::database::PG_CATALOG;
 
 /// Whether the name stands for a relation of the catalog, also without its schema.
 pub fn is_relation(name: &str) -> bool {
-    thalweg_pgcatalog::database::Catalog::knows(&statics::statics(), PG_CATALOG, name)
+    // Spares most names a look into tables that may not have been read yet.
+    name.starts_with("pg_")
+        && thalweg_pgcatalog::database::Catalog::knows(&statics::statics(), PG_CATALOG, name)
 }

@@ -2,7 +2,7 @@
 //! `SELECT current_user, count(*) FROM t`.
 
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use arrow::datatypes::DataType;
 use datafusion::common::{Result as DfResult, ScalarValue};
