@@ -3,8 +3,7 @@
 //! A field may say itself what it is, in its metadata: the catalog has types that Arrow has not.
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
-use thalweg_pgcatalog::types;
-pub use thalweg_pgcatalog::types::Oid;
+pub use thalweg_pgcatalog::types::{self, Oid};
 
 /// Of a field's metadata: its type's OID, and the type's modifier.
 pub const OID_KEY: &str = "thalweg.pg_oid";

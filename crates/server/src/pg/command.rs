@@ -59,6 +59,13 @@ pub fn stands_alone(sql: &str) -> bool {
     }
 }
 
+/// Whether it may change settings that clients are told of.
+pub fn sets(sql: &str) -> bool {
+    let first = first(sql);
+    matches!(first.as_str(), "SET" | "RESET" | "DISCARD" | "COMMIT" | "END" | "ROLLBACK" | "ABORT")
+        || sql.contains("set_config")
+}
+
 /// How a statement that has ended is announced.
 pub fn tag(sql: &str, answer: &Tag, rows: u64) -> String {
     match answer {

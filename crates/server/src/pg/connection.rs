@@ -12,6 +12,7 @@ use super::extended::{Portal, Prepared};
 use super::message::{self, Message};
 use super::shutting_down;
 use super::socket::{Input, Output};
+use super::startup::Told;
 use crate::auth::User;
 use crate::connections;
 use crate::context::{Context, Phase};
@@ -28,6 +29,9 @@ pub struct Connection {
     pub cursors: HashMap<String, Declared>,
     /// The statements since the last Sync are one transaction, which nobody asked for.
     pub implicit: bool,
+    /// Settings as the client knows them, and whether a statement may have changed them.
+    pub told: Told,
+    pub has_set: bool,
     /// After an error, messages are skipped up to a Sync.
     pub skipping: bool,
     /// Where its cancel requests find it, and its place among the connections.
@@ -174,6 +178,9 @@ impl Connection {
     pub fn ready(&mut self) {
         if self.session.transaction_status() == TransactionStatus::Idle {
             self.cursors.retain(|_, cursor| cursor.holds);
+        }
+        if std::mem::take(&mut self.has_set) {
+            self.told.again(&self.session, &mut self.output.out);
         }
         self.output.out.ready(self.session.transaction_status());
     }

@@ -20,6 +20,7 @@ use arrow::datatypes::{
 use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 use thalweg_base::{Error, Result};
+use thalweg_engine::pg_type::{self, Oid};
 
 use super::text::{self, Span};
 use super::write::Out;
@@ -61,8 +62,11 @@ pub struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// `formats`: one for each column.
     pub fn new(batch: &'a RecordBatch, formats: &[Format]) -> Result<Rows<'a>> {
-        let columns = batch.columns().iter().zip(formats);
-        let columns = columns.map(|(column, format)| Ok((column, write(column, *format)?)));
+        let schema = batch.schema();
+        let columns = batch.columns().iter().zip(schema.fields()).zip(formats);
+        let columns = columns.map(|((column, field), format)| {
+            Ok((column, write(column, *format, pg_type::of_field(field).0)?))
+        });
         Ok(Rows { columns: columns.collect::<Result<_>>()? })
     }
 
@@ -132,7 +136,8 @@ fn sized(buffer: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
     buffer[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-fn write(array: &ArrayRef, format: Format) -> Result<Write<'_>> {
+/// `oid`: the type that the client is told.
+fn write(array: &ArrayRef, format: Format, oid: Oid) -> Result<Write<'_>> {
     use DataType as T;
     let binary = format == Format::Binary;
     Ok(match array.data_type() {
@@ -148,6 +153,7 @@ fn write(array: &ArrayRef, format: Format) -> Result<Write<'_>> {
         T::Int64 => integer::<Int64Type, i64>(array, binary),
         T::UInt8 => integer::<UInt8Type, i16>(array, binary),
         T::UInt16 => integer::<UInt16Type, i32>(array, binary),
+        T::UInt32 if pg_type::length(oid) == 4 => integer::<UInt32Type, u32>(array, binary),
         T::UInt32 => integer::<UInt32Type, i64>(array, binary),
         T::UInt64 => {
             let values = array.as_primitive::<UInt64Type>();
@@ -205,17 +211,19 @@ fn write(array: &ArrayRef, format: Format) -> Result<Write<'_>> {
         T::Timestamp(_, zone) => timestamp(array, zone.is_some(), binary),
         T::Interval(_) | T::Duration(_) => interval(array, binary),
         T::Dictionary(..) => {
-            let inner = write(array.as_any_dictionary().values(), format)?;
+            let inner = write(array.as_any_dictionary().values(), format, oid)?;
             Box::new(move |row, b| inner(key(array, row), b))
         }
-        T::List(_) => list(array, format, |array, row| array.as_list::<i32>().value(row)),
-        T::LargeList(_) => list(array, format, |array, row| array.as_list::<i64>().value(row)),
+        T::List(_) => list(array, format, oid, |array, row| array.as_list::<i32>().value(row)),
+        T::LargeList(_) => list(array, format, oid, |array, row| array.as_list::<i64>().value(row)),
         T::FixedSizeList(..) => {
-            list(array, format, |array, row| array.as_fixed_size_list().value(row))
+            list(array, format, oid, |array, row| array.as_fixed_size_list().value(row))
         }
-        T::ListView(_) => list(array, format, |array, row| array.as_list_view::<i32>().value(row)),
+        T::ListView(_) => {
+            list(array, format, oid, |array, row| array.as_list_view::<i32>().value(row))
+        }
         T::LargeListView(_) => {
-            list(array, format, |array, row| array.as_list_view::<i64>().value(row))
+            list(array, format, oid, |array, row| array.as_list_view::<i64>().value(row))
         }
         T::Struct(_) | T::Map(..) => Box::new(move |row, b| text::json(b, array, row)),
         other => {
@@ -380,27 +388,23 @@ fn interval(array: &ArrayRef, binary: bool) -> Write<'_> {
 fn list<'a>(
     array: &'a ArrayRef,
     format: Format,
+    oid: Oid,
     items: impl Fn(&ArrayRef, usize) -> ArrayRef + Send + 'a,
 ) -> Write<'a> {
-    match format {
-        Format::Text => Box::new(move |row, b| text_list(b, &items(array, row))),
-        Format::Binary => {
-            let inner = innermost(array.data_type());
-            let oid = types::oid(inner);
-            Box::new(move |row, b| binary_list(b, &items(array, row), oid))
-        }
-    }
-}
-
-fn innermost(data_type: &DataType) -> &DataType {
-    types::item(data_type).map_or(data_type, innermost)
+    let item = types::element(oid).unwrap_or(types::TEXT);
+    Box::new(move |row, b| match format {
+        Format::Text => text_list(b, &items(array, row), item),
+        Format::Binary => binary_list(b, &items(array, row), item),
+    })
 }
 
 /// `{1,NULL,"a b"}`, lists in lists in braces of their own.
-fn text_list(buffer: &mut BytesMut, items: &ArrayRef) {
+fn text_list(buffer: &mut BytesMut, items: &ArrayRef, oid: Oid) {
     // Of a type that `oid` knows as a list, so its items can be written.
-    let Ok(write) = write(items, Format::Text) else { return };
     let nested = types::item(items.data_type()).is_some();
+    // An array of more dimensions is of the same type.
+    let inner = if nested { types::array_of(oid).unwrap_or(oid) } else { oid };
+    let Ok(write) = write(items, Format::Text, inner) else { return };
     let mut scratch = BytesMut::new();
     buffer.put_u8(b'{');
     for row in 0..items.len() {
@@ -422,7 +426,7 @@ fn text_list(buffer: &mut BytesMut, items: &ArrayRef) {
 
 /// Dimensions, whether there are NULLs, the items' type, the length of each dimension, the items.
 /// PostgreSQL's arrays are rectangular; what is not is sent as if its first parts were all.
-fn binary_list(buffer: &mut BytesMut, items: &ArrayRef, oid: u32) {
+fn binary_list(buffer: &mut BytesMut, items: &ArrayRef, oid: Oid) {
     let mut lengths = vec![];
     let mut level = items.clone();
     while !level.is_empty() {
@@ -442,7 +446,7 @@ fn binary_list(buffer: &mut BytesMut, items: &ArrayRef, oid: u32) {
         buffer.put_u32(1);
     }
     if rectangular {
-        leaves(buffer, items);
+        leaves(buffer, items, oid);
     }
 }
 
@@ -470,12 +474,12 @@ fn rectangle(items: &ArrayRef, lengths: &[usize]) -> bool {
         || (0..items.len()).all(|row| !items.is_null(row) && rectangle(&sub_list(items, row), rest))
 }
 
-fn leaves(buffer: &mut BytesMut, items: &ArrayRef) {
+fn leaves(buffer: &mut BytesMut, items: &ArrayRef, oid: Oid) {
     if types::item(items.data_type()).is_some() {
-        (0..items.len()).for_each(|row| leaves(buffer, &sub_list(items, row)));
+        (0..items.len()).for_each(|row| leaves(buffer, &sub_list(items, row), oid));
         return;
     }
-    let Ok(write) = write(items, Format::Binary) else { return };
+    let Ok(write) = write(items, Format::Binary, oid) else { return };
     for row in 0..items.len() {
         if is_null(items, row) {
             buffer.put_i32(-1);

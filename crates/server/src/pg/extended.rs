@@ -132,6 +132,11 @@ impl Connection {
 
     async fn parameter_types(&mut self, statement: &Prepared) -> Result<Vec<DataType>, Stop> {
         let session = self.session.clone();
+        let asked = session.describe_catalog(&statement.sql, &statement.declared);
+        if let Some(described) = self.watched(asked).await? {
+            let data_type = |oid: &u32| types::data_type(*oid).unwrap_or(DataType::Utf8);
+            return Ok(described?.parameters.iter().map(data_type).collect());
+        }
         let declared = statement.declared();
         let described = self.watched(session.describe(&statement.sql, &declared)).await?;
         Ok(described?.parameters)
@@ -149,6 +154,13 @@ impl Connection {
                     });
                 }
                 let session = self.session.clone();
+                let asked = session.describe_catalog(&statement.sql, &statement.declared);
+                if let Some(described) = self.watched(asked).await? {
+                    let described = described?;
+                    self.output.out.parameter_types(&described.parameters);
+                    results::describe_catalog(&mut self.output.out, &described.columns);
+                    return Ok(());
+                }
                 let declared = statement.declared();
                 let described = self.watched(session.describe(&statement.sql, &declared)).await??;
                 let oids: Vec<u32> = described.parameters.iter().map(types::oid).collect();
@@ -222,6 +234,7 @@ impl Connection {
             self.portals.insert(name.into(), portal);
             return Ok(());
         }
+        self.has_set |= command::sets(&sql);
         self.begin_implicit(&sql).await?;
         if let Some(copy) = ClientCopy::parse(&sql) {
             let tag =

@@ -264,7 +264,7 @@ fn binary(bytes: Bytes, oid: u32, data_type: &DataType) -> Result<ArrayRef> {
         types::BOOL => Arc::new(BooleanArray::from(vec![fixed(1)?[0] != 0])),
         types::INT2 => Arc::new(Int16Array::from(vec![fixed(2)?.get_i16()])),
         types::INT4 => Arc::new(Int32Array::from(vec![fixed(4)?.get_i32()])),
-        26 => Arc::new(Int64Array::from(vec![i64::from(fixed(4)?.get_u32())])),
+        types::OID => Arc::new(Int64Array::from(vec![i64::from(fixed(4)?.get_u32())])),
         types::INT8 => Arc::new(Int64Array::from(vec![fixed(8)?.get_i64()])),
         types::FLOAT4 => Arc::new(Float32Array::from(vec![fixed(4)?.get_f32()])),
         types::FLOAT8 => Arc::new(Float64Array::from(vec![fixed(8)?.get_f64()])),
@@ -296,8 +296,8 @@ fn binary(bytes: Bytes, oid: u32, data_type: &DataType) -> Result<ArrayRef> {
             Arc::new(IntervalMonthDayNanoArray::from(vec![value]))
         }
         // jsonb has the version of its format before the text.
-        3802 => return parse(utf8(bytes.get(1..).ok_or_else(wrong)?)?, data_type),
-        2950 => {
+        types::JSONB => return parse(utf8(bytes.get(1..).ok_or_else(wrong)?)?, data_type),
+        types::UUID => {
             let hex: String = fixed(16)?.iter().map(|b| format!("{b:02x}")).collect();
             let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
             return parse(&parts.join("-"), data_type);

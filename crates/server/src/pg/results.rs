@@ -4,11 +4,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use thalweg_base::{Error, Result};
-use thalweg_engine::{Answer, result_names};
+use thalweg_engine::{Answer, ResultColumn, pg_type, result_names};
 
 use super::connection::{Connection, Stop};
 use super::encode::{Format, Rows};
-use super::types;
 use super::write::{Field, Out};
 
 /// A format for each column, from what the client asks for: none is text, one is for all.
@@ -41,16 +40,27 @@ pub fn describe(out: &mut Out, sql: &str, schema: &SchemaRef, formats: &[Format]
     let names = result_names(sql, schema.fields().len());
     let columns = schema.fields().iter().zip(&names).zip(formats);
     out.row_description(columns.map(|((field, name), format)| {
-        let oid = types::oid(field.data_type());
+        let (oid, modifier) = pg_type::of_field(field);
         Field {
             name: name.as_ref().unwrap_or(field.name()),
             oid,
-            size: types::size(oid),
-            modifier: types::modifier(field.data_type()),
+            size: pg_type::length(oid),
+            modifier,
             format: format.code(),
         }
     }));
     Ok(())
+}
+
+/// The same of a query over PostgreSQL's catalog, before its values and formats are known.
+pub fn describe_catalog(out: &mut Out, columns: &[ResultColumn]) {
+    out.row_description(columns.iter().map(|column| Field {
+        name: &column.name,
+        oid: column.oid,
+        size: pg_type::length(column.oid),
+        modifier: column.typmod,
+        format: Format::Text.code(),
+    }));
 }
 
 /// An answer and how much of it has been sent.

@@ -33,6 +33,7 @@ impl Connection {
     }
 
     async fn one(&mut self, sql: &str) -> Result<(), Stop> {
+        self.has_set |= command::sets(sql);
         if let Some(copy) = ClientCopy::parse(sql) {
             let tag =
                 if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };

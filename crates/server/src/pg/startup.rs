@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use thalweg_base::{Error, Result};
+use thalweg_engine::REPORTED_SETTINGS;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -14,6 +15,7 @@ use super::connection::Connection;
 use super::message::{self, Opening};
 use super::sasl;
 use super::socket::{self, Input, Output, Stream};
+use super::write::Out;
 use crate::auth::User;
 use crate::config::Authentication;
 use crate::context::Context;
@@ -55,7 +57,7 @@ pub async fn begin(
     let peer = Peer { from, encrypted: matches!(stream, Stream::Tls(_)) };
     let (mut input, mut output) = socket::split(stream, buffer);
     match enter(&mut input, &mut output, context, cancels, &peer, minor, &parameters).await {
-        Ok((session, user, held)) => Some(Connection {
+        Ok((session, user, told, held)) => Some(Connection {
             context: Arc::clone(context),
             input,
             output,
@@ -66,6 +68,8 @@ pub async fn begin(
             cursors: Default::default(),
             implicit: false,
             skipping: false,
+            told,
+            has_set: false,
             held,
         }),
         Err(e) => {
@@ -109,7 +113,7 @@ struct Peer {
 }
 
 type Entered =
-    (thalweg_engine::Session, User, (super::cancel::Key, crate::connections::Connection));
+    (thalweg_engine::Session, User, Told, (super::cancel::Key, crate::connections::Connection));
 
 async fn enter(
     input: &mut Input,
@@ -135,36 +139,17 @@ async fn enter(
     let user = authenticate(input, output, context, peer, name).await?;
     let session = context.authenticator.session(&user)?;
     for (name, value) in settings(parameters)? {
-        if !name.starts_with("thalweg.") {
-            continue;
-        }
         set(&session, &name, &value).await?;
     }
     let key = cancels.enter(&session)?;
     let out = &mut output.out;
     out.authentication_ok();
-    let application = parameter("application_name").unwrap_or_default();
-    for (name, value) in [
-        ("server_version", SERVER_VERSION),
-        ("server_encoding", "UTF8"),
-        ("client_encoding", "UTF8"),
-        ("application_name", application),
-        ("is_superuser", if session.is_superuser() { "on" } else { "off" }),
-        ("session_authorization", &user.name),
-        ("DateStyle", "ISO, MDY"),
-        ("IntervalStyle", "postgres"),
-        ("TimeZone", "UTC"),
-        ("integer_datetimes", "on"),
-        ("standard_conforming_strings", "on"),
-        ("default_transaction_read_only", "off"),
-        ("in_hot_standby", "off"),
-    ] {
-        out.parameter(name, value);
-    }
+    let told = Told::new(&session);
+    told.all(out);
     out.key(key.process, key.secret);
     out.ready(session.transaction_status());
     output.flush().await.map_err(|e| Error::io("the client has left", e))?;
-    Ok((session, user, (key, place)))
+    Ok((session, user, told, (key, place)))
 }
 
 async fn authenticate(
@@ -214,10 +199,33 @@ fn settings(parameters: &[(String, String)]) -> Result<Vec<(String, String)>> {
 
 async fn set(session: &thalweg_engine::Session, name: &str, value: &str) -> Result<()> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-    if !name.chars().all(is_name) {
-        return Err(Error::user(format!("there is no setting {name:?}")).code("42704"));
+    if !name.contains('.') || !name.chars().all(is_name) {
+        return session.set(name, value).map(drop);
     }
     let sql = format!("SET {name} = '{}'", value.replace('\'', "''"));
-    session.query(&sql).await?.collect().await?;
-    Ok(())
+    session.query(&sql).await?.collect().await.map(drop)
+}
+
+/// Settings that clients are told of, and told again when they change.
+pub struct Told(Vec<(&'static str, String)>);
+
+impl Told {
+    fn new(session: &thalweg_engine::Session) -> Told {
+        let setting = |name: &&'static str| (*name, session.setting(name).unwrap_or_default());
+        Told(REPORTED_SETTINGS.iter().map(setting).collect())
+    }
+
+    fn all(&self, out: &mut Out) {
+        self.0.iter().for_each(|(name, value)| out.parameter(name, value));
+    }
+
+    pub fn again(&mut self, session: &thalweg_engine::Session, out: &mut Out) {
+        for (name, value) in &mut self.0 {
+            let now = session.setting(name).unwrap_or_default();
+            if *value != now {
+                out.parameter(name, &now);
+                *value = now;
+            }
+        }
+    }
 }
