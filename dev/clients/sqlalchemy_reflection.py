@@ -26,9 +26,9 @@ def main(url):
         run(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
         run(f"CREATE SCHEMA {SCHEMA}")
         run(
-            f"CREATE TABLE {SCHEMA}.t (id BIGINT NOT NULL, name VARCHAR DEFAULT 'x',"
+            f"CREATE TABLE {SCHEMA}.t (id BIGINT NOT NULL, name TEXT DEFAULT 'x',"
             " price DECIMAL(12,2), at TIMESTAMP, tz TIMESTAMPTZ, ok BOOLEAN, day DATE,"
-            " real_ REAL, double_ DOUBLE, bytes BYTEA, tags VARCHAR[])"
+            " real_ REAL, double_ DOUBLE PRECISION, bytes BYTEA, tags TEXT[])"
         )
         run(f"CREATE VIEW {SCHEMA}.v AS SELECT id, name FROM {SCHEMA}.t")
     try:
@@ -60,7 +60,7 @@ def reflect(engine):
             ("real_", "REAL", True),
             ("double_", "DOUBLE PRECISION", True),
             ("bytes", "BYTEA", True),
-            ("tags", "TEXT[]", True),
+            ("tags", "ARRAY", True),
         ],
     )
     check("default", columns[1]["default"] is not None, True)

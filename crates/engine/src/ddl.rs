@@ -138,7 +138,7 @@ impl Job<'_> {
             DdlStatement::CreateView(create) => {
                 refuse(create.temporary, "temporary views", "create an ordinary one and drop it")?;
                 let (schema, name) = split_name(&create.name)?;
-                        check_not_of_catalog(&name)?;
+                check_not_of_catalog(&name)?;
                 let sql = self.sql.to_string();
                 let replace = create.or_replace;
                 self.commit("CREATE VIEW", &schema, &name, move |t, schema, name| {
@@ -151,7 +151,7 @@ impl Job<'_> {
                 refuse(create.temporary, "temporary tables", "create an ordinary one and drop it")?;
                 refuse(create.unbounded, "unbounded tables", "leave UNBOUNDED out")?;
                 let (schema, name) = split_name(&create.name)?;
-                        check_not_of_catalog(&name)?;
+                check_not_of_catalog(&name)?;
                 if create.if_not_exists && self.exists(&schema, &name) {
                     return done("CREATE EXTERNAL TABLE");
                 }

@@ -87,11 +87,12 @@ pub async fn describe(session: &Inner, snapshot: &Snapshot, wanted: Wanted) -> D
         schemas.push(Schema { oid: schema_oid(name), name: name.clone(), tables });
     }
     schemas.push(system(&handle, wanted).await);
+    let settings = session.pg.lock().all().map(setting).collect();
     Database {
         name: CATALOG.into(),
         schemas,
         roles: roles::all(session),
-        settings: session.pg.lock().all().map(setting).collect(),
+        settings,
         activity: activity(session),
     }
 }
