@@ -179,6 +179,10 @@ fn activity(session: &Inner) -> Vec<Activity> {
             })
         })
         .collect();
+    // One line per session: what it began last.
+    all.reverse();
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|a| seen.insert(a.pid));
     if !all.iter().any(|a| a.pid == session.id as i64) {
         all.push(Activity {
             pid: session.id as i64,
