@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use thalweg_base::Result;
+use thalweg_base::{Error, Result};
 
 use crate::exec;
 use crate::expr::{self, Context, Env, Expr, Op};
@@ -12,6 +12,17 @@ use crate::value::{Row, Value};
 
 /// From so many rows on, a relation is asked by an index rather than read.
 const INDEXED_ROWS_MIN: usize = 16;
+
+/// Rows that a join may have: they are all in memory.
+const ROWS_MAX: usize = 250_000;
+
+fn bounded(rows: &[Row]) -> Result<()> {
+    if rows.len() <= ROWS_MAX {
+        return Ok(());
+    }
+    Err(Error::resources(format!("a join over the catalog has more than {ROWS_MAX} rows"))
+        .hint("join the relations by their OIDs"))
+}
 
 /// The rows of `source` for which all of `filter` holds. `left` are the columns before it, which
 /// it may refer to; `around` is the row of the query around.
@@ -246,6 +257,7 @@ impl Joined<'_> {
             if found.len() == before && self.keeps_left() {
                 found.push(self.without_right(row));
             }
+            bounded(&found)?;
         }
         Ok(found)
     }
@@ -296,6 +308,7 @@ impl Joined<'_> {
                 if found.len() == before && self.keeps_left() {
                     found.push(self.without_right(row));
                 }
+                bounded(&found)?;
             }
             return Ok(found);
         }
@@ -338,6 +351,7 @@ impl Joined<'_> {
             if found.len() == before && self.keeps_left() {
                 found.push(self.without_right(row));
             }
+            bounded(&found)?;
         }
         if matches!(self.kind, JoinKind::Right | JoinKind::Full) {
             for (row, _) in right.into_iter().zip(taken).filter(|(_, taken)| !taken) {

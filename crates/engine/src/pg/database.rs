@@ -87,11 +87,12 @@ pub async fn describe(session: &Inner, snapshot: &Snapshot, wanted: Wanted) -> D
         schemas.push(Schema { oid: schema_oid(name), name: name.clone(), tables });
     }
     schemas.push(system(&handle, wanted).await);
+    let settings = session.pg.lock().all().map(setting).collect();
     Database {
         name: CATALOG.into(),
         schemas,
         roles: roles::all(session),
-        settings: session.pg.lock().all().map(setting).collect(),
+        settings,
         activity: activity(session),
     }
 }
@@ -178,6 +179,10 @@ fn activity(session: &Inner) -> Vec<Activity> {
             })
         })
         .collect();
+    // One line per session: what it began last.
+    all.reverse();
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|a| seen.insert(a.pid));
     if !all.iter().any(|a| a.pid == session.id as i64) {
         all.push(Activity {
             pid: session.id as i64,

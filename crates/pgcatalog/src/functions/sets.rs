@@ -19,7 +19,7 @@ pub struct Set {
 }
 
 /// Rows that one call may give.
-const ROWS_MAX: i64 = 10_000_000;
+const ROWS_MAX: i64 = 1_000_000;
 
 pub fn exists(name: &str) -> bool {
     set(name, &[types::TEXT, types::TEXT]).is_some()
