@@ -463,4 +463,7 @@ fn now_ms() -> u64 {
 }
 
 #[cfg(test)]
+pub(crate) use scram::tests::answer as client_final;
+
+#[cfg(test)]
 mod tests;
