@@ -24,6 +24,7 @@
 //!   the catalog. `copy.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
+//!   `result_names.rs`: columns by PostgreSQL's names.
 //! * [`access`]: who may do what. `workload.rs`: classes of queries and their limits. `walk.rs`: through a parsed statement.
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
@@ -65,6 +66,7 @@ mod parse;
 mod plans;
 mod prepared;
 mod prune;
+mod result_names;
 pub mod rules;
 pub mod runtime;
 mod script;
@@ -92,6 +94,7 @@ pub use load::{
     stamp, table_name,
 };
 pub use parameters::Value;
+pub use result_names::result_names;
 pub use session::{QueryProgress, Session};
 pub use sql_type::sql_type;
 pub use thalweg_scheduler::{PolicyKind, QueryState, SHORT_CPU_NS, replay};

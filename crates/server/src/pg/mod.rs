@@ -6,7 +6,7 @@
 //! * `startup.rs`: TLS, who it is, its session. `sasl.rs`: the proof of a password. `cancel.rs`: cancel requests.
 //! * `connection.rs`: message by message until it ends. `simple.rs`: a text with statements.
 //!   `extended.rs`: statements that are prepared, and portals.
-//! * `results.rs`: the rows of an answer. `copy_in.rs`, `copy_out.rs`: COPY. `command.rs`: tags.
+//! * `results.rs`: the rows of an answer. `cursor.rs`: DECLARE and FETCH. `copy_in.rs`, `copy_out.rs`: COPY. `command.rs`: tags.
 //! * `types.rs`: types. `encode.rs`, `text.rs`, `numeric.rs`: values to clients. `parameter.rs`:
 //!   values of clients.
 
@@ -15,6 +15,7 @@ mod command;
 mod connection;
 mod copy_in;
 mod copy_out;
+mod cursor;
 mod encode;
 mod extended;
 mod message;

@@ -63,6 +63,7 @@ pub async fn begin(
             user,
             statements: Default::default(),
             portals: Default::default(),
+            cursors: Default::default(),
             implicit: false,
             skipping: false,
             held,
@@ -134,6 +135,9 @@ async fn enter(
     let user = authenticate(input, output, context, peer, name).await?;
     let session = context.authenticator.session(&user)?;
     for (name, value) in settings(parameters)? {
+        if !name.starts_with("thalweg.") {
+            continue;
+        }
         set(&session, &name, &value).await?;
     }
     let key = cancels.enter(&session)?;
