@@ -50,7 +50,7 @@ impl Server {
             .map_err(|e| Error::io("cannot start the server's threads", e))?;
         let (phase, watched) = watch::channel(Phase::Running);
         let context = Arc::new(Context {
-            authenticator: Authenticator::bound(
+            authenticator: Authenticator::new(
                 Arc::clone(&engine),
                 config.authentication,
                 tls.as_ref().and_then(|t| t.end_point.clone()),

@@ -107,7 +107,7 @@ fn who_is_refused_does_not_learn_who_there_is() {
     }
     assert_ne!(door.salt("nosuch"), door.salt("nosuch2"));
     // Also after the server has been started again.
-    let again = Authenticator::new(Arc::clone(&door.engine), Authentication::Scram);
+    let again = Authenticator::new(Arc::clone(&door.engine), Authentication::Scram, None);
     let before = door.salt("nosuch");
     let door = Door { authenticator: again, ..door };
     assert_eq!(door.salt("nosuch"), before);
