@@ -23,7 +23,9 @@ use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{Loading, Source};
 use crate::information::Information;
+use crate::pg::{self, PG_CATALOG, PgCatalog};
 use crate::runtime::{Driver, blocking};
+use crate::session::Inner;
 use crate::system::{SYSTEM, SystemSchema};
 use crate::table::{ROWS, StoredTable, TARGET};
 use crate::transaction::Transactions;
@@ -56,6 +58,8 @@ pub struct Catalog {
     offers: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
     /// To plan views and external tables, which are stored as text.
     state: RwLock<Weak<RwLock<SessionState>>>,
+    /// Whom `pg_catalog` is of.
+    session: RwLock<Weak<Inner>>,
     view_depth: AtomicUsize,
 }
 
@@ -96,12 +100,17 @@ impl Catalog {
             versions: Mutex::default(),
             offers: Mutex::default(),
             state: RwLock::default(),
+            session: RwLock::default(),
             view_depth: AtomicUsize::new(0),
         })
     }
 
     pub fn bind(&self, state: Weak<RwLock<SessionState>>) {
         *self.state.write() = state;
+    }
+
+    pub fn serve(&self, session: Weak<Inner>) {
+        *self.session.write() = session;
     }
 
     /// Moves to the snapshot of the next statement, which runs for `viewer`.
@@ -205,6 +214,10 @@ impl CatalogProvider for Handle {
                 snapshot,
                 viewer,
             })),
+            PG_CATALOG => {
+                let session = Weak::clone(&catalog.session.read());
+                Some(Arc::new(PgCatalog { session, snapshot }))
+            }
             INFORMATION_SCHEMA => {
                 let state = catalog.state().ok()?;
                 let inner = InformationSchemaProvider::new(Arc::clone(state.catalog_list()))
@@ -291,6 +304,13 @@ impl SchemaHandle {
         }
         if let Some(external) = self.schema.externals.get(name) {
             return self.external(name, &external.sql).await.map(Some);
+        }
+        // As if `pg_catalog` were on the path.
+        if self.schema.name == PUBLIC
+            && pg::is_relation(name)
+            && let Some(schema) = Handle::new(Arc::clone(&self.catalog)).schema(PG_CATALOG)
+        {
+            return schema.table(name).await;
         }
         if self.schema.name == PUBLIC && files::is_path(name) {
             let may = self.viewer.check_member(PG_READ_SERVER_FILES, "read files of the server");

@@ -36,15 +36,15 @@ pub(crate) async fn describe(
     let _turn = session.turn.lock().await;
     let state = session.context.state();
     let count = parameters::count(sql).max(declared.len());
-    let nothing = Ok(Description { parameters: vec![], schema: None });
+    let without_parameters = |schema| Ok(Description { parameters: vec![], schema });
     match parse::parse(&state, sql)? {
         Parsed::Sql(Statement::Statement(statement), _)
             if transaction::control(&statement)?.is_some() =>
         {
-            return nothing;
+            return without_parameters(None);
         }
         Parsed::Access(command) => {
-            return Ok(Description { schema: access::answer(&command), ..nothing? });
+            return without_parameters(access::answer(&command));
         }
         _ => {}
     }

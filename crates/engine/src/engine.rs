@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use thalweg_base::limits::RETENTION_MS;
@@ -32,6 +33,7 @@ pub struct Engine {
     audit: AtomicU8,
     /// That there were.
     sessions: AtomicU64,
+    started: SystemTime,
 }
 
 impl Engine {
@@ -72,6 +74,7 @@ impl Engine {
             loading: Arc::default(),
             plans: Plans::default(),
             sessions: AtomicU64::new(0),
+            started: SystemTime::now(),
         }))
     }
 
@@ -222,6 +225,11 @@ impl Engine {
 
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// When it was opened.
+    pub fn started(&self) -> SystemTime {
+        self.started
     }
 
     /// Drives `f` from a thread outside the engine; what it awaits runs on the engine's threads.

@@ -15,6 +15,7 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
+
 use thalweg_scheduler::WaitReason;
 use thalweg_storage::Snapshot;
 use tokio::sync::{mpsc, oneshot};
@@ -30,10 +31,10 @@ use crate::ingest::Ingest;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::parameters::{self, Value};
 use crate::parse;
-use crate::rules;
 use crate::runtime::{Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
+use crate::{pg, pg_type, rules};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -51,6 +52,8 @@ pub(crate) struct Inner {
     pub prepared: Mutex<HashMap<String, String>>,
     pub transactions: Arc<Transactions>,
     pub identity: Identity,
+    /// PostgreSQL's settings.
+    pub pg: Mutex<pg::Settings>,
     /// Held by a statement until it has its rows to give, or is done.
     pub turn: tokio::sync::Mutex<()>,
     running: Mutex<Vec<Weak<Job>>>,
@@ -166,19 +169,46 @@ impl Session {
         let catalog = Catalog::new(database, driver, loading, Arc::clone(&transactions), access);
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
-        Session {
-            inner: Arc::new(Inner {
-                id: engine.next_session(),
-                engine,
-                context,
-                catalog,
-                prepared: Mutex::default(),
-                transactions,
-                identity,
-                turn: tokio::sync::Mutex::default(),
-                running: Mutex::default(),
-            }),
-        }
+        let inner = Arc::new(Inner {
+            id: engine.next_session(),
+            engine,
+            context,
+            catalog,
+            prepared: Mutex::default(),
+            transactions,
+            identity,
+            pg: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            running: Mutex::default(),
+        });
+        inner.catalog.serve(Arc::downgrade(&inner));
+        pg::register(&inner.context, &Arc::downgrade(&inner));
+        Session { inner }
+    }
+
+    /// As `system.queries` and `pg_backend_pid()` show it.
+    pub fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// The value of one of PostgreSQL's settings, as SHOW has it.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        pg::value(&self.inner, name)
+    }
+
+    /// `SET name = value`, as a client's startup message asks for it.
+    pub fn set(&self, name: &str, value: &str) -> Result<String> {
+        pg::set_value(&self.inner, name, value, false)
+    }
+
+    /// What a query over PostgreSQL's catalog takes and gives, without running it; `None` if the
+    /// statement is none. `types` are the OIDs of parameters that the client has said, 0 the others.
+    pub async fn describe_catalog(
+        &self,
+        sql: &str,
+        types: &[pg_type::Oid],
+    ) -> Option<Result<thalweg_pgcatalog::Description>> {
+        pg::describe(&self.inner, sql, types).await
     }
 
     pub fn engine(&self) -> &Arc<Engine> {

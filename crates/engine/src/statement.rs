@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::config::ExtensionOptions;
+use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -29,7 +30,7 @@ use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
-use crate::{alter, as_of, ddl, dml, maintain, names, prepared, show, workload};
+use crate::{alter, as_of, ddl, dml, maintain, names, pg, prepared, show, workload};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -44,7 +45,7 @@ pub(crate) enum Started {
 /// Runs `sql` to its end, reporting through `started` and `rows`. Failures to send mean that
 /// the client is gone, and the query ends.
 pub(crate) async fn run(
-    session: &Inner,
+    session: &Arc<Inner>,
     run: &Arc<Run>,
     sql: &str,
     started: oneshot::Sender<Result<Head>>,
@@ -105,7 +106,7 @@ pub(crate) fn note(session: &Inner, sql: &str, error: Option<&Error>) {
 
 /// The statements of a session start one after the other: each sees what those before it did.
 async fn start<'a>(
-    session: &'a Inner,
+    session: &'a Arc<Inner>,
     run: &Arc<Run>,
     sql: &str,
 ) -> Result<(Started, Reading<'a>)> {
@@ -146,16 +147,61 @@ impl Drop for Ended<'_> {
     }
 }
 
-async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
+async fn attempt(session: &Arc<Inner>, run: &Arc<Run>, sql: &str) -> Result<Started> {
     show_shared(session);
+    pg::settle(session)?;
     let state = session.context.state();
+    if let Some(command) = pg::Command::of(sql) {
+        begin(session, &state).await?;
+        return match command.run(session).await? {
+            pg::Done::Tag(tag) => Ok(Started::Done(tag)),
+            pg::Done::Row(row) => {
+                let row =
+                    MemorySourceConfig::try_new_exec(&[vec![row.clone()]], row.schema(), None);
+                Ok(Started::Rows(row.map_err(from_datafusion)?, Box::new(state)))
+            }
+        };
+    }
+    let Some(asked) = pg::Asked::of(sql) else {
+        return planned(session, run, sql, state, None).await;
+    };
+    let (snapshot, viewer) = begin(session, &state).await?;
+    let first = match asked.first {
+        true => match asked.run(session, run, &state, &snapshot).await {
+            Err(e) if pg::may_be_planned(&e) => Some(e),
+            result => return result,
+        },
+        false => None,
+    };
+    match (
+        planned(session, run, sql, state.clone(), Some((Arc::clone(&snapshot), viewer))).await,
+        first,
+    ) {
+        (Err(_), Some(e)) => Err(e),
+        // What the planner's `information_schema` lacks, PostgreSQL's may have.
+        (Err(e), None) => asked.run(session, run, &state, &snapshot).await.map_err(|_| e),
+        (done, _) => done,
+    }
+}
+
+/// Runs what is no query over PostgreSQL's catalog.
+async fn planned(
+    session: &Inner,
+    run: &Run,
+    sql: &str,
+    state: SessionState,
+    mut begun: Option<(Arc<Snapshot>, Viewer)>,
+) -> Result<Started> {
     let plans = session.engine.plans();
-    let mut begun = None;
     let newest = session.engine.database().snapshot();
     // Who may do nothing any more may still go back to another role.
     let is_known = session.viewer().is_ok_and(|viewer| plans.knows(&viewer.plan_key(sql), &newest));
     if is_known && keeps_plans(&state) {
-        let (snapshot, viewer) = begun.insert(begin(session, &state).await?);
+        let now = match begun.take() {
+            Some(begun) => begun,
+            None => begin(session, &state).await?,
+        };
+        let (snapshot, viewer) = begun.insert(now);
         let key = viewer.plan_key(sql);
         if let Some(plan) = plans.find(&key, snapshot, state.config_options()) {
             return rows(run, state, plan).await;

@@ -259,6 +259,17 @@ impl Transactions {
         Ok(())
     }
 
+    /// Whether a change would be refused now.
+    pub fn is_read_only(&self) -> bool {
+        let state = self.state();
+        state.open.as_ref().map_or(state.read_only, |open| open.read_only)
+    }
+
+    /// Of the transactions from now on.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.state().read_only = read_only;
+    }
+
     /// Refuses a statement that commits by itself.
     pub fn check_idle(&self, what: &str) -> Result<()> {
         if self.status() == TransactionStatus::Idle {
