@@ -53,7 +53,8 @@ struct Shared {
 #[derive(Clone)]
 pub struct User {
     pub name: String,
-    login: Option<Arc<Login>>,
+    /// Held.
+    _login: Option<Arc<Login>>,
 }
 
 impl fmt::Debug for User {
@@ -66,7 +67,7 @@ impl fmt::Debug for User {
 impl User {
     /// Nobody who was let in.
     pub fn named(name: &str) -> User {
-        User { name: name.into(), login: None }
+        User { name: name.into(), _login: None }
     }
 }
 
@@ -107,12 +108,8 @@ const BOUND_MECHANISM: &str = "SCRAM-SHA-256-PLUS";
 const NONCE_BYTES: usize = 18;
 
 impl Authenticator {
-    pub fn new(engine: Arc<Engine>, mode: Authentication) -> Self {
-        Self::with_clock(engine, mode, None, Box::new(SystemClock::default()))
-    }
-
     /// `end_point`: of the server's certificate.
-    pub fn bound(engine: Arc<Engine>, mode: Authentication, end_point: Option<Vec<u8>>) -> Self {
+    pub fn new(engine: Arc<Engine>, mode: Authentication, end_point: Option<Vec<u8>>) -> Self {
         Self::with_clock(engine, mode, end_point, Box::new(SystemClock::default()))
     }
 
@@ -381,7 +378,7 @@ impl Shared {
         drop(open);
         let (shared, name) = (Arc::clone(self), role.name.clone());
         let login = Login { shared, role: role.id, name: name.clone(), from };
-        Ok(User { name, login: Some(Arc::new(login)) })
+        Ok(User { name, _login: Some(Arc::new(login)) })
     }
 
     fn check_tries(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
@@ -461,6 +458,9 @@ fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_millis().try_into().unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+pub(crate) use scram::tests::answer as client_final;
 
 #[cfg(test)]
 mod tests;

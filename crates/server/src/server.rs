@@ -50,7 +50,7 @@ impl Server {
             .map_err(|e| Error::io("cannot start the server's threads", e))?;
         let (phase, watched) = watch::channel(Phase::Running);
         let context = Arc::new(Context {
-            authenticator: Authenticator::bound(
+            authenticator: Authenticator::new(
                 Arc::clone(&engine),
                 config.authentication,
                 tls.as_ref().and_then(|t| t.end_point.clone()),
@@ -174,6 +174,9 @@ fn certificate(config: &Config) -> Result<Option<Tls>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     use super::*;
 
     fn started(sql: &[&str], config: Config) -> Result<Server> {
@@ -183,6 +186,67 @@ mod tests {
             engine.block_on(async { session.query(sql).await?.collect().await })?;
         }
         Server::start(engine, config)
+    }
+
+    /// A message to the server; the first one of all has no kind.
+    fn send(stream: &mut TcpStream, kind: Option<u8>, body: &[u8]) {
+        let mut message: Vec<u8> = kind.into_iter().collect();
+        message.extend((body.len() as u32 + 4).to_be_bytes());
+        message.extend(body);
+        stream.write_all(&message).unwrap();
+    }
+
+    fn receive(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+        let mut head = [0; 5];
+        stream.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4;
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).unwrap();
+        (head[0], body)
+    }
+
+    /// The SQLSTATE of an error.
+    fn code(body: &[u8]) -> String {
+        let field = body.split(|b| *b == 0).find(|field| field.first() == Some(&b'C'));
+        String::from_utf8(field.expect("errors have one")[1..].to_vec()).unwrap()
+    }
+
+    /// By the password, as `psql` does.
+    fn enter(port: u16, user: &str, password: &str) -> std::result::Result<TcpStream, String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let startup = format!("\0\u{3}\0\0user\0{user}\0\0");
+        send(&mut stream, None, startup.as_bytes());
+        let (kind, body) = receive(&mut stream);
+        if kind == b'E' {
+            return Err(code(&body));
+        }
+        assert_eq!((kind, &body[..]), (b'R', &b"\0\0\0\x0aSCRAM-SHA-256\0\0"[..]));
+        send(&mut stream, Some(b'p'), b"SCRAM-SHA-256\0\0\0\0\x0bn,,n=,r=abc");
+        let (kind, body) = receive(&mut stream);
+        assert_eq!((kind, &body[..4]), (b'R', &b"\0\0\0\x0b"[..]));
+        let first = String::from_utf8(body[4..].to_vec()).unwrap();
+        let last = crate::auth::client_final(password, "n=,r=abc", b"n,,", &first);
+        send(&mut stream, Some(b'p'), last.as_bytes());
+        loop {
+            match receive(&mut stream) {
+                (b'E', body) => return Err(code(&body)),
+                (b'Z', _) => return Ok(stream),
+                _ => {}
+            }
+        }
+    }
+
+    /// The SQLSTATE of its error; empty: there is none.
+    fn query(stream: &mut TcpStream, sql: &str) -> String {
+        send(stream, Some(b'Q'), format!("{sql}\0").as_bytes());
+        let mut found = String::new();
+        loop {
+            match receive(stream) {
+                (b'E', body) => found = code(&body),
+                (b'Z', _) => return found,
+                _ => {}
+            }
+        }
     }
 
     #[test]
@@ -198,39 +262,20 @@ mod tests {
         ];
         let server = started(&roles, config).unwrap();
         let port = server.pg().unwrap().port();
-        let connect = async |user: &str, password: &str| {
-            tokio_postgres::Config::new()
-                .host("127.0.0.1")
-                .port(port)
-                .user(user)
-                .password(password)
-                .connect(tokio_postgres::NoTls)
-                .await
-        };
-        let refused = async |user: &str, password: &str| {
-            let error = connect(user, password).await.err().expect("it is refused");
-            error.code().map(|c| c.code().to_owned())
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (client, connection) = connect("ann", "correct horse").await.unwrap();
-            assert_eq!(connection.parameter("is_superuser"), Some("off"));
-            let driven = tokio::spawn(connection);
-            let denied = client.simple_query("SELECT * FROM t").await.unwrap_err();
-            assert_eq!(denied.code().unwrap().code(), "42501");
-            assert!(client.simple_query("SELECT 1").await.is_ok());
-            assert_eq!(refused("ann", "correct horse").await.as_deref(), Some("53300"));
-            assert_eq!(refused("ann", "wrong").await.as_deref(), Some("28P01"));
-            assert_eq!(refused("nosuch", "wrong").await.as_deref(), Some("28P01"));
-            assert_eq!(refused("thalweg", "").await.as_deref(), Some("28P01"));
-            drop(client);
-            let _ = driven.await;
-            // Five may fail from one address, and two more have.
-            for _ in 0..2 {
-                refused("nosuch", "wrong").await;
-            }
-            assert_eq!(refused("ann", "correct horse").await.as_deref(), Some("53400"));
-        });
+        let refused =
+            |user: &str, password: &str| enter(port, user, password).err().expect("it is refused");
+        let mut client = enter(port, "ann", "correct horse").unwrap();
+        assert_eq!(query(&mut client, "SELECT * FROM t"), "42501");
+        assert_eq!(query(&mut client, "SELECT 1"), "");
+        assert_eq!(refused("ann", "correct horse"), "53300");
+        assert_eq!(refused("ann", "wrong"), "28P01");
+        assert_eq!(refused("nosuch", "wrong"), "28P01");
+        assert_eq!(refused("thalweg", ""), "28P01");
+        drop(client);
+        // Five may fail from one address.
+        assert_eq!(refused("a", "wrong"), "28P01");
+        assert_eq!(refused("b", "wrong"), "28P01");
+        assert_eq!(refused("ann", "correct horse"), "53400");
         server.shutdown();
     }
 

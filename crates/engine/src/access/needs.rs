@@ -3,8 +3,8 @@
 
 use datafusion::sql::parser::{CreateExternalTable, Statement};
 use datafusion::sql::sqlparser::ast::{
-    self, Delete, Expr, FromTable, Insert, Merge, MergeAction, ObjectName, ObjectType, SchemaName,
-    SetExpr, TableFactor, TableObject, TableWithJoins, Update,
+    self, Delete, Expr, FromTable, Insert, Merge, MergeAction, ObjectName, ObjectType, SetExpr,
+    TableFactor, TableObject, TableWithJoins, Update,
 };
 use thalweg_storage::{RelationKind, Snapshot};
 
@@ -69,10 +69,8 @@ impl Needs<'_> {
             S::CreateTable(create) => self.create(&create.name, create.or_replace),
             S::CreateView(create) => self.create(&create.name, create.or_replace),
             S::AlterTable(alter) => self.owner(&alter.name),
-            S::CreateSchema { schema_name, .. } => {
-                if !matches!(schema_name, SchemaName::UnnamedAuthorization(_)) {
-                    self.all.push(Need::Privilege(P::Create, Object::Database));
-                }
+            S::CreateSchema { .. } => {
+                self.all.push(Need::Privilege(P::Create, Object::Database));
             }
             S::Drop { object_type, names, .. } => {
                 for name in names {

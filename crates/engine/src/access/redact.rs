@@ -97,12 +97,15 @@ fn secrets(tokens: &[TokenWithSpan]) -> Vec<usize> {
     let mut secrets = vec![];
     let mut after_password = false;
     for (at, &i) in seen.iter().enumerate() {
-        if is_string(&tokens[i].token) {
+        // In the wrong quotes, or in none.
+        let is_misquoted = about_roles && after_password && !is(at, &["null"]);
+        if is_string(&tokens[i].token) || is_misquoted {
             let is_time = at > 0 && is(at - 1, &["until"]);
             let is_name = at > 0 && is(at - 1, &["token"]);
             if after_password || about_roles && !is_time && !is_name {
                 secrets.push(i);
             }
+            after_password &= !is_misquoted;
             continue;
         }
         after_password = match &tokens[i].token {
@@ -140,6 +143,8 @@ fn value(token: &Token) -> String {
         | Token::NationalStringLiteral(text)
         | Token::DoubleQuotedString(text) => text.clone(),
         Token::DollarQuotedString(text) => text.value.clone(),
+        Token::Word(word) => word.value.clone(),
+        Token::Number(digits, _) => digits.clone(),
         _ => String::new(),
     }
 }
@@ -167,6 +172,9 @@ mod tests {
                 "PREPARE p AS CREATE ROLE a PASSWORD '***'",
             ),
             ("EXPLAIN CREATE ROLE a 's3cret'", "EXPLAIN CREATE ROLE a '***'"),
+            ("ALTER ROLE a PASSWORD \"s3cret\" LOGIN", "ALTER ROLE a PASSWORD '***' LOGIN"),
+            ("ALTER ROLE a PASSWORD s3cret", "ALTER ROLE a PASSWORD '***'"),
+            ("ALTER ROLE a PASSWORD NULL", "ALTER ROLE a PASSWORD NULL"),
             ("ALTER ROLE a ADD TOKEN 'ci'", "ALTER ROLE a ADD TOKEN 'ci'"),
             ("SET PASSWORD = 's3cret'", "SET PASSWORD = '***'"),
             ("ALTER ROLE a PASSWORD 's3cret", "ALTER ROLE a PASSWORD …"),

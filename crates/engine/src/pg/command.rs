@@ -296,7 +296,11 @@ pub fn value(session: &Inner, name: &str) -> Option<String> {
         "transaction_read_only" | "default_transaction_read_only" => {
             Some(if session.transactions.is_read_only() { "on" } else { "off" }.into())
         }
-        "session_authorization" => Some(super::roles::current(session)),
+        "session_authorization" => Some(session.identity.session().1.to_string()),
+        "is_superuser" => {
+            let superuser = session.viewer().is_ok_and(|viewer| viewer.is_superuser());
+            Some(if superuser { "on" } else { "off" }.into())
+        }
         _ if lower.starts_with("thalweg.") || lower.starts_with("datafusion.") => {
             let entries = state.read().config_options().entries();
             entries.into_iter().find(|e| e.key == lower).and_then(|e| e.value)

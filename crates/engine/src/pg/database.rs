@@ -11,6 +11,7 @@ use thalweg_pgcatalog::{Oid, database};
 use thalweg_storage::{Snapshot, Table as Stored};
 
 use super::roles;
+use crate::access::{Seen, Viewer};
 use crate::catalog::{CATALOG, Handle, PUBLIC};
 use crate::pg_type;
 use crate::session::Inner;
@@ -41,7 +42,7 @@ fn table_oid(stored: &Stored) -> Oid {
     TABLES_FROM + (stored.id.0 as Oid) % (SCHEMAS_FROM / 2 - TABLES_FROM)
 }
 
-fn relation_oid(schema: &str, name: &str) -> Oid {
+pub fn relation_oid(schema: &str, name: &str) -> Oid {
     hashed_oid(RELATIONS_FROM, &[schema, name])
 }
 
@@ -157,6 +158,12 @@ pub fn query_of(sql: &str) -> String {
 fn activity(session: &Inner) -> Vec<Activity> {
     let driver = session.engine.runtime().driver();
     let listed = driver.listed();
+    // As `system.queries`, and as in PostgreSQL.
+    let viewer = session.viewer().ok();
+    let seen = |role| {
+        let may = |v: &Viewer| v.sees("queries") == Some(Seen::All) || v.reads_queries_of(role);
+        viewer.as_ref().is_some_and(may)
+    };
     let application = session.pg.lock().get("application_name").unwrap_or_default();
     let in_transaction = session.transactions.status() != TransactionStatus::Idle;
     let mut all: Vec<Activity> = listed
@@ -167,10 +174,13 @@ fn activity(session: &Inner) -> Vec<Activity> {
             let own = pid == session.id as i64;
             Some(Activity {
                 pid,
-                user: roles::current(session),
+                user: origin.user.as_deref().unwrap_or_default().to_owned(),
                 application: if own { application.clone() } else { String::new() },
                 state: "active".into(),
-                query: origin.text.to_string(),
+                query: match seen(origin.role) {
+                    true => origin.text.clone(),
+                    false => "<insufficient privilege>".into(),
+                },
                 started_us: origin
                     .time
                     .duration_since(UNIX_EPOCH)

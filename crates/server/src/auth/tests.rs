@@ -107,7 +107,7 @@ fn who_is_refused_does_not_learn_who_there_is() {
     }
     assert_ne!(door.salt("nosuch"), door.salt("nosuch2"));
     // Also after the server has been started again.
-    let again = Authenticator::new(Arc::clone(&door.engine), Authentication::Scram);
+    let again = Authenticator::new(Arc::clone(&door.engine), Authentication::Scram, None);
     let before = door.salt("nosuch");
     let door = Door { authenticator: again, ..door };
     assert_eq!(door.salt("nosuch"), before);
@@ -154,7 +154,7 @@ fn connections_of_a_role_are_limited() {
         Authentication::Scram,
         &[
             "CREATE ROLE ann LOGIN PASSWORD 'x' CONNECTION LIMIT 2",
-            "CREATE ROLE none LOGIN PASSWORD 'x' CONNECTION LIMIT 0",
+            "CREATE ROLE shut LOGIN PASSWORD 'x' CONNECTION LIMIT 0",
         ],
     );
     let first = door.scram("ann", "x").unwrap();
@@ -166,7 +166,7 @@ fn connections_of_a_role_are_limited() {
     drop(copy);
     assert!(door.scram("ann", "x").is_ok());
     drop(first);
-    assert_eq!(code(door.scram("none", "x")), "53300");
+    assert_eq!(code(door.scram("shut", "x")), "53300");
     assert!(door.authenticator.shared.open.lock().is_empty());
 }
 
