@@ -54,15 +54,18 @@ impl Server {
             config,
         });
         let mut tasks = JoinSet::new();
-        let mut open = |address: Option<SocketAddr>| -> Result<Option<(TcpListener, SocketAddr)>> {
+        let open = |what: &str, address: Option<SocketAddr>| -> Result<Option<Listening>> {
             let Some(address) = address else { return Ok(None) };
-            let cannot = |e| Error::io(format!("cannot listen on {address}"), e);
+            let cannot = |e| cannot_listen(what, address, e);
             let listener = runtime.block_on(TcpListener::bind(address)).map_err(cannot)?;
             let bound = listener.local_addr().map_err(cannot)?;
             Ok(Some((listener, bound)))
         };
-        let (pg, flight, http) =
-            (open(context.config.pg)?, open(context.config.flight)?, open(context.config.http)?);
+        let (pg, flight, http) = (
+            open("pg", context.config.pg)?,
+            open("flight", context.config.flight)?,
+            open("http", context.config.http)?,
+        );
         let addresses = [&pg, &flight, &http].map(|l| l.as_ref().map(|(_, address)| *address));
         let handle = runtime.handle();
         if let Some((listener, _)) = pg {
@@ -112,6 +115,20 @@ impl Drop for Server {
             runtime.shutdown_background();
         }
     }
+}
+
+type Listening = (TcpListener, SocketAddr);
+
+fn cannot_listen(what: &str, address: SocketAddr, e: std::io::Error) -> Error {
+    let taken = e.kind() == std::io::ErrorKind::AddrInUse;
+    let error = Error::io(format!("cannot listen on {address}"), e);
+    if !taken {
+        return error;
+    }
+    let mut other = address;
+    other.set_port(address.port().checked_add(1).unwrap_or(0));
+    error
+        .hint(format!("another program does: name another port, --{what} {other}, or --{what} off"))
 }
 
 fn check(config: &Config) -> Result<()> {

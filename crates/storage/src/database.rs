@@ -20,12 +20,13 @@ use thalweg_base::{Error, ExtentId, Kind, Result, SnapshotId};
 
 use crate::cache::{CacheStats, Key};
 use crate::catalog::{
-    Commit, CommitInfo, History, Log, Opened, Summary, changes, gone, other_format,
+    Checkpoint, Commit, CommitInfo, History, Log, Opened, Summary, changes, gone, other_format,
 };
 use crate::contents::ChunkRef;
 use crate::extent::{
     Extent, ExtentWriter, FOLDER as EXTENTS, Home, Layout, Limits, Segment, Writing, id_of_object,
 };
+use crate::pin::{self, Pin};
 use crate::rebase::{Operation, new_extents, rebase};
 use crate::snapshot::Snapshot;
 use crate::store::{self, LocalStore, MemoryStore, RemoteOptions, Store};
@@ -485,9 +486,48 @@ impl Database {
         Ok(next)
     }
 
+    /// What left its table at this time or before is needed by nobody: its retention has passed,
+    /// and nobody has pinned it. To be asked after it is committed that it left.
+    fn expiry_limit(&self) -> Result<u64> {
+        let limit = self.retention_limit();
+        if self.0.home.store.is_private() {
+            return Ok(limit);
+        }
+        let pinned = pin::oldest(&*self.0.home.store, self.now_ms())?;
+        Ok(pinned.map_or(limit, |from| limit.min(from.saturating_sub(1))))
+    }
+
+    fn retention_limit(&self) -> u64 {
+        self.now_ms().saturating_sub(self.retention_ms())
+    }
+
+    /// The newest state, and as it is written down; what it names stays until the pin goes.
+    pub(crate) fn pinned(&self) -> Result<(Pin, Checkpoint)> {
+        let mut state = self.0.state.lock();
+        let store = self.0.home.store.clone();
+        let from_ms = self.snapshot().time_ms;
+        let pin = Pin::new(store, self.0.options.now_ms.clone(), from_ms)?;
+        if !self.excludes_others() {
+            self.advance(&mut state)?;
+        }
+        let checkpoint = state.history.to_checkpoint()?;
+        Ok((pin, checkpoint))
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.0.home.store
+    }
+
     /// Takes out the extents whose retention has passed.
     fn expire(&self, state: &mut State) -> Vec<Arc<Extent>> {
-        let limit = self.now_ms().saturating_sub(self.retention_ms());
+        let limit = self.retention_limit();
+        let due = |time: u64| time <= limit;
+        let any = state.leaving.front().is_some_and(|(time, _)| due(*time))
+            || state.history.removed.iter().any(|r| due(r.time_ms));
+        // Where the pins cannot be asked for, the next commit does it.
+        let Some(limit) = any.then(|| self.expiry_limit()).and_then(Result::ok) else {
+            return Vec::new();
+        };
         let mut expired = Vec::new();
         while let Some((_, extent)) = state.leaving.pop_front_if(|(time, _)| *time <= limit) {
             extent.expire();
@@ -541,8 +581,7 @@ impl Database {
     /// interrupted writers, and of removals whose retention has passed. The caller excludes other
     /// writers. Returns how many, and their bytes.
     fn sweep(&self, state: &State, age_ms: u64) -> Result<(u64, u64)> {
-        let (now, retention_ms) = (self.now_ms(), self.retention_ms());
-        let limit = now.saturating_sub(retention_ms);
+        let (now, limit) = (self.now_ms(), self.expiry_limit()?);
         let mut kept: HashSet<ExtentId> =
             state.history.snapshot.extents().map(|e| e.extent.id).collect();
         let removed = state.history.removed.iter().filter(|r| r.time_ms > limit);

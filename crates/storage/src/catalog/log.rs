@@ -13,7 +13,7 @@ use crate::extent::Home;
 use crate::snapshot::PUBLIC;
 
 /// The folder of the log in a store.
-const FOLDER: &str = "log/";
+pub(crate) const FOLDER: &str = "log/";
 const COMMIT: &str = "commit";
 const CHECKPOINT: &str = "checkpoint";
 
@@ -38,6 +38,11 @@ struct Listing {
 
 fn name(id: u64, kind: &str) -> String {
     format!("{FOLDER}{id:020}.{kind}")
+}
+
+/// Of the state as of commit `id`.
+pub(crate) fn checkpoint_name(id: u64) -> String {
+    name(id, CHECKPOINT)
 }
 
 impl Log {
