@@ -5,6 +5,8 @@
 //! COPY t [(a, b)] FROM 'a.csv' [, 'b.csv'] [WITH] (FORMAT csv, HEADER false, DELIMITER ';')
 //! COPY t | (SELECT …) TO 'out.parquet' [STORED AS PARQUET] [PARTITIONED BY (a)] [(options)]
 //! ```
+//! `STDIN` and `STDOUT` in place of a file are the client's, of a server: [`ClientCopy`].
+//!
 //! A file that is written appears under its name when it is whole, and not at all after an error.
 
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use thalweg_storage::load::{CsvOptions, Format};
 
 use crate::answer::Tag;
 use crate::as_of;
+use crate::dialect::Thalweg;
 use crate::dml::{Job, target};
 use crate::error::from_datafusion;
 use crate::load::{self, Load, LoadRequest};
@@ -35,8 +38,52 @@ pub(crate) struct Copy {
     source: Source,
     /// Out of the database, not into it.
     pub to: bool,
+    /// From or to the client, not files.
+    client: bool,
     files: Vec<String>,
     options: Vec<Setting>,
+}
+
+/// `COPY … FROM STDIN` or `… TO STDOUT`: the client sends the rows, or gets them. Whoever speaks
+/// with it does what is asked for.
+#[derive(Clone, Debug)]
+pub struct ClientCopy {
+    pub to: bool,
+    /// Schema, if one is named, and name. `None`: the rows of a query.
+    pub table: Option<(Option<String>, String)>,
+    /// Of the table; empty: all.
+    pub columns: Vec<String>,
+    /// What gives the rows, of `TO`.
+    pub query: String,
+    /// In lower case, with their values.
+    pub options: Vec<(String, Vec<String>)>,
+}
+
+impl ClientCopy {
+    /// `None`: the statement is another, perhaps a broken one.
+    pub fn parse(sql: &str) -> Option<ClientCopy> {
+        let mut parser = Parser::new(&Thalweg).try_with_sql(sql).ok()?;
+        if !parser.peek_keyword(Keyword::COPY) {
+            return None;
+        }
+        let copy = parse(&mut parser).ok().filter(|copy| copy.client)?;
+        let (table, columns, query) = match copy.source {
+            Source::Query(query) => (None, vec![], query.to_string()),
+            Source::Table(name, columns) => {
+                let list = match columns.is_empty() {
+                    true => "*".to_string(),
+                    false => columns.iter().map(Ident::to_string).collect::<Vec<_>>().join(", "),
+                };
+                let query = format!("SELECT {list} FROM {name}");
+                let mut parts = name.0.iter().rev().filter_map(|p| p.as_ident()).map(names::ident);
+                let table = parts.next()?;
+                let columns = columns.iter().map(names::ident).collect();
+                (Some((parts.next(), table)), columns, query)
+            }
+        };
+        let options = copy.options.into_iter().map(|o| (o.name, o.values)).collect();
+        Some(ClientCopy { to: copy.to, table, columns, query, options })
+    }
 }
 
 #[derive(Debug)]
@@ -63,14 +110,14 @@ pub(crate) fn parse(parser: &mut Parser) -> Result<Copy, ParserError> {
         Source::Table(name, parser.parse_parenthesized_column_list(IsOptional::Optional, false)?)
     };
     let to = parser.expect_one_of_keywords(&[Keyword::FROM, Keyword::TO])? == Keyword::TO;
-    if parser.peek_one_of_keywords(&[Keyword::STDIN, Keyword::STDOUT, Keyword::PROGRAM]).is_some() {
-        return Err(ParserError::ParserError(
-            "COPY reads and writes files: `thalweg load` takes standard input, `thalweg sql \
-             --format csv` writes standard output"
-                .into(),
-        ));
+    if parser.peek_keyword(Keyword::PROGRAM) {
+        return Err(ParserError::ParserError("COPY runs no program".into()));
     }
-    let files = parser.parse_comma_separated(Parser::parse_literal_string)?;
+    let client = parser.parse_one_of_keywords(&[Keyword::STDIN, Keyword::STDOUT]).is_some();
+    let files = match client {
+        true => vec![],
+        false => parser.parse_comma_separated(Parser::parse_literal_string)?,
+    };
     let mut options = vec![];
     loop {
         if parser.parse_keywords(&[Keyword::STORED, Keyword::AS]) {
@@ -80,6 +127,9 @@ pub(crate) fn parse(parser: &mut Parser) -> Result<Copy, ParserError> {
         } else {
             let _ = parser.parse_one_of_keywords(&[Keyword::WITH, Keyword::OPTIONS]);
             if !parser.consume_token(&Token::LParen) {
+                while let Some(option) = bare_setting(parser)? {
+                    options.push(option);
+                }
                 break;
             }
             loop {
@@ -93,7 +143,23 @@ pub(crate) fn parse(parser: &mut Parser) -> Result<Copy, ParserError> {
     }
     let _ = parser.consume_token(&Token::SemiColon);
     parser.expect_token(&Token::EOF)?;
-    Ok(Copy { source, to, files, options })
+    Ok(Copy { source, to, client, files, options })
+}
+
+/// `CSV HEADER DELIMITER AS ';'`, as PostgreSQL had options before they had parentheses.
+fn bare_setting(parser: &mut Parser) -> Result<Option<Setting>, ParserError> {
+    let Token::Word(word) = &parser.peek_token_ref().token else { return Ok(None) };
+    let name = word.value.to_lowercase();
+    parser.advance_token();
+    Ok(Some(match name.as_str() {
+        "csv" | "text" | "binary" => Setting { name: "format".into(), values: vec![name] },
+        "header" => Setting { name, values: vec![] },
+        "delimiter" | "null" | "quote" | "escape" | "encoding" => {
+            let _ = parser.parse_keyword(Keyword::AS);
+            Setting { name, values: vec![value(parser)?] }
+        }
+        _ => return parser.expected("an option of COPY", parser.peek_token()),
+    }))
 }
 
 /// `DELIMITER ';'`, `'format.delimiter' ';'`, `HEADER`, `PARTITION_BY (a, b)`
@@ -131,6 +197,12 @@ fn value(parser: &mut Parser) -> Result<String, ParserError> {
 
 impl Copy {
     pub async fn run(self, job: &Job<'_>) -> Result<Started> {
+        if self.client {
+            return Err(Error::unsupported("there is no client to copy from or to").hint(
+                "`thalweg load` takes standard input, `thalweg sql --format csv` writes standard \
+                 output",
+            ));
+        }
         if self.to { self.write(job).await } else { self.read(job).await }
     }
 

@@ -102,6 +102,18 @@ impl Change {
         Ok(Some(Statement::Query(Box::new(query))))
     }
 
+    /// A query that gives what RETURNING gives, of all rows of the table; `None` if it gives none.
+    pub fn returned(&self, snapshot: &Snapshot) -> Result<Option<Query>> {
+        let (target, items) = match &self.statement {
+            Statement::Insert(i) => (insert::target_of(snapshot, i), i.returning.as_ref()),
+            Statement::Update(u) => (update::target_of_update(snapshot, u), u.returning.as_ref()),
+            Statement::Delete(d) => (update::target_of_delete(snapshot, d), d.returning.as_ref()),
+            _ => return Ok(None),
+        };
+        let Some(items) = items else { return Ok(None) };
+        Ok(Some(returning::query(&target?, items.clone())))
+    }
+
     pub fn is_insert(&self) -> bool {
         matches!(self.statement, Statement::Insert(_))
     }

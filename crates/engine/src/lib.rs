@@ -21,8 +21,9 @@
 //!   to plan. `names.rs`: columns without a name get one.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
 //! * `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
-//!   the catalog. `copy.rs`, [`load`](Load): files in and out. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
+//!   the catalog. `copy.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
+//! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
 //! * `workload.rs`: classes of queries and their limits. `walk.rs`: through a parsed statement.
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
@@ -45,6 +46,7 @@ mod copy;
 mod ddl;
 mod deliver;
 mod depth;
+mod describe;
 mod dialect;
 mod dml;
 mod engine;
@@ -53,9 +55,11 @@ mod estimate;
 mod exec;
 mod files;
 mod information;
+mod ingest;
 mod load;
 mod maintain;
 mod names;
+mod parameters;
 mod parse;
 mod plans;
 mod prepared;
@@ -78,11 +82,15 @@ mod write;
 
 pub use answer::{Answer, Tag};
 pub use config::Config;
+pub use copy::ClientCopy;
+pub use describe::Description;
 pub use engine::Engine;
+pub use ingest::{IfAbsent, IfPresent, Ingest};
 pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
     stamp, table_name,
 };
+pub use parameters::Value;
 pub use session::{QueryProgress, Session};
 pub use sql_type::sql_type;
 pub use thalweg_scheduler::{PolicyKind, QueryState, SHORT_CPU_NS, replay};

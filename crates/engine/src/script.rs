@@ -1,4 +1,7 @@
-//! Cuts a script into statements, so that each runs before the next is looked at.
+//! Cuts a script into statements, so that each runs before the next is looked at, and finds the
+//! parameters in one.
+
+use std::ops::Range;
 
 /// The statements of `sql` in order, trimmed, without the semicolons that end them. Semicolons
 /// in strings, quoted names, dollar quotes and comments (nested as in PostgreSQL) end nothing.
@@ -9,37 +12,67 @@ pub fn split(sql: &str) -> Vec<String> {
     // Whether anything but blanks and comments was seen since `start`.
     let mut content = false;
     while i < bytes.len() {
-        let rest = &sql.as_bytes()[i..];
-        match bytes[i] {
-            b'\'' | b'"' | b'`' => {
-                content = true;
-                i = end_of_quoted(bytes, i);
-            }
-            b'-' if rest.starts_with(b"--") => {
-                i += memchr(rest, b'\n').unwrap_or(rest.len());
-            }
-            b'/' if rest.starts_with(b"/*") => i = end_of_comment(bytes, i),
-            b'$' => {
-                content = true;
-                i = end_of_dollar_quoted(bytes, i);
-            }
-            b';' => {
-                if content {
-                    statements.push(sql[start..i].trim().to_string());
-                }
-                i += 1;
-                (start, content) = (i, false);
-            }
-            b => {
-                content |= !b.is_ascii_whitespace();
-                i += 1;
-            }
+        if let Some((end, comment)) = opaque(bytes, i) {
+            content |= !comment;
+            i = end;
+            continue;
         }
+        let b = bytes[i];
+        i += 1;
+        if b != b';' {
+            content |= !b.is_ascii_whitespace();
+            continue;
+        }
+        if content {
+            statements.push(sql[start..i - 1].trim().to_string());
+        }
+        (start, content) = (i, false);
     }
     if content {
         statements.push(sql[start..].trim().to_string());
     }
     statements
+}
+
+/// Where a statement has `$1`, `$2`, …, in order: the bytes of each, and its number.
+pub fn placeholders(sql: &str) -> Vec<(Range<usize>, usize)> {
+    let bytes = sql.as_bytes();
+    let mut found = vec![];
+    let mut i = 0;
+    let mut in_name = false;
+    while i < bytes.len() {
+        if let Some((end, _)) = opaque(bytes, i) {
+            (i, in_name) = (end, false);
+            continue;
+        }
+        let digits = bytes[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        // `a$1` is a name.
+        if bytes[i] == b'$' && digits > 0 && !in_name {
+            let end = i + 1 + digits;
+            if let Ok(number) = sql[i + 1..end].parse() {
+                found.push((i..end, number));
+            }
+            i = end;
+            continue;
+        }
+        in_name = bytes[i].is_ascii_alphanumeric() || matches!(bytes[i], b'_' | b'$' | 128..);
+        i += 1;
+    }
+    found
+}
+
+/// What begins at `i` and hides what is in it: where it ends, and whether it is a comment.
+fn opaque(bytes: &[u8], i: usize) -> Option<(usize, bool)> {
+    let rest = &bytes[i..];
+    match bytes[i] {
+        b'\'' | b'"' | b'`' => Some((end_of_quoted(bytes, i), false)),
+        b'-' if rest.starts_with(b"--") => {
+            Some((i + memchr(rest, b'\n').unwrap_or(rest.len()), true))
+        }
+        b'/' if rest.starts_with(b"/*") => Some((end_of_comment(bytes, i), true)),
+        b'$' => end_of_dollar_quoted(bytes, i).map(|end| (end, false)),
+        _ => None,
+    }
 }
 
 fn memchr(bytes: &[u8], wanted: u8) -> Option<usize> {
@@ -76,25 +109,25 @@ fn end_of_comment(bytes: &[u8], open: usize) -> usize {
     i
 }
 
-/// `$tag$ … $tag$`; a `$` that opens no tag (as in `$1`) is one byte.
-fn end_of_dollar_quoted(bytes: &[u8], open: usize) -> usize {
+/// `$tag$ … $tag$`; `None` for a `$` that opens no tag, as in `$1`.
+fn end_of_dollar_quoted(bytes: &[u8], open: usize) -> Option<usize> {
     let name = bytes[open + 1..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_');
     let close = open + 1 + name.count();
     let digit = bytes.get(open + 1).is_some_and(u8::is_ascii_digit);
     if digit || bytes.get(close) != Some(&b'$') {
-        return open + 1;
+        return None;
     }
     let tag = &bytes[open..=close];
     let body = close + 1;
-    match bytes[body..].windows(tag.len()).position(|w| w == tag) {
+    Some(match bytes[body..].windows(tag.len()).position(|w| w == tag) {
         Some(at) => body + at + tag.len(),
         None => bytes.len(),
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::split;
+    use super::{placeholders, split};
 
     #[test]
     fn statements_end_at_semicolons_that_count() {
@@ -109,5 +142,19 @@ mod tests {
         check("f($1); $q$ ; $q$; $$;$$", &["f($1)", "$q$ ; $q$", "$$;$$"]);
         check("select 'unclosed; x", &["select 'unclosed; x"]);
         check("größe;ü", &["größe", "ü"]);
+    }
+
+    #[test]
+    fn placeholders_count_where_they_are_code() {
+        let check = |sql: &str, expected: &[(&str, usize)]| {
+            let found: Vec<_> =
+                placeholders(sql).into_iter().map(|(range, n)| (&sql[range], n)).collect();
+            assert_eq!(found, expected, "{sql}");
+        };
+        check("SELECT $1, $23 + $1", &[("$1", 1), ("$23", 23), ("$1", 1)]);
+        check("SELECT '$1', \"$2\", $q$ $3 $q$ -- $4\n, /* $5 */ $6", &[("$6", 6)]);
+        check("SELECT a$1, ü$2, (a)$3", &[("$3", 3)]);
+        check("SELECT $, $$ $1 $$, $99999999999999999999999", &[]);
+        check("$1", &[("$1", 1)]);
     }
 }

@@ -4,10 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
@@ -17,9 +21,13 @@ use tokio::sync::{mpsc, oneshot};
 use crate::answer::{Answer, Head, Item};
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
+use crate::describe::{Description, describe};
 use crate::engine::Engine;
 use crate::exec::MemoryBandwidth;
+use crate::ingest::Ingest;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
+use crate::parameters::{self, Value};
+use crate::parse;
 use crate::rules;
 use crate::runtime::{Cancel, Origin, Run};
 use crate::statement::{self, Ended};
@@ -147,6 +155,28 @@ impl Session {
         Answer::receive(job, head, rows).await
     }
 
+    /// The same with values for `$1`, `$2`, ….
+    pub async fn query_with(&self, sql: &str, values: &[Value]) -> Result<Answer> {
+        check_size(sql)?;
+        if values.is_empty() && parameters::count(sql) == 0 {
+            return self.query(sql).await;
+        }
+        self.query(&parameters::bind(sql, values)?).await
+    }
+
+    /// Whether the text can be parsed: nothing is looked up.
+    pub fn check_syntax(&self, sql: &str) -> Result<()> {
+        check_size(sql)?;
+        parse::parse(&self.inner.context.state_ref().read(), sql).map(drop)
+    }
+
+    /// What the statement takes and gives, without running it. `types` are those that the client
+    /// has said of its values; the others are inferred.
+    pub async fn describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Description> {
+        check_size(sql)?;
+        self.begin_describe(sql, types)?.result().await
+    }
+
     /// Loads files into tables. In one transaction, unless asked otherwise: after an error nothing
     /// has changed.
     pub async fn load(
@@ -166,6 +196,16 @@ impl Session {
         self.begin_plan_load(load.into(), progress)?.result().await
     }
 
+    /// Inserts the rows that a client sends: in the transaction that is open, or as one of its own.
+    /// They are taken as fast as they are written. Returns how many there were.
+    pub async fn ingest(
+        &self,
+        ingest: Ingest,
+        rows: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    ) -> Result<u64> {
+        self.begin_ingest(ingest, rows.boxed())?.result().await
+    }
+
     // What follows is not async: the code of an async function is compiled where it is awaited, so
     // that every crate with a session would compile the whole engine once more.
 
@@ -179,6 +219,11 @@ impl Session {
             statement::run(&inner, &owner, &text, started, rows).await;
         });
         Ok((job, head, receiver))
+    }
+
+    fn begin_describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Work<Description>> {
+        let (text, types) = (sql.to_string(), types.to_vec());
+        self.work(sql, move |inner| async move { describe(&inner, &text, &types).await })
     }
 
     fn begin_load(&self, load: Load, progress: Arc<LoadProgress>) -> Result<Work<Vec<LoadReport>>> {
@@ -199,6 +244,20 @@ impl Session {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             crate::load::plan(&inner, load, &progress).await
+        })
+    }
+
+    fn begin_ingest(
+        &self,
+        ingest: Ingest,
+        rows: BoxStream<'static, Result<RecordBatch>>,
+    ) -> Result<Work<u64>> {
+        self.work(&ingest.to_string(), move |inner| async move {
+            let _turn = inner.turn.lock().await;
+            let ended = Ended { session: &inner, succeeded: false };
+            let result = crate::ingest::run(&inner, &ingest, rows).await;
+            ended.with(result.is_ok());
+            result
         })
     }
 
@@ -276,6 +335,13 @@ impl Session {
         if let Some(settings) = options.extensions.get_mut::<Settings>() {
             settings.statement_timeout_ms = ms;
         }
+    }
+
+    /// Takes over what `other` has been told with SET.
+    pub fn adopt_settings(&self, other: &Session) {
+        let options = other.inner.context.state_ref().read().config_options().as_ref().clone();
+        let state = self.inner.context.state_ref();
+        *state.write().config_mut().options_mut() = options;
     }
 
     /// Names that may follow what is typed: where the word under completion begins (in bytes of

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_base::{Error, Result};
 use thalweg_engine::Engine;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::auth::Authenticator;
 use crate::config::{Authentication, Config};
@@ -24,6 +25,8 @@ pub struct Server {
     /// heard.
     runtime: Option<tokio::runtime::Runtime>,
     tasks: JoinSet<()>,
+    /// Beside them: it shows metrics and health until the others have ended.
+    operators: Option<JoinHandle<()>>,
     pg: Option<SocketAddr>,
     flight: Option<SocketAddr>,
     http: Option<SocketAddr>,
@@ -31,6 +34,9 @@ pub struct Server {
 
 /// Reading messages and writing rows; queries have the engine's.
 const THREADS: usize = 2;
+
+/// For answers to operators and for traces that are under way when all else has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Server {
     /// # Errors
@@ -47,7 +53,7 @@ impl Server {
         let context = Arc::new(Context {
             authenticator: Authenticator::new(Arc::clone(&engine), config.authentication),
             connections: Connections::new(config.connections_max),
-            metrics: Metrics::default(),
+            metrics: Metrics::new(&engine, &config)?,
             tls: None,
             phase: watched,
             engine,
@@ -74,11 +80,10 @@ impl Server {
         if let Some((listener, _)) = flight {
             tasks.spawn_on(flight::serve(listener, Arc::clone(&context)), handle);
         }
-        if let Some((listener, _)) = http {
-            tasks.spawn_on(http::serve(listener, Arc::clone(&context)), handle);
-        }
+        let operators = http
+            .map(|(listener, _)| handle.spawn(http::serve(listener, Arc::clone(&context))));
         let [pg, flight, http] = addresses;
-        Ok(Server { context, phase, runtime: Some(runtime), tasks, pg, flight, http })
+        Ok(Server { context, phase, runtime: Some(runtime), tasks, operators, pg, flight, http })
     }
 
     /// Where the PostgreSQL protocol is spoken: with the port that the system chose for port 0.
@@ -101,10 +106,16 @@ impl Server {
         let _ = self.phase.send(Phase::Draining);
         runtime.block_on(async {
             let all = async { while self.tasks.join_next().await.is_some() {} };
-            let _ = tokio::time::timeout(self.context.config.drain_timeout, all).await;
+            if tokio::time::timeout(self.context.config.drain_timeout, all).await.is_err() {
+                tracing::warn!("statements that did not end in time are stopped");
+            }
             let _ = self.phase.send(Phase::Stopped);
+            if let Some(operators) = self.operators.take() {
+                let _ = tokio::time::timeout(LAST_WORDS, operators).await;
+            }
         });
-        runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+        self.context.metrics.flush(LAST_WORDS);
+        runtime.shutdown_timeout(Duration::from_secs(1));
     }
 }
 

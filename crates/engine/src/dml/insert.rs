@@ -22,7 +22,7 @@ use crate::statement::{self, Started};
 
 pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Result<Started> {
     let TableObject::TableName(name) = &insert.table else {
-        return Err(Error::unsupported("INSERT takes a table, not a function or a query"));
+        return Err(not_a_table());
     };
     let name = name.clone();
     let returning = insert.returning.take();
@@ -82,6 +82,19 @@ pub fn planned(snapshot: &Snapshot, with: Option<With>, insert: &Insert) -> Resu
         rewrite(&target, with, &mut insert)?;
     }
     Ok(ast::Statement::Insert(insert))
+}
+
+pub fn target_of(snapshot: &Snapshot, insert: &Insert) -> Result<Target> {
+    match &insert.table {
+        TableObject::TableName(name) => {
+            target(snapshot, name.clone(), insert.table_alias.as_ref().map(|a| a.alias.clone()))
+        }
+        _ => Err(not_a_table()),
+    }
+}
+
+fn not_a_table() -> Error {
+    Error::unsupported("INSERT takes a table, not a function or a query")
 }
 
 fn target(snapshot: &Snapshot, name: ObjectName, alias: Option<Ident>) -> Result<Target> {

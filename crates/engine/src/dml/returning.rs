@@ -8,7 +8,7 @@ use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use datafusion::datasource::MemTable;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::sql::sqlparser::ast::{Ident, SelectItem};
+use datafusion::sql::sqlparser::ast::{Ident, Query, SelectItem};
 use futures::StreamExt;
 use thalweg_base::Result;
 
@@ -28,6 +28,12 @@ pub fn rows_of(
     let columns = batch.columns()[first..].to_vec();
     let batch = RecordBatch::try_new(Arc::clone(schema), columns).map_err(|e| from_arrow(&e))?;
     take_record_batch(&batch, &UInt64Array::from(rows)).map_err(|e| from_arrow(&e))
+}
+
+/// The same columns of all rows of the table: to describe the answer before there is one.
+pub fn query(target: &Target, mut items: Vec<SelectItem>) -> Query {
+    target.unqualify(&mut items);
+    select(None, items, vec![alone(target.factor.clone())], None)
 }
 
 /// The answer of a statement with RETURNING; `None` if it has none.

@@ -19,6 +19,7 @@ use crate::catalog::{CATALOG, PUBLIC};
 use crate::ddl;
 use crate::dialect::Thalweg;
 use crate::names;
+use crate::sql_type::sql_type;
 use crate::table::{ROW_ID, ROWS};
 use crate::walk::walk_mut;
 
@@ -89,6 +90,13 @@ impl Target {
     /// What a column gets that a statement does not name.
     pub fn default(&self, column: usize) -> Result<Expr> {
         default(&self.table, column)
+    }
+
+    /// A parameter that the column gets, so that its type can be told.
+    pub fn typed(&self, column: usize, parameter: Expr) -> Expr {
+        let data_type = sql_type(self.table.arrow_schema.field(column).data_type());
+        // Some types have no name that can be read.
+        expression(&format!("CAST({parameter} AS {data_type})")).unwrap_or(parameter)
     }
 
     /// Names `schema.table.column` of the target, which the query knows by its alias alone.

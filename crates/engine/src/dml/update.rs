@@ -98,7 +98,7 @@ pub fn query_of_update(snapshot: &Snapshot, with: Option<With>, update: &Update)
     new_rows(&target_of_update(snapshot, update)?, with, update.clone(), false)
 }
 
-fn target_of_delete(snapshot: &Snapshot, delete: &Delete) -> Result<Target> {
+pub fn target_of_delete(snapshot: &Snapshot, delete: &Delete) -> Result<Target> {
     let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
     if !delete.tables.is_empty() || delete.output.is_some() {
         return Err(Error::unsupported("this form of DELETE is not supported")
@@ -111,7 +111,7 @@ fn target_of_delete(snapshot: &Snapshot, delete: &Delete) -> Result<Target> {
     Target::new(snapshot, one_table(from, "DELETE", "USING")?, "DELETE")
 }
 
-fn target_of_update(snapshot: &Snapshot, update: &Update) -> Result<Target> {
+pub fn target_of_update(snapshot: &Snapshot, update: &Update) -> Result<Target> {
     if update.or.is_some() || update.output.is_some() {
         return Err(Error::unsupported("this form of UPDATE is not supported")
             .hint("UPDATE t SET … [FROM …] [WHERE …] [RETURNING …]"));
@@ -227,7 +227,13 @@ pub fn assigned(target: &Target, assignments: Vec<Assignment>) -> Result<Vec<Opt
     let mut values = vec![None; target.table.arrow_schema.fields().len()];
     let mut set = |name: &ObjectName, value: Expr| {
         let column = target.index(name)?;
-        let value = if is_default(&value) { target.default(column)? } else { value };
+        let value = match &value {
+            v if is_default(v) => target.default(column)?,
+            Expr::Value(v) if matches!(v.value, Value::Placeholder(_)) => {
+                target.typed(column, value)
+            }
+            _ => value,
+        };
         match values[column].replace(value) {
             None => Ok(()),
             Some(_) => Err(Error::user(format!(

@@ -1,0 +1,201 @@
+//! Values for `$1`, `$2`, …: of a client's prepared statement, in any place of any statement.
+//!
+//! They are written into the text as literals, so that a statement with values is a statement like
+//! every other: DML, DDL, settings, and plans that know the values (skipping, join order).
+
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
+use arrow::datatypes::{
+    DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+};
+use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
+use thalweg_base::limits::SQL_BYTES_MAX;
+use thalweg_base::{Error, Result};
+
+use crate::error::from_arrow;
+use crate::script;
+
+/// One value of any type: an array of one element.
+#[derive(Clone, Debug)]
+pub struct Value(ArrayRef);
+
+impl Value {
+    /// # Errors
+    /// The array has another number of elements than one.
+    pub fn new(array: ArrayRef) -> Result<Value> {
+        match array.len() {
+            1 => Ok(Value(array)),
+            n => Err(Error::internal(format!("a value of {n} elements"))),
+        }
+    }
+
+    pub fn null(data_type: &DataType) -> Value {
+        Value(new_null_array(data_type, 1))
+    }
+
+    pub fn array(&self) -> &ArrayRef {
+        &self.0
+    }
+
+    pub fn data_type(&self) -> &DataType {
+        self.0.data_type()
+    }
+}
+
+/// How many values a statement takes: the highest number of its parameters.
+pub(crate) fn count(sql: &str) -> usize {
+    script::placeholders(sql).into_iter().map(|(_, number)| number).max().unwrap_or(0)
+}
+
+/// The statement with its values in their places.
+pub(crate) fn bind(sql: &str, values: &[Value]) -> Result<String> {
+    let literals = values.iter().map(|v| literal(&v.0, 0)).collect::<Result<Vec<_>>>()?;
+    fill(sql, &literals)
+}
+
+/// The statement with a value of each type in the places: what it is planned as, to know the
+/// columns of its result.
+pub(crate) fn sample(sql: &str, types: &[DataType]) -> Result<String> {
+    let literals = types.iter().map(|data_type| match data_type {
+        // As LIMIT has it, which takes no NULL.
+        t if t.is_integer() => Ok("1".to_string()),
+        t if t.is_string() => Ok("''".to_string()),
+        t => literal(&new_null_array(t, 1), 0),
+    });
+    fill(sql, &literals.collect::<Result<Vec<_>>>()?)
+}
+
+fn fill(sql: &str, literals: &[String]) -> Result<String> {
+    let places = script::placeholders(sql);
+    let wanted = places.iter().map(|(_, number)| *number).max().unwrap_or(0);
+    if wanted > literals.len() {
+        return Err(Error::user(format!(
+            "the statement takes {wanted} values, and got {}",
+            literals.len()
+        ))
+        .code("08P01"));
+    }
+    let mut text = String::with_capacity(sql.len() + 16 * places.len());
+    let mut from = 0;
+    for (place, number) in places {
+        let Some(literal) = number.checked_sub(1).and_then(|i| literals.get(i)) else {
+            return Err(Error::user("there is no parameter $0")
+                .code("42P02")
+                .hint("$1 is the first"));
+        };
+        text.push_str(&sql[from..place.start]);
+        text.push_str(literal);
+        from = place.end;
+        if text.len() > SQL_BYTES_MAX {
+            return Err(Error::user("the statement with its values is too long")
+                .code("54000")
+                .hint("load data with COPY instead of parameters"));
+        }
+    }
+    text.push_str(&sql[from..]);
+    Ok(text)
+}
+
+/// Lists in lists; deeper ones are no parameter that a client sends.
+const LIST_DEPTH_MAX: usize = 8;
+
+/// An element as SQL that gives just this value, of just this type. Integers are the exception:
+/// they are literals of their own, which every place takes.
+fn literal(array: &ArrayRef, row: usize) -> Result<String> {
+    nested(array, row, 0)
+}
+
+fn nested(array: &ArrayRef, row: usize, depth: usize) -> Result<String> {
+    use DataType as T;
+    let data_type = array.data_type();
+    if data_type == &T::Null {
+        return Ok("NULL".into());
+    }
+    if array.is_null(row) {
+        return Ok(match data_type {
+            t if t.is_string() => "CAST(NULL AS VARCHAR)".into(),
+            t => format!("arrow_cast(NULL, '{}')", quotable(t)),
+        });
+    }
+    let integer = match data_type {
+        T::Int8 => Some(array.as_primitive::<Int8Type>().value(row).into()),
+        T::Int16 => Some(array.as_primitive::<Int16Type>().value(row).into()),
+        T::Int32 => Some(array.as_primitive::<Int32Type>().value(row).into()),
+        T::Int64 => Some(array.as_primitive::<Int64Type>().value(row)),
+        T::UInt8 => Some(array.as_primitive::<UInt8Type>().value(row).into()),
+        T::UInt16 => Some(array.as_primitive::<UInt16Type>().value(row).into()),
+        T::UInt32 => Some(array.as_primitive::<UInt32Type>().value(row).into()),
+        _ => None,
+    };
+    if let Some(n) = integer {
+        return Ok(match n {
+            // Without its sign it is no 64-bit integer.
+            i64::MIN => format!("({} - 1)", i64::MIN + 1),
+            // `a -$1` must not begin a comment.
+            n if n < 0 => format!("({n})"),
+            n => n.to_string(),
+        });
+    }
+    match data_type {
+        T::Boolean => Ok(if array.as_boolean().value(row) { "TRUE" } else { "FALSE" }.into()),
+        T::Utf8 => quoted(array.as_string::<i32>().value(row)),
+        T::LargeUtf8 => quoted(array.as_string::<i64>().value(row)),
+        T::Utf8View => quoted(array.as_string_view().value(row)),
+        T::Binary => Ok(hex(array.as_binary::<i32>().value(row))),
+        T::LargeBinary => Ok(hex(array.as_binary::<i64>().value(row))),
+        T::BinaryView => Ok(hex(array.as_binary_view().value(row))),
+        T::FixedSizeBinary(_) => Ok(hex(array.as_fixed_size_binary().value(row))),
+        T::List(_) => list(&array.as_list::<i32>().value(row), data_type, depth),
+        T::LargeList(_) => list(&array.as_list::<i64>().value(row), data_type, depth),
+        T::FixedSizeList(..) => list(&array.as_fixed_size_list().value(row), data_type, depth),
+        T::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            let key = dictionary.normalized_keys()[row];
+            nested(dictionary.values(), key, depth)
+        }
+        t if t.is_nested() => Err(Error::unsupported(format!("a parameter cannot be a {t}"))
+            .hint("pass its parts, and make it of them in SQL")),
+        t => {
+            let format = FormatOptions::new().with_duration_format(DurationFormat::ISO8601);
+            let formatter = ArrayFormatter::try_new(array, &format).map_err(|e| from_arrow(&e))?;
+            Ok(format!("arrow_cast('{}', '{}')", formatter.value(row), quotable(t)))
+        }
+    }
+}
+
+fn list(items: &ArrayRef, data_type: &DataType, depth: usize) -> Result<String> {
+    if depth == LIST_DEPTH_MAX {
+        return Err(Error::unsupported(format!(
+            "a parameter has more than {LIST_DEPTH_MAX} lists in each other"
+        )));
+    }
+    if items.is_empty() {
+        return Ok(format!("arrow_cast(make_array(), '{}')", quotable(data_type)));
+    }
+    let items = (0..items.len()).map(|i| nested(items, i, depth + 1));
+    Ok(format!("make_array({})", items.collect::<Result<Vec<_>>>()?.join(", ")))
+}
+
+fn quotable(data_type: &DataType) -> String {
+    data_type.to_string().replace('\'', "''")
+}
+
+fn quoted(text: &str) -> Result<String> {
+    if text.contains('\0') {
+        return Err(Error::user("a text parameter has a zero byte, which no text can hold")
+            .code("22021")
+            .hint("pass it as bytea"));
+    }
+    Ok(format!("'{}'", text.replace('\'', "''")))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    let mut text = String::with_capacity(3 + 2 * bytes.len());
+    text.push_str("X'");
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('\'');
+    text
+}

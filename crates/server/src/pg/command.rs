@@ -1,0 +1,112 @@
+//! What kind of statement a text is, as far as the protocol wants to know it.
+
+use thalweg_engine::{Answer, Tag};
+
+/// The words of a statement up to `most`, without comments, in upper case. Texts and names in
+/// quotes are no words.
+fn words(sql: &str) -> impl Iterator<Item = String> {
+    let mut rest = sql;
+    std::iter::from_fn(move || {
+        loop {
+            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+            let first = rest.chars().next()?;
+            if rest.starts_with("--") {
+                rest = rest.split_once('\n').map_or("", |(_, tail)| tail);
+            } else if rest.starts_with("/*") {
+                rest = rest.split_once("*/").map_or("", |(_, tail)| tail);
+            } else if matches!(first, '\'' | '"') {
+                rest = rest[1..].split_once(first).map_or("", |(_, tail)| tail);
+            } else if first.is_alphabetic() || first == '_' {
+                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+                let (word, tail) = rest.split_at(end.unwrap_or(rest.len()));
+                rest = tail;
+                return Some(word.to_uppercase());
+            } else {
+                rest = &rest[first.len_utf8()..];
+            }
+        }
+    })
+}
+
+fn first(sql: &str) -> String {
+    words(sql).next().unwrap_or_default()
+}
+
+/// Whether it only reads, so that it may begin to run when a client asks for its columns.
+pub fn is_query(sql: &str) -> bool {
+    match first(sql).as_str() {
+        "SELECT" | "VALUES" | "TABLE" | "FROM" | "SHOW" => true,
+        "WITH" => {
+            !words(sql).any(|w| matches!(w.as_str(), "INSERT" | "UPDATE" | "DELETE" | "MERGE"))
+        }
+        _ => false,
+    }
+}
+
+/// Whether it governs a transaction, or runs in none: then the statements that come with it in one
+/// message are not made one transaction.
+pub fn stands_alone(sql: &str) -> bool {
+    let mut words = words(sql);
+    let first = words.next().unwrap_or_default();
+    match first.as_str() {
+        "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK" | "ABORT" | "SAVEPOINT" | "RELEASE"
+        | "VACUUM" | "OPTIMIZE" | "SET" | "RESET" | "KILL" | "DISCARD" => true,
+        "CREATE" | "ALTER" | "DROP" => {
+            matches!(words.next().as_deref(), Some("WORKLOAD" | "ROLE" | "USER" | "DATABASE"))
+        }
+        _ => false,
+    }
+}
+
+/// How a statement that has ended is announced.
+pub fn tag(sql: &str, answer: &Tag, rows: u64) -> String {
+    match answer {
+        Tag::Done(word) => word.clone(),
+        Tag::Count(word, count) if word == "INSERT" => format!("INSERT 0 {count}"),
+        Tag::Count(word, count) => format!("{word} {count}"),
+        Tag::Rows => match first(sql).as_str() {
+            "INSERT" => format!("INSERT 0 {rows}"),
+            word @ ("UPDATE" | "DELETE" | "MERGE" | "FETCH") => format!("{word} {rows}"),
+            word @ ("SHOW" | "EXPLAIN") => word.into(),
+            _ => format!("SELECT {rows}"),
+        },
+    }
+}
+
+/// Whether the answer has columns to announce.
+pub fn has_rows(answer: &Answer) -> bool {
+    answer.tag == Tag::Rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_told_apart() {
+        for sql in [
+            "select 1",
+            " -- x\n/* y */ ((SELECT 1))",
+            "WITH a AS (SELECT 'insert') SELECT 1",
+            "table t",
+        ] {
+            assert!(is_query(sql), "{sql}");
+        }
+        for sql in [
+            "",
+            "insert into t values (1)",
+            "WITH a AS (SELECT 1) DELETE FROM t",
+            "EXPLAIN ANALYZE SELECT 1",
+        ] {
+            assert!(!is_query(sql), "{sql}");
+        }
+        for (sql, alone) in
+            [("begin", true), ("create workload w", true), ("create table t (a int)", false)]
+        {
+            assert_eq!(stands_alone(sql), alone, "{sql}");
+        }
+        assert_eq!(tag("SELECT 1", &Tag::Rows, 3), "SELECT 3");
+        assert_eq!(tag("insert into t returning 1", &Tag::Rows, 3), "INSERT 0 3");
+        assert_eq!(tag("insert", &Tag::Count("INSERT".into(), 2), 0), "INSERT 0 2");
+    }
+}

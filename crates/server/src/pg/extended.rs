@@ -1,0 +1,293 @@
+//! Statements that are prepared, bound to values, and executed, perhaps in parts.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use thalweg_base::{Error, Result};
+use thalweg_engine::{ClientCopy, Session, TransactionStatus, Value};
+
+use super::connection::{Connection, Stop};
+use super::encode::Format;
+use super::message::{Bind, Subject};
+use super::results::{self, Cursor};
+use super::write::Out;
+use super::{command, parameter, types};
+
+/// A statement as the client has prepared it.
+pub struct Prepared {
+    /// Empty: there is nothing to run.
+    sql: String,
+    /// Types of its values, as far as the client has said them.
+    declared: Vec<u32>,
+}
+
+/// A statement with its values.
+pub struct Portal {
+    statement: Arc<Prepared>,
+    values: Vec<Value>,
+    result_formats: Vec<i16>,
+    state: State,
+}
+
+enum State {
+    New,
+    /// It gives rows, or has given all of them.
+    Running(Box<Cursor>),
+    /// It has run, and gave none.
+    Done,
+}
+
+/// Statements and portals that one client may have.
+const PREPARED_MAX: usize = 10_000;
+
+impl Prepared {
+    fn declared(&self) -> Vec<Option<DataType>> {
+        self.declared.iter().map(|oid| types::data_type(*oid)).collect()
+    }
+}
+
+impl Connection {
+    pub async fn parse(
+        &mut self,
+        name: String,
+        sql: String,
+        declared: Vec<u32>,
+    ) -> Result<(), Stop> {
+        if !name.is_empty() && self.statements.contains_key(&name) {
+            return Err(Error::user(format!("prepared statement {name:?} exists already"))
+                .code("42P05")
+                .into());
+        }
+        if self.statements.len() >= PREPARED_MAX {
+            return Err(Error::resources(format!("{PREPARED_MAX} statements are prepared"))
+                .code("53000")
+                .hint("close those that are not needed: DEALLOCATE ALL")
+                .into());
+        }
+        let mut statements = Session::split(&sql)?;
+        if statements.len() > 1 {
+            return Err(Error::user("a prepared statement is one statement").code("42601").into());
+        }
+        let sql = statements.pop().unwrap_or_default();
+        if ClientCopy::parse(&sql).is_none() && !sql.is_empty() {
+            // So that a mistake of syntax shows here.
+            self.session.check_syntax(&sql)?;
+        }
+        self.statements.insert(name, Arc::new(Prepared { sql, declared }));
+        self.output.out.parse_complete();
+        Ok(())
+    }
+
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.statements.get(name).cloned().ok_or_else(|| {
+            Error::user(format!("prepared statement {name:?} does not exist")).code("26000")
+        })
+    }
+
+    pub async fn bind(&mut self, bind: Bind) -> Result<(), Stop> {
+        let statement = self.statement(&bind.statement)?;
+        let count = bind.values.len();
+        let formats = results::formats(&bind.formats, count)?;
+        let mut types = statement.declared();
+        types.resize(count.max(types.len()), None);
+        // What the client has not said is told from where the value stands.
+        if types.iter().take(count).any(Option::is_none) {
+            types = self.parameter_types(&statement).await?.into_iter().map(Some).collect();
+        }
+        if types.len() != count {
+            return Err(Error::user(format!(
+                "the statement takes {} values, and got {count}",
+                types.len()
+            ))
+            .code("08P01")
+            .into());
+        }
+        let mut values = vec![];
+        for (i, (bytes, format)) in bind.values.into_iter().zip(formats).enumerate() {
+            let data_type = types[i].clone().unwrap_or(DataType::Utf8);
+            let oid = statement.declared.get(i).copied().unwrap_or(0);
+            let value = parameter::read(bytes, format, oid, &data_type)
+                .map_err(|e| e.context(format!("parameter ${}", i + 1)))?;
+            values.push(Value::new(value)?);
+        }
+        let portal =
+            Portal { statement, values, result_formats: bind.result_formats, state: State::New };
+        if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
+            return Err(Error::user(format!("portal {:?} exists already", bind.portal))
+                .code("42P03")
+                .into());
+        }
+        if self.portals.len() >= PREPARED_MAX {
+            return Err(Error::resources(format!("{PREPARED_MAX} portals are open")).into());
+        }
+        self.portals.insert(bind.portal, portal);
+        self.output.out.bind_complete();
+        Ok(())
+    }
+
+    async fn parameter_types(&mut self, statement: &Prepared) -> Result<Vec<DataType>, Stop> {
+        let session = self.session.clone();
+        let declared = statement.declared();
+        let described = self.watched(session.describe(&statement.sql, &declared)).await?;
+        Ok(described?.parameters)
+    }
+
+    pub async fn describe(&mut self, subject: Subject) -> Result<(), Stop> {
+        match subject {
+            Subject::Statement(name) => {
+                let statement = self.statement(&name)?;
+                if statement.sql.is_empty() || ClientCopy::parse(&statement.sql).is_some() {
+                    self.output.out.parameter_types(&[]);
+                    self.output.out.no_data();
+                    return Ok(());
+                }
+                let session = self.session.clone();
+                let declared = statement.declared();
+                let described = self.watched(session.describe(&statement.sql, &declared)).await??;
+                let oids: Vec<u32> = described.parameters.iter().map(types::oid).collect();
+                let said = |i: usize| statement.declared.get(i).copied().filter(|oid| *oid != 0);
+                let oids: Vec<u32> =
+                    oids.iter().enumerate().map(|(i, oid)| said(i).unwrap_or(*oid)).collect();
+                self.output.out.parameter_types(&oids);
+                columns(&mut self.output.out, described.schema.as_ref(), &[])?;
+                Ok(())
+            }
+            Subject::Portal(name) => {
+                let mut portal = self.take(&name)?;
+                let described = self.describe_portal(&mut portal).await;
+                self.portals.insert(name, portal);
+                described
+            }
+        }
+    }
+
+    async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Stop> {
+        let sql = portal.statement.sql.clone();
+        if sql.is_empty() || ClientCopy::parse(&sql).is_some() {
+            self.output.out.no_data();
+            return Ok(());
+        }
+        // It will run anyhow, and then knows its columns: planning once is enough.
+        if matches!(portal.state, State::New) && command::is_query(&sql) {
+            self.start(portal).await?;
+        }
+        let formats = &portal.result_formats;
+        match &portal.state {
+            State::Running(cursor) => {
+                columns(&mut self.output.out, Some(&cursor.answer.schema), formats)?;
+            }
+            State::Done => self.output.out.no_data(),
+            State::New => {
+                let types: Vec<_> =
+                    portal.values.iter().map(|v| Some(v.data_type().clone())).collect();
+                let session = self.session.clone();
+                let described = self.watched(session.describe(&sql, &types)).await??;
+                columns(&mut self.output.out, described.schema.as_ref(), formats)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Out of the map, so that it is gone if it fails.
+    fn take(&mut self, name: &str) -> Result<Portal> {
+        self.portals
+            .remove(name)
+            .ok_or_else(|| Error::user(format!("portal {name:?} does not exist")).code("34000"))
+    }
+
+    async fn start(&mut self, portal: &mut Portal) -> Result<(), Stop> {
+        let session = self.session.clone();
+        let running = session.query_with(&portal.statement.sql, &portal.values);
+        let answer = self.watched(running).await??;
+        let formats = results::formats(&portal.result_formats, answer.schema.fields().len())?;
+        portal.state = State::Running(Box::new(Cursor::new(answer, formats)));
+        Ok(())
+    }
+
+    pub async fn execute(&mut self, name: &str, rows_max: usize) -> Result<(), Stop> {
+        let mut portal = self.take(name)?;
+        let sql = portal.statement.sql.clone();
+        if sql.is_empty() {
+            self.output.out.empty_query();
+            self.portals.insert(name.into(), portal);
+            return Ok(());
+        }
+        self.begin_implicit(&sql).await?;
+        if let Some(copy) = ClientCopy::parse(&sql) {
+            let tag =
+                if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
+            self.output.out.complete(&tag);
+            return Ok(());
+        }
+        if matches!(portal.state, State::New) {
+            self.start(&mut portal).await?;
+        }
+        if let State::Running(cursor) = &mut portal.state {
+            let before = cursor.sent;
+            if !self.send_rows(cursor, rows_max).await? {
+                self.output.out.portal_suspended();
+            } else {
+                // Of this part, as PostgreSQL counts.
+                let tag = command::tag(&sql, &cursor.answer.tag, cursor.sent - before);
+                self.output.out.complete(&tag);
+                if !command::has_rows(&cursor.answer) {
+                    portal.state = State::Done;
+                }
+            }
+        } else {
+            return Err(Error::user(format!("portal {name:?} has run already"))
+                .code("55000")
+                .into());
+        }
+        self.portals.insert(name.into(), portal);
+        Ok(())
+    }
+
+    /// Statements up to a Sync are one transaction. If the Sync is there already, this one is it,
+    /// and needs none of its own.
+    async fn begin_implicit(&mut self, sql: &str) -> Result<(), Stop> {
+        let alone = self.session.transaction_status() != TransactionStatus::Idle
+            || command::is_query(sql)
+            || command::stands_alone(sql)
+            || self.input.buffer.first() == Some(&b'S');
+        if !alone {
+            self.control("BEGIN").await?;
+            self.implicit = true;
+        }
+        Ok(())
+    }
+
+    pub fn close(&mut self, subject: Subject) -> Result<(), Stop> {
+        match subject {
+            Subject::Statement(name) => drop(self.statements.remove(&name)),
+            Subject::Portal(name) => drop(self.portals.remove(&name)),
+        }
+        self.output.out.close_complete();
+        Ok(())
+    }
+
+    /// Outside a transaction, portals end here.
+    pub async fn sync(&mut self) -> Result<(), Stop> {
+        if std::mem::take(&mut self.implicit) {
+            self.portals.clear();
+            return self.control("COMMIT").await;
+        }
+        if self.session.transaction_status() == TransactionStatus::Idle {
+            self.portals.clear();
+        }
+        Ok(())
+    }
+}
+
+fn columns(out: &mut Out, schema: Option<&SchemaRef>, formats: &[i16]) -> Result<()> {
+    match schema {
+        Some(schema) if !schema.fields().is_empty() => {
+            let formats: Vec<Format> = results::formats(formats, schema.fields().len())?;
+            results::describe(out, schema, &formats)
+        }
+        _ => {
+            out.no_data();
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Values of clients, in text or in binary, as values of Arrow's types.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array,
+    Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray,
+    StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, new_empty_array,
+    new_null_array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{CastOptions, cast_with_options, concat};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano};
+use arrow::util::display::FormatOptions;
+use bytes::{Buf, Bytes};
+use thalweg_base::{Error, Result};
+
+use super::encode::{EPOCH_US, Format};
+use super::message::Body;
+use super::{numeric, types};
+
+/// One value, as an array of one element. `oid`: what the client says that it sends; 0: nothing.
+pub fn read(
+    bytes: Option<Bytes>,
+    format: Format,
+    oid: u32,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    let Some(bytes) = bytes else { return Ok(new_null_array(data_type, 1)) };
+    match format {
+        Format::Text => parse(utf8(&bytes)?, data_type),
+        Format::Binary => {
+            let oid = if oid == 0 { types::oid(data_type) } else { oid };
+            binary(bytes, oid, data_type)
+        }
+    }
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| {
+        Error::user("a text value is no UTF-8")
+            .code("22021")
+            .hint("SET client_encoding TO 'UTF8': there is no other")
+    })
+}
+
+/// A value as PostgreSQL's input functions read it.
+pub fn parse(text: &str, data_type: &DataType) -> Result<ArrayRef> {
+    let wrong = || {
+        Error::user(format!("{text:?} is no value of type {}", thalweg_engine::sql_type(data_type)))
+            .code("22P02")
+    };
+    let trimmed = text.trim();
+    Ok(match data_type {
+        t if t.is_string() => {
+            return cast(&(Arc::new(StringArray::from(vec![text])) as _), t, &wrong);
+        }
+        DataType::Null => Arc::new(StringArray::from(vec![text])),
+        DataType::Boolean => {
+            let lower = trimmed.to_ascii_lowercase();
+            let is = |word: &str, least: usize| lower.len() >= least && word.starts_with(&lower);
+            let value = match lower.as_str() {
+                "1" => true,
+                "0" => false,
+                _ if is("true", 1) || is("yes", 1) || is("on", 2) => true,
+                _ if is("false", 1) || is("no", 1) || is("off", 2) => false,
+                _ => return Err(wrong()),
+            };
+            Arc::new(BooleanArray::from(vec![value]))
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
+            let value = bytea(text).ok_or_else(wrong)?;
+            let array: ArrayRef = Arc::new(BinaryArray::from(vec![&value[..]]));
+            return cast(&array, data_type, &wrong);
+        }
+        DataType::Decimal128(38, 10) => decimal(trimmed).ok_or_else(wrong)?,
+        t => match types::item(t) {
+            Some(item) => {
+                let mut rest = trimmed;
+                let list = list(&mut rest, item, 0)?;
+                if !rest.is_empty() {
+                    return Err(wrong());
+                }
+                return cast(&list, t, &wrong);
+            }
+            None => return cast(&(Arc::new(StringArray::from(vec![trimmed])) as _), t, &wrong),
+        },
+    })
+}
+
+fn cast(array: &ArrayRef, data_type: &DataType, wrong: &dyn Fn() -> Error) -> Result<ArrayRef> {
+    if array.data_type() == data_type {
+        return Ok(Arc::clone(array));
+    }
+    let options = CastOptions { safe: false, format_options: FormatOptions::new() };
+    cast_with_options(array, data_type, &options).map_err(|_| wrong())
+}
+
+/// `\x00ff`, or bytes with escapes as PostgreSQL had them before.
+fn bytea(text: &str) -> Option<Vec<u8>> {
+    if let Some(hex) = text.strip_prefix("\\x") {
+        let digits: Vec<u8> = hex
+            .bytes()
+            .filter(|b| !b.is_ascii_whitespace())
+            .map(|b| char::from(b).to_digit(16).map(|d| d as u8))
+            .collect::<Option<_>>()?;
+        let pairs = digits.chunks_exact(2);
+        return pairs.remainder().is_empty().then(|| pairs.map(|p| p[0] << 4 | p[1]).collect());
+    }
+    let mut bytes = vec![];
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        match (first, tail) {
+            (b'\\', [b'\\', ..]) => {
+                bytes.push(b'\\');
+                rest = &tail[1..];
+            }
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..]) => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = &tail[3..];
+            }
+            (b'\\', _) => return None,
+            _ => bytes.push(*first),
+        }
+    }
+    Some(bytes)
+}
+
+/// With the digits that it has: a type of its own for each value, so that none is lost.
+fn decimal(text: &str) -> Option<ArrayRef> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (negative, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa.strip_prefix('+').unwrap_or(mantissa)),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut digits = format!("{whole}{fraction}");
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let mut scale = fraction.len() as i32 - exponent;
+    if !(-38..=38).contains(&scale) {
+        return None;
+    }
+    while scale < 0 {
+        digits.push('0');
+        scale += 1;
+    }
+    let digits = digits.trim_start_matches('0');
+    if digits.len() > 38 {
+        return None;
+    }
+    let value: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    let precision = digits.len().max(scale as usize).max(1) as u8;
+    let array = Decimal128Array::from(vec![if negative { -value } else { value }]);
+    Some(Arc::new(array.with_precision_and_scale(precision, scale as i8).ok()?))
+}
+
+/// Lists in lists; deeper ones are refused before the stack is.
+const LIST_DEPTH_MAX: usize = 6;
+
+/// `{a,"b c",NULL,{…}}` off the front of `rest`.
+fn list(rest: &mut &str, item: &DataType, depth: usize) -> Result<ArrayRef> {
+    let broken = |rest: &str| {
+        Error::user("a list of the client is broken")
+            .code("22P02")
+            .detail(format!(
+                "what is not understood: {:?}",
+                rest.chars().take(40).collect::<String>()
+            ))
+            .hint("{1,2,NULL} is a list, {\"a b\"} one of a text with a blank")
+    };
+    if depth > LIST_DEPTH_MAX {
+        return Err(Error::user("a list of the client is nested too deeply").code("54000"));
+    }
+    *rest = rest.strip_prefix('{').ok_or_else(|| broken(rest))?.trim_start();
+    let mut items: Vec<ArrayRef> = vec![];
+    if let Some(after) = rest.strip_prefix('}') {
+        *rest = after.trim_start();
+        return list_of(items, item);
+    }
+    loop {
+        if rest.starts_with('{') {
+            let inner = types::item(item).unwrap_or(item);
+            items.push(list(rest, inner, depth + 1)?);
+        } else {
+            let (text, quoted) = element(rest).ok_or_else(|| broken(rest))?;
+            items.push(match quoted {
+                false if text.eq_ignore_ascii_case("null") => new_null_array(item, 1),
+                _ => parse(&text, item)?,
+            });
+        }
+        *rest = rest.trim_start();
+        if let Some(after) = rest.strip_prefix(',') {
+            *rest = after.trim_start();
+        } else {
+            *rest = rest.strip_prefix('}').ok_or_else(|| broken(rest))?.trim_start();
+            return list_of(items, item);
+        }
+    }
+}
+
+/// A text up to a comma or a brace, and whether it stood in quotes.
+fn element(rest: &mut &str) -> Option<(String, bool)> {
+    let mut text = String::new();
+    let mut chars = rest.char_indices();
+    if rest.starts_with('"') {
+        chars.next();
+        loop {
+            match chars.next()? {
+                (_, '\\') => text.push(chars.next()?.1),
+                (i, '"') => {
+                    *rest = &rest[i + 1..];
+                    return Some((text, true));
+                }
+                (_, c) => text.push(c),
+            }
+        }
+    }
+    loop {
+        match chars.next()? {
+            (_, '\\') => text.push(chars.next()?.1),
+            (i, ',' | '}') => {
+                *rest = &rest[i..];
+                let text = text.trim_end().to_string();
+                return (!text.is_empty()).then_some((text, false));
+            }
+            (_, '{' | '"') => return None,
+            (_, c) => text.push(c),
+        }
+    }
+}
+
+/// A list of these, each an array of one element.
+fn list_of(items: Vec<ArrayRef>, item: &DataType) -> Result<ArrayRef> {
+    let broken = |e| {
+        Error::user(format!("a list of the client has items of several types: {e}")).code("22P02")
+    };
+    let parts: Vec<&dyn Array> = items.iter().map(AsRef::as_ref).collect();
+    let values = match parts[..] {
+        [] => new_empty_array(item),
+        _ => concat(&parts).map_err(broken)?,
+    };
+    let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    let offsets = OffsetBuffer::from_lengths([values.len()]);
+    Ok(Arc::new(ListArray::try_new(field, offsets, values, None).map_err(broken)?))
+}
+
+fn binary(bytes: Bytes, oid: u32, data_type: &DataType) -> Result<ArrayRef> {
+    let sent = bytes.clone();
+    let wrong = || {
+        Error::user(format!("{} bytes are no value of PostgreSQL's type {oid}", sent.len()))
+            .code("22P03")
+    };
+    let fixed = |n: usize| if bytes.len() == n { Ok(bytes.clone()) } else { Err(wrong()) };
+    let array: ArrayRef = match oid {
+        types::BOOL => Arc::new(BooleanArray::from(vec![fixed(1)?[0] != 0])),
+        types::INT2 => Arc::new(Int16Array::from(vec![fixed(2)?.get_i16()])),
+        types::INT4 => Arc::new(Int32Array::from(vec![fixed(4)?.get_i32()])),
+        26 => Arc::new(Int64Array::from(vec![i64::from(fixed(4)?.get_u32())])),
+        types::INT8 => Arc::new(Int64Array::from(vec![fixed(8)?.get_i64()])),
+        types::FLOAT4 => Arc::new(Float32Array::from(vec![fixed(4)?.get_f32()])),
+        types::FLOAT8 => Arc::new(Float64Array::from(vec![fixed(8)?.get_f64()])),
+        types::BYTEA => Arc::new(BinaryArray::from(vec![&bytes[..]])),
+        types::NUMERIC => {
+            let text = numeric::read(Body(bytes))?;
+            decimal(&text).ok_or_else(|| {
+                Error::user(format!("the number {text} has more than 38 digits")).code("22003")
+            })?
+        }
+        types::DATE => {
+            let days = fixed(4)?.get_i32().checked_add((EPOCH_US / 86_400_000_000) as i32);
+            Arc::new(Date32Array::from(vec![days.ok_or_else(wrong)?]))
+        }
+        types::TIME => Arc::new(Time64MicrosecondArray::from(vec![fixed(8)?.get_i64()])),
+        types::TIMESTAMP | types::TIMESTAMPTZ => {
+            let us = fixed(8)?.get_i64().checked_add(EPOCH_US).ok_or_else(wrong)?;
+            let array = TimestampMicrosecondArray::from(vec![us]);
+            match oid {
+                types::TIMESTAMP => Arc::new(array),
+                _ => Arc::new(array.with_timezone("+00:00")),
+            }
+        }
+        types::INTERVAL => {
+            let mut bytes = fixed(16)?;
+            let ns = bytes.get_i64().checked_mul(1_000).ok_or_else(wrong)?;
+            let days = bytes.get_i32();
+            let value = IntervalMonthDayNano::new(bytes.get_i32(), days, ns);
+            Arc::new(IntervalMonthDayNanoArray::from(vec![value]))
+        }
+        // jsonb has the version of its format before the text.
+        3802 => return parse(utf8(bytes.get(1..).ok_or_else(wrong)?)?, data_type),
+        2950 => {
+            let hex: String = fixed(16)?.iter().map(|b| format!("{b:02x}")).collect();
+            let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+            return parse(&parts.join("-"), data_type);
+        }
+        _ if types::item(data_type).is_some() => binary_list(Body(bytes), data_type)?,
+        _ => return parse(utf8(&bytes)?, data_type),
+    };
+    match data_type {
+        // Of any precision.
+        DataType::Decimal128(38, 10) if array.data_type().is_decimal() => Ok(array),
+        t => cast(&array, t, &wrong),
+    }
+}
+
+fn binary_list(mut body: Body, data_type: &DataType) -> Result<ArrayRef> {
+    let broken = || Error::user("a list of the client is broken").code("08P01");
+    let dimensions = body.u32()? as usize;
+    body.u32()?;
+    let oid = body.u32()?;
+    if dimensions > LIST_DEPTH_MAX {
+        return Err(Error::user("a list of the client is nested too deeply").code("54000"));
+    }
+    let mut lengths = vec![];
+    for _ in 0..dimensions {
+        lengths.push(body.u32()? as usize);
+        body.u32()?;
+    }
+    let item = types::item(data_type).ok_or_else(broken)?;
+    if lengths.is_empty() {
+        return list_of(vec![], item);
+    }
+    let list = dimension(&mut body, &lengths, oid, item)?;
+    body.end()?;
+    Ok(list)
+}
+
+fn dimension(body: &mut Body, lengths: &[usize], oid: u32, item: &DataType) -> Result<ArrayRef> {
+    let Some((length, rest)) = lengths.split_first() else {
+        return match body.value()? {
+            None => Ok(new_null_array(item, 1)),
+            Some(bytes) => binary(bytes, oid, item),
+        };
+    };
+    // Each item has four bytes at least.
+    if *length > body.0.len() {
+        return Err(Error::user("a list of the client has fewer items than it says").code("08P01"));
+    }
+    let inner = if rest.is_empty() { item } else { types::item(item).unwrap_or(item) };
+    let items = (0..*length).map(|_| dimension(body, rest, oid, inner));
+    list_of(items.collect::<Result<_>>()?, item)
+}

@@ -1,0 +1,103 @@
+//! The rows of an answer, to the client.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::StreamExt;
+use thalweg_base::{Error, Result};
+use thalweg_engine::Answer;
+
+use super::connection::{Connection, Stop};
+use super::encode::{Format, Rows};
+use super::types;
+use super::write::{Field, Out};
+
+/// A format for each column, from what the client asks for: none is text, one is for all.
+pub fn formats(codes: &[i16], columns: usize) -> Result<Vec<Format>> {
+    match codes {
+        [] => Ok(vec![Format::Text; columns]),
+        [code] => Ok(vec![Format::from_code(*code)?; columns]),
+        codes if codes.len() == columns => codes.iter().map(|c| Format::from_code(*c)).collect(),
+        codes => Err(Error::user(format!(
+            "{} formats are given for {columns} columns of the result",
+            codes.len()
+        ))
+        .code("08P01")),
+    }
+}
+
+/// Columns that one row may have: their number has 16 bits.
+const COLUMNS_MAX: usize = i16::MAX as usize;
+
+pub fn describe(out: &mut Out, schema: &SchemaRef, formats: &[Format]) -> Result<()> {
+    if schema.fields().len() > COLUMNS_MAX {
+        return Err(Error::unsupported(format!(
+            "the result has {} columns, more than the {COLUMNS_MAX} that PostgreSQL's protocol \
+             can send",
+            schema.fields().len()
+        ))
+        .code("54011"));
+    }
+    out.row_description(schema.fields().iter().zip(formats).map(|(field, format)| {
+        let oid = types::oid(field.data_type());
+        Field {
+            name: field.name(),
+            oid,
+            size: types::size(oid),
+            modifier: types::modifier(field.data_type()),
+            format: format.code(),
+        }
+    }));
+    Ok(())
+}
+
+/// An answer and how much of it has been sent.
+pub struct Cursor {
+    pub answer: Answer,
+    pub formats: Vec<Format>,
+    /// The batch that is being sent, and its first row that is not.
+    batch: Option<(RecordBatch, usize)>,
+    pub sent: u64,
+}
+
+impl Cursor {
+    pub fn new(answer: Answer, formats: Vec<Format>) -> Self {
+        Cursor { answer, formats, batch: None, sent: 0 }
+    }
+}
+
+impl Connection {
+    /// Sends up to `rows_max` rows (0: all). True: that was the last of them.
+    pub async fn send_rows(&mut self, cursor: &mut Cursor, rows_max: usize) -> Result<bool, Stop> {
+        let mut left = if rows_max == 0 { usize::MAX } else { rows_max };
+        loop {
+            let (batch, mut row) = match cursor.batch.take() {
+                Some(begun) => begun,
+                None => match self.watched(cursor.answer.next()).await? {
+                    Some(batch) => (batch?, 0),
+                    None => return Ok(true),
+                },
+            };
+            while row < batch.num_rows() {
+                if left == 0 {
+                    cursor.batch = Some((batch, row));
+                    return Ok(false);
+                }
+                let rows = Rows::new(&batch, &cursor.formats)?;
+                while row < batch.num_rows() && left > 0 && !self.output.is_full() {
+                    rows.data_row(row, &mut self.output.out);
+                    row += 1;
+                    left -= 1;
+                    cursor.sent += 1;
+                }
+                drop(rows);
+                if self.output.is_full() {
+                    self.flush().await?;
+                }
+            }
+            if left == 0 {
+                cursor.batch = Some((batch.slice(row, 0), 0));
+                return Ok(false);
+            }
+        }
+    }
+}

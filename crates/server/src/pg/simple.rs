@@ -1,0 +1,54 @@
+//! A text with any number of statements, answered in text.
+
+use thalweg_base::Result;
+use thalweg_engine::{ClientCopy, Session, TransactionStatus};
+
+use super::command;
+use super::connection::{Connection, Stop};
+use super::results::{self, Cursor};
+
+impl Connection {
+    /// As PostgreSQL has it, several statements in one message are one transaction, unless they say
+    /// otherwise.
+    pub async fn simple(&mut self, sql: &str) -> Result<(), Stop> {
+        let statements = Session::split(sql)?;
+        if statements.is_empty() {
+            self.output.out.empty_query();
+            return Ok(());
+        }
+        let together = statements.len() > 1
+            && self.session.transaction_status() == TransactionStatus::Idle
+            && !statements.iter().any(|s| command::stands_alone(s));
+        if together {
+            self.control("BEGIN").await?;
+            self.implicit = true;
+        }
+        for statement in &statements {
+            self.one(statement).await?;
+        }
+        if std::mem::take(&mut self.implicit) {
+            self.control("COMMIT").await?;
+        }
+        Ok(())
+    }
+
+    async fn one(&mut self, sql: &str) -> Result<(), Stop> {
+        if let Some(copy) = ClientCopy::parse(sql) {
+            let tag =
+                if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
+            self.output.out.complete(&tag);
+            return Ok(());
+        }
+        let session = self.session.clone();
+        let answer = self.watched(session.query(sql)).await??;
+        let tag = answer.tag.clone();
+        let formats = results::formats(&[], answer.schema.fields().len())?;
+        if command::has_rows(&answer) {
+            results::describe(&mut self.output.out, &answer.schema, &formats)?;
+        }
+        let mut cursor = Cursor::new(answer, formats);
+        self.send_rows(&mut cursor, 0).await?;
+        self.output.out.complete(&command::tag(sql, &tag, cursor.sent));
+        Ok(())
+    }
+}
