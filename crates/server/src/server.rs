@@ -80,8 +80,8 @@ impl Server {
         if let Some((listener, _)) = flight {
             tasks.spawn_on(flight::serve(listener, Arc::clone(&context)), handle);
         }
-        let operators = http
-            .map(|(listener, _)| handle.spawn(http::serve(listener, Arc::clone(&context))));
+        let operators =
+            http.map(|(listener, _)| handle.spawn(http::serve(listener, Arc::clone(&context))));
         let [pg, flight, http] = addresses;
         Ok(Server { context, phase, runtime: Some(runtime), tasks, operators, pg, flight, http })
     }

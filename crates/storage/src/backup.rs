@@ -510,8 +510,8 @@ fn check_folder(path: &Path) -> Result<()> {
         Err(e) => return Err(Error::io(format!("cannot restore to \"{}\"", path.display()), e)),
     };
     let names: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
-    let names = names
-        .map_err(|e| Error::io(format!("cannot read directory \"{}\"", path.display()), e))?;
+    let names =
+        names.map_err(|e| Error::io(format!("cannot read directory \"{}\"", path.display()), e))?;
     // That there is a database is said elsewhere.
     if names.iter().any(|name| name == LOG.trim_end_matches('/')) {
         return Ok(());

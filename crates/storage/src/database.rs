@@ -501,16 +501,16 @@ impl Database {
         self.now_ms().saturating_sub(self.retention_ms())
     }
 
-    /// The newest state, and as it is written down; what it names stays until the pin goes.
+    /// The newest state, as it is written down; what it names stays until the pin goes.
+    ///
+    /// The log is read anew, from its last checkpoint: this process may be so far behind that the
+    /// commits which would lead it on are gone.
     pub(crate) fn pinned(&self) -> Result<(Pin, Checkpoint)> {
-        let mut state = self.0.state.lock();
-        let store = self.0.home.store.clone();
-        let from_ms = self.snapshot().time_ms;
-        let pin = Pin::new(store, self.0.options.now_ms.clone(), from_ms)?;
-        if !self.excludes_others() {
-            self.advance(&mut state)?;
-        }
-        let checkpoint = state.history.to_checkpoint()?;
+        let (store, now_ms) = (self.0.home.store.clone(), self.0.options.now_ms.clone());
+        let pin = Pin::new(store, now_ms, self.snapshot().time_ms)?;
+        let opened = self.0.log.open()?;
+        let opened = opened.ok_or_else(|| no_database(&self.0.home.store.locate("")))?;
+        let checkpoint = opened.history.to_checkpoint()?;
         Ok((pin, checkpoint))
     }
 

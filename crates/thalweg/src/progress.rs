@@ -57,10 +57,7 @@ impl Progress {
     }
 
     /// Of what goes through bytes and knows no rows.
-    pub fn of_bytes(
-        verb: &'static str,
-        sample: impl Fn() -> Sample + Send + 'static,
-    ) -> Progress {
+    pub fn of_bytes(verb: &'static str, sample: impl Fn() -> Sample + Send + 'static) -> Progress {
         let start = Instant::now();
         Progress::show(move || {
             let Sample { bytes_done: done, bytes_total: total, .. } = sample();

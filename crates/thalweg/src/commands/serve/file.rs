@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_understood() {
+        let settings = applied(include_str!("../../../../../dev/ops/thalweg.toml")).unwrap();
+        assert_eq!(settings.server.connections_max, 500);
+        assert!(settings.server.tls_key.is_some() && settings.database.is_some());
+    }
+
+    #[test]
     fn mistakes_are_named_with_their_line() {
         fails("\n[listen]\npgg = 'off'\n", "\"t.toml\", line 3: there is no setting listen.pgg");
         fails("\n[listen]\npgg = 'off'\n", "perhaps listen.pg is meant");
