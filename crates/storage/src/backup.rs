@@ -227,7 +227,7 @@ fn restore_to(
             .hint("somebody else restores to the same place"));
     }
     // That it opens is the proof.
-    let options = Options { create: false, cache_bytes_max: 0, ..Options::default() };
+    let options = Options { create: false, sweep: false, cache_bytes_max: 0, ..Options::default() };
     drop(alone);
     let restored = Database::on(to.clone(), None, options)?.snapshot();
     if restored.id != info.snapshot {

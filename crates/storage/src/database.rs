@@ -46,6 +46,9 @@ pub struct Options {
     pub cache_bytes_max: u64,
     /// Whether to make a database where there is none.
     pub create: bool,
+    /// Whether to remove what crashes have left behind, if nobody writes: for a moment nobody else
+    /// can.
+    pub sweep: bool,
     /// How long to wait for another process that writes.
     pub lock_wait: Duration,
     /// How to reach an object store.
@@ -61,6 +64,7 @@ impl Default for Options {
         Options {
             cache_bytes_max: machine_memory_bytes() / 100 * CACHE_MEMORY_PERCENT,
             create: true,
+            sweep: true,
             lock_wait: Duration::from_millis(WRITE_LOCK_WAIT_MS),
             remote: RemoteOptions::default(),
             now_ms: Arc::new(wall_clock_ms),
@@ -204,7 +208,8 @@ impl Database {
             options,
         }));
         // What a crash left behind. Whoever is writing now does it at some other time.
-        if !database.0.home.store.is_remote()
+        if database.0.options.sweep
+            && !database.0.home.store.is_remote()
             && let Ok(writing) = database.0.home.writing(Duration::ZERO)
         {
             let mut state = database.0.state.lock();

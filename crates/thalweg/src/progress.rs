@@ -61,7 +61,8 @@ impl Progress {
         let start = Instant::now();
         Progress::show(move || {
             let Sample { bytes_done: done, bytes_total: total, .. } = sample();
-            Some(Shown { done, total, line: describe_bytes(verb, done, total, start.elapsed()) })
+            let line = describe_bytes(verb, done, total, start.elapsed());
+            (total > 0).then_some(Shown { done, total, line })
         })
     }
 

@@ -59,8 +59,14 @@ pub fn run(args: Args) -> Outcome {
     if !is_remote(&args.database) {
         database::must_exist(&args.database)?;
     }
-    let options =
-        Options { create: false, cache_bytes_max: 0, remote: remote(), ..Options::default() };
+    // It writes nothing, and is not to keep those waiting who do.
+    let options = Options {
+        create: false,
+        sweep: false,
+        cache_bytes_max: 0,
+        remote: remote(),
+        ..Options::default()
+    };
     let database = Database::open_at(&args.database, options)?;
     let report = copying("copied", args.quiet, |progress| {
         database.backup(&args.place, &remote(), args.verify, progress)
