@@ -137,6 +137,16 @@ impl Error {
         self
     }
 
+    /// With each of its texts as `f` gives it: to leave out what nobody may read.
+    pub fn map_text(mut self, f: impl Fn(&str) -> String) -> Self {
+        self.0.message = f(&self.0.message);
+        self.0.detail = self.0.detail.as_deref().map(&f);
+        self.0.hint = self.0.hint.as_deref().map(&f);
+        // Its text cannot be changed.
+        self.0.source = None;
+        self
+    }
+
     pub fn kind(&self) -> Kind {
         self.0.kind
     }

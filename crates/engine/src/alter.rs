@@ -273,8 +273,7 @@ async fn rewrite(
     ddl::commit(job.session, move |t| {
         // So that a commit in between that changed its rows is a conflict.
         t.truncate(old.id)?;
-        t.drop_table(&schema, &old.name)?;
-        let table = t.create_table(&schema, &old.name, new, spec)?;
+        let table = t.recreate_table(&schema, &old.name, new, spec)?;
         t.append(table, extents)?;
         t.describe(Summary {
             operation: "ALTER TABLE".into(),

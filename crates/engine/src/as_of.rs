@@ -105,6 +105,14 @@ fn snapshot(expr: &Expr) -> Result<AsOf> {
         .hint("SELECT * FROM system.snapshots lists them"))
 }
 
+/// A point in time, as `SET thalweg.as_of` takes it, in milliseconds since 1970.
+pub fn time_ms(state: &SessionState, text: &str) -> Result<u64> {
+    match time(state, &format!("'{}'", text.replace('\'', "''")))? {
+        AsOf::TimeMs(ms) => Ok(ms),
+        AsOf::Snapshot(_) => Err(Error::internal("a time that is a snapshot")),
+    }
+}
+
 /// Any expression without columns; a time without a zone is UTC.
 fn time(state: &SessionState, sql: &str) -> Result<AsOf> {
     let wrong = |e: Error| {

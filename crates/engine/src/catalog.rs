@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, InformationSchemaProvider};
 use datafusion::catalog::{
-    CatalogProvider, MemoryCatalogProviderList, SchemaProvider, TableProvider,
+    CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, SchemaProvider, TableProvider,
 };
 use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::datasource::{TableType, ViewTable};
@@ -17,14 +17,17 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use parking_lot::{Mutex, RwLock};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, SnapshotId};
-use thalweg_storage::{AsOf, Database, Schema, Snapshot, Table};
+use thalweg_storage::{AsOf, Database, RelationKind, Schema, Snapshot, Table};
 
+use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{Loading, Source};
 use crate::information::Information;
+use crate::pg::{self, PG_CATALOG, PgCatalog};
 use crate::runtime::{Driver, blocking};
+use crate::session::Inner;
 use crate::system::{SYSTEM, SystemSchema};
-use crate::table::{ROWS, StoredTable};
+use crate::table::{ROWS, StoredTable, TARGET};
 use crate::transaction::Transactions;
 use crate::{as_of, files, statement};
 
@@ -46,12 +49,17 @@ pub struct Catalog {
     loading: Arc<Loading>,
     transactions: Arc<Transactions>,
     snapshot: RwLock<Arc<Snapshot>>,
+    access: Arc<Registry>,
+    /// Who the statement runs for.
+    viewer: RwLock<Viewer>,
     /// Older snapshots that the statement names.
     versions: Mutex<HashMap<SnapshotId, Arc<Snapshot>>>,
     /// Tables of the statement's own, by name.
     offers: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
     /// To plan views and external tables, which are stored as text.
     state: RwLock<Weak<RwLock<SessionState>>>,
+    /// Whom `pg_catalog` is of.
+    session: RwLock<Weak<Inner>>,
     view_depth: AtomicUsize,
 }
 
@@ -79,6 +87,7 @@ impl Catalog {
         driver: Arc<Driver>,
         loading: Arc<Loading>,
         transactions: Arc<Transactions>,
+        access: Arc<Registry>,
     ) -> Arc<Self> {
         Arc::new(Catalog {
             snapshot: RwLock::new(database.snapshot()),
@@ -86,9 +95,12 @@ impl Catalog {
             driver,
             loading,
             transactions,
+            access,
+            viewer: RwLock::new(Viewer::superuser()),
             versions: Mutex::default(),
             offers: Mutex::default(),
             state: RwLock::default(),
+            session: RwLock::default(),
             view_depth: AtomicUsize::new(0),
         })
     }
@@ -97,9 +109,14 @@ impl Catalog {
         *self.state.write() = state;
     }
 
-    /// Moves to the snapshot of the next statement.
-    pub fn show(&self, snapshot: &Arc<Snapshot>) {
+    pub fn serve(&self, session: Weak<Inner>) {
+        *self.session.write() = session;
+    }
+
+    /// Moves to the snapshot of the next statement, which runs for `viewer`.
+    pub fn show(&self, snapshot: &Arc<Snapshot>, viewer: &Viewer) {
         self.versions.lock().clear();
+        *self.viewer.write() = viewer.clone();
         *self.snapshot.write() = Arc::clone(snapshot);
     }
 
@@ -116,8 +133,17 @@ impl Catalog {
         !self.versions.lock().is_empty()
     }
 
+    /// Whether it is one of these.
+    fn is_version(&self, snapshot: &Arc<Snapshot>) -> bool {
+        self.versions.lock().get(&snapshot.id).is_some_and(|own| Arc::ptr_eq(own, snapshot))
+    }
+
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
+    }
+
+    pub fn viewer(&self) -> Viewer {
+        self.viewer.read().clone()
     }
 
     /// Finds an older snapshot, which names such as `t␀12` can be looked up in from now on.
@@ -156,33 +182,52 @@ impl fmt::Debug for Catalog {
 
 /// The provider DataFusion holds; it hands out schemas of the catalog's present snapshot.
 #[derive(Clone, Debug)]
-pub struct Handle(pub Arc<Catalog>);
+pub struct Handle {
+    pub catalog: Arc<Catalog>,
+    /// Whose view is being planned; `None`: the statement's own names are looked up.
+    viewer: Option<Viewer>,
+}
+
+impl Handle {
+    pub fn new(catalog: Arc<Catalog>) -> Self {
+        Handle { catalog, viewer: None }
+    }
+}
 
 impl CatalogProvider for Handle {
     fn schema_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.0.snapshot().schemas.keys().cloned().collect();
+        let mut names: Vec<String> = self.catalog.snapshot().schemas.keys().cloned().collect();
         names.push(SYSTEM.into());
         names
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let snapshot = self.0.snapshot();
+        let catalog = &self.catalog;
+        let snapshot = catalog.snapshot();
+        let viewer = self.viewer.clone().unwrap_or_else(|| catalog.viewer());
         match name {
             SYSTEM => Some(Arc::new(SystemSchema {
-                database: self.0.database.clone(),
-                driver: Arc::clone(&self.0.driver),
-                last: self.0.transactions.base().unwrap_or(snapshot.id).min(snapshot.id),
+                database: catalog.database.clone(),
+                driver: Arc::clone(&catalog.driver),
+                last: catalog.transactions.base().unwrap_or(snapshot.id).min(snapshot.id),
+                access: Arc::clone(&catalog.access),
                 snapshot,
+                viewer,
             })),
+            PG_CATALOG => {
+                let session = Weak::clone(&catalog.session.read());
+                Some(Arc::new(PgCatalog { session, snapshot }))
+            }
             INFORMATION_SCHEMA => {
-                let state = self.0.state().ok()?;
+                let state = catalog.state().ok()?;
                 let inner = InformationSchemaProvider::new(Arc::clone(state.catalog_list()))
                     .with_table_functions(state.table_functions().clone());
                 Some(Arc::new(Information { inner, catalog: self.clone(), snapshot }))
             }
             _ => {
                 let schema = Arc::clone(snapshot.schemas.get(name)?);
-                Some(Arc::new(SchemaHandle { catalog: Arc::clone(&self.0), snapshot, schema }))
+                let catalog = Arc::clone(catalog);
+                Some(Arc::new(SchemaHandle { catalog, snapshot, schema, viewer }))
             }
         }
     }
@@ -192,6 +237,7 @@ struct SchemaHandle {
     catalog: Arc<Catalog>,
     snapshot: Arc<Snapshot>,
     schema: Arc<Schema>,
+    viewer: Viewer,
 }
 
 impl fmt::Debug for SchemaHandle {
@@ -209,7 +255,12 @@ impl SchemaProvider for SchemaHandle {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match name.split_once('\0') {
-            None => self.relation(name, None).await,
+            None => {
+                self.check_readable(name)?;
+                self.relation(name, None).await
+            }
+            // What the statement may do with these has been checked by its text.
+            Some((name, TARGET)) => self.relation(name, None).await,
             Some((name, ROWS)) => match self.schema.tables.get(name) {
                 Some(table) => {
                     let source = self.source(table, name).await?;
@@ -254,7 +305,16 @@ impl SchemaHandle {
         if let Some(external) = self.schema.externals.get(name) {
             return self.external(name, &external.sql).await.map(Some);
         }
-        if self.schema.name == PUBLIC {
+        // As if `pg_catalog` were on the path.
+        if self.schema.name == PUBLIC
+            && pg::is_relation(name)
+            && let Some(schema) = Handle::new(Arc::clone(&self.catalog)).schema(PG_CATALOG)
+        {
+            return schema.table(name).await;
+        }
+        if self.schema.name == PUBLIC && files::is_path(name) {
+            let may = self.viewer.check_member(PG_READ_SERVER_FILES, "read files of the server");
+            may.map_err(into_datafusion)?;
             return files::table(name, &self.catalog.state()?).await;
         }
         Ok(None)
@@ -265,7 +325,13 @@ impl SchemaHandle {
         let Some(snapshot) = version else { return Ok(None) };
         let schema = snapshot.schemas.get(&self.schema.name).cloned();
         let schema = schema.unwrap_or_else(|| Arc::new(Schema::new(&self.schema.name)));
-        let then = SchemaHandle { catalog: Arc::clone(&self.catalog), snapshot, schema };
+        let then = SchemaHandle {
+            catalog: Arc::clone(&self.catalog),
+            snapshot,
+            schema,
+            viewer: self.viewer.clone(),
+        };
+        self.check_readable_then(name, &then)?;
         match then.relation(name, Some(id)).await? {
             Some(relation) => Ok(Some(relation)),
             None => Err(into_datafusion(
@@ -277,6 +343,42 @@ impl SchemaHandle {
                 .hint("SELECT * FROM system.snapshots says when what was changed"),
             )),
         }
+    }
+
+    fn check_readable(&self, name: &str) -> Result<()> {
+        if self.catalog.is_version(&self.snapshot) {
+            return self.check_readable_then(name, self);
+        }
+        let Some(kind) = self.schema.relation(name) else { return Ok(()) };
+        let checked = self.viewer.check_relation(Privilege::Select, &self.schema.name, name, kind);
+        checked.map_err(into_datafusion)
+    }
+
+    /// As something was in an older snapshot. Rights are of today, and of the relation that has the
+    /// name today: what had it then may have been another's.
+    fn check_readable_then(&self, name: &str, then: &SchemaHandle) -> Result<()> {
+        if self.viewer.is_superuser() || then.schema.relation(name).is_none() {
+            return Ok(());
+        }
+        let now = self.catalog.database.snapshot();
+        let now = now.schemas.get(&self.schema.name);
+        let found = now.and_then(|now| {
+            if let Some(table) = then.schema.tables.get(name) {
+                let same = now.tables.values().find(|t| t.id == table.id)?;
+                return Some((same.name.clone(), RelationKind::Table));
+            }
+            let text = |s: &Schema| s.views.get(name).map(|v| v.sql.clone());
+            let location = |s: &Schema| s.externals.get(name).map(|e| e.sql.clone());
+            let same = text(&then.schema) == text(now) && location(&then.schema) == location(now);
+            Some((name.to_owned(), now.relation(name).filter(|_| same)?))
+        });
+        let checked = match found {
+            Some((name, kind)) => {
+                self.viewer.check_relation(Privilege::Select, &self.schema.name, &name, kind)
+            }
+            None => self.viewer.check_superuser("read what is not there any more"),
+        };
+        checked.map_err(into_datafusion)
     }
 
     fn stored(&self, source: Source, row_ids: bool) -> Result<StoredTable> {
@@ -337,7 +439,7 @@ impl SchemaHandle {
                     .hint("replace it with CREATE OR REPLACE VIEW"),
             ))
         } else {
-            self.plan_text(sql, version).await
+            self.plan_text(name, sql, version).await
         };
         self.catalog.view_depth.fetch_sub(1, Ordering::Relaxed);
         match planned.map_err(|e| e.context(format!("view {}", quoted(name))))? {
@@ -349,6 +451,23 @@ impl SchemaHandle {
         }
     }
 
+    /// What a view reads, it reads for its owner.
+    fn state_of_owner(&self, name: &str) -> Result<SessionState> {
+        let state = self.catalog.state()?;
+        let (registry, snapshot) = (&self.catalog.access, self.catalog.snapshot());
+        let owner = self.viewer.of_view(registry, &snapshot, &self.schema.name, name);
+        let owner = owner.map_err(into_datafusion)?;
+        if owner.is_superuser() && self.viewer.is_superuser() {
+            return Ok(state);
+        }
+        let catalogs = MemoryCatalogProviderList::new();
+        let handle = Handle { catalog: Arc::clone(&self.catalog), viewer: Some(owner) };
+        catalogs.register_catalog(CATALOG.into(), Arc::new(handle));
+        Ok(SessionStateBuilder::new_from_existing(state)
+            .with_catalog_list(Arc::new(catalogs))
+            .build())
+    }
+
     async fn external(&self, name: &str, sql: &str) -> Result<Arc<dyn TableProvider>> {
         match without_tables(&self.catalog.state()?).create_logical_plan(sql).await? {
             LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) => {
@@ -358,9 +477,14 @@ impl SchemaHandle {
         }
     }
 
-    async fn plan_text(&self, sql: &str, version: Option<SnapshotId>) -> Result<LogicalPlan> {
+    async fn plan_text(
+        &self,
+        name: &str,
+        sql: &str,
+        version: Option<SnapshotId>,
+    ) -> Result<LogicalPlan> {
+        let state = self.state_of_owner(name)?;
         // Boxed: a view's plan may look up another view.
-        let state = self.catalog.state()?;
         Box::pin(async move {
             let mut statement = statement::parse(&state, sql).map_err(into_datafusion)?;
             if let Some(id) = version {

@@ -78,6 +78,10 @@ pub struct Settings {
     pub shared: Shared,
 }
 
+/// By name: only superusers set them, and who is granted SET on one.
+pub const SHARED_SETTINGS: [&str; 4] =
+    ["thalweg.max_running", "thalweg.memory_limit", "thalweg.policy", "thalweg.retention_ms"];
+
 /// Settings that hold for all sessions, as of the statement that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {

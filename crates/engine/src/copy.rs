@@ -23,6 +23,7 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::load::{CsvOptions, Format};
 
+use crate::access::PG_WRITE_SERVER_FILES;
 use crate::answer::Tag;
 use crate::as_of;
 use crate::dialect::Thalweg;
@@ -222,6 +223,7 @@ impl Copy {
         let mut load = Load::from(vec![]);
         read_options(&mut request, &mut load, &self.options)?;
         load.requests.push(request);
+        load::may_load(&job.session.catalog.viewer(), &job.snapshot, &load)?;
         let reports = load::copy_from(job.session, Arc::clone(&job.snapshot), load).await?;
         let rows = reports.iter().map(|r| r.rows).sum();
         Ok(Started::Done(Tag::Count("COPY".into(), rows)))
@@ -231,6 +233,8 @@ impl Copy {
         let [target] = &self.files[..] else {
             return Err(Error::user("COPY … TO writes one file or folder"));
         };
+        let viewer = job.session.catalog.viewer();
+        viewer.check_member(PG_WRITE_SERVER_FILES, "write files of the server")?;
         let options = WriteOptions::new(target, &self.options)?;
         let source = match self.source {
             Source::Query(mut query) => {

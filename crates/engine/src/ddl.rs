@@ -27,6 +27,7 @@ use crate::answer::Tag;
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::error::{from_arrow, from_datafusion};
 use crate::files;
+use crate::pg::{self, PG_CATALOG};
 use crate::runtime::Run;
 use crate::session::Inner;
 use crate::statement;
@@ -114,6 +115,18 @@ pub fn creates_from_query(statement: &Statement) -> bool {
         if matches!(inner.as_ref(), ast::Statement::CreateTable(create) if create.query.is_some()))
 }
 
+/// Whether the names in it are only of what is made or dropped.
+pub fn reads_nothing(statement: &Statement) -> bool {
+    let Statement::Statement(inner) = statement else { return false };
+    match inner.as_ref() {
+        ast::Statement::CreateTable(create) => {
+            create.query.is_none() && create.like.is_none() && create.clone.is_none()
+        }
+        ast::Statement::Drop { .. } => true,
+        _ => false,
+    }
+}
+
 pub(crate) struct Job<'a> {
     pub session: &'a Inner,
     pub state: &'a SessionState,
@@ -137,6 +150,7 @@ impl Job<'_> {
             DdlStatement::CreateView(create) => {
                 refuse(create.temporary, "temporary views", "create an ordinary one and drop it")?;
                 let (schema, name) = split_name(&create.name)?;
+                check_not_of_catalog(&name)?;
                 let sql = self.sql.to_string();
                 let replace = create.or_replace;
                 self.commit("CREATE VIEW", &schema, &name, move |t, schema, name| {
@@ -149,6 +163,7 @@ impl Job<'_> {
                 refuse(create.temporary, "temporary tables", "create an ordinary one and drop it")?;
                 refuse(create.unbounded, "unbounded tables", "leave UNBOUNDED out")?;
                 let (schema, name) = split_name(&create.name)?;
+                check_not_of_catalog(&name)?;
                 if create.if_not_exists && self.exists(&schema, &name) {
                     return done("CREATE EXTERNAL TABLE");
                 }
@@ -220,7 +235,7 @@ impl Job<'_> {
             DdlStatement::CreateCatalogSchema(create) => {
                 let name = schema_name(&create.schema_name)?;
                 let lenient = create.if_not_exists;
-                if lenient && [SYSTEM, INFORMATION_SCHEMA].contains(&name.as_str()) {
+                if lenient && [SYSTEM, INFORMATION_SCHEMA, PG_CATALOG].contains(&name.as_str()) {
                     return done("CREATE SCHEMA");
                 }
                 self.commit("CREATE SCHEMA", &name, "", move |t, schema, _| {
@@ -286,6 +301,7 @@ impl Job<'_> {
             "leave them out; NOT NULL is enforced",
         )?;
         let (schema, name) = split_name(&create.name)?;
+        check_not_of_catalog(&name)?;
         check_not_system(&schema)?;
         let word = if self.creates_from_query { "CREATE TABLE AS" } else { "CREATE TABLE" };
         if create.if_not_exists && self.exists(&schema, &name) {
@@ -408,7 +424,7 @@ pub(crate) fn constant(state: &SessionState, text: &str, data_type: &DataType) -
 
 /// The schema `system` is there always, and nothing can be changed in it.
 pub(crate) fn check_not_system(schema: &str) -> Result<()> {
-    if schema == SYSTEM || schema == INFORMATION_SCHEMA {
+    if [SYSTEM, INFORMATION_SCHEMA, PG_CATALOG].contains(&schema) {
         return Err(Error::user(format!("schema {} cannot be changed", quoted(schema)))
             .code("42501")
             .hint("its tables show what the database is; they are there to be queried"));
@@ -441,6 +457,17 @@ fn refuse(asked: bool, what: &str, instead: &str) -> Result<()> {
 }
 
 /// Schema and name of a relation in our one catalog.
+/// A relation of a user's that has the name of one of PostgreSQL's catalog would stand behind it:
+/// a name without a schema is looked for there first.
+fn check_not_of_catalog(name: &str) -> Result<()> {
+    if !pg::is_relation(name) {
+        return Ok(());
+    }
+    Err(Error::user(format!("the name {} is the catalog's", quoted(name)))
+        .code("42939")
+        .hint("names that begin with pg_ are best left to it"))
+}
+
 pub(crate) fn split_name(name: &TableReference) -> Result<(String, String)> {
     if let Some(catalog) = name.catalog()
         && catalog != CATALOG

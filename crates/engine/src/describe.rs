@@ -1,13 +1,13 @@
 //! What a statement takes and gives, before it runs: for clients that prepare it.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, Query, Value, VisitorMut};
 use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
@@ -15,7 +15,8 @@ use crate::error::from_datafusion;
 use crate::parse::{self, Parsed};
 use crate::session::Inner;
 use crate::statement::{self, Ended};
-use crate::{as_of, dml, names, parameters, show, transaction};
+use crate::walk::walk_mut;
+use crate::{access, as_of, dml, names, parameters, show, transaction};
 
 /// What a statement takes and gives.
 #[derive(Clone, Debug)]
@@ -35,19 +36,29 @@ pub(crate) async fn describe(
     let _turn = session.turn.lock().await;
     let state = session.context.state();
     let count = parameters::count(sql).max(declared.len());
-    if let Parsed::Sql(Statement::Statement(statement), _) = parse::parse(&state, sql)?
-        && transaction::control(&statement)?.is_some()
-    {
-        return Ok(Description { parameters: vec![], schema: None });
+    let without_parameters = |schema| Ok(Description { parameters: vec![], schema });
+    match parse::parse(&state, sql)? {
+        Parsed::Sql(Statement::Statement(statement), _)
+            if transaction::control(&statement)?.is_some() =>
+        {
+            return without_parameters(None);
+        }
+        Parsed::Access(command) => {
+            return without_parameters(access::answer(&command));
+        }
+        _ => {}
     }
     let ended = Ended { session, succeeded: false };
     let described = async {
-        let snapshot = statement::begin(session, &state).await?;
+        let (snapshot, _) = statement::begin(session, &state).await?;
         let types = types(session, &state, &snapshot, sql, declared, count).await?;
         let text = parameters::sample(sql, &types)?;
-        let schema = match planned(session, &state, &snapshot, &text).await? {
-            Planned::Rows(plan) => Some(Arc::clone(plan.schema().inner())),
-            Planned::Nothing(_) => None,
+        let schema = match resolved(session, &state, &snapshot, &text, For::Columns).await? {
+            Some(statement) => {
+                let plan = statement::plan(&state, statement).await.map_err(from_datafusion)?;
+                Some(Arc::clone(plan.schema().inner()))
+            }
+            None => None,
         };
         Ok(Description { parameters: types, schema })
     };
@@ -70,32 +81,103 @@ async fn types(
     if (0..count).all(|i| known(i).is_some()) {
         return Ok((0..count).filter_map(known).collect());
     }
-    // Errors show when it is planned with values.
-    let inferred = match planned(session, state, snapshot, sql).await {
-        Ok(Planned::Rows(plan) | Planned::Nothing(Some(plan))) => {
-            plan.get_parameter_types().unwrap_or_default()
+    let statement = resolved(session, state, snapshot, sql, For::Parameters).await?;
+    let (written, inferred) = match statement {
+        Some(mut statement) => {
+            let written = written(state, &mut statement).await?;
+            // Errors show when it is planned with values.
+            let plan = statement::plan(state, statement).await;
+            (written, plan.and_then(|p| p.get_parameter_types()).unwrap_or_default())
         }
-        _ => HashMap::new(),
+        None => Default::default(),
     };
     let inferred = |i: usize| inferred.get(&format!("${}", i + 1)).cloned().flatten();
-    Ok((0..count).map(|i| known(i).or_else(|| inferred(i)).unwrap_or(DataType::Utf8)).collect())
+    let written = |i: usize| written.get(&(i + 1)).cloned();
+    let of = |i| known(i).or_else(|| written(i)).or_else(|| inferred(i)).unwrap_or(DataType::Utf8);
+    Ok((0..count).map(of).collect())
 }
 
-enum Planned {
-    Rows(LogicalPlan),
-    /// With the plan that the types of parameters can be seen in, if there is one.
-    Nothing(Option<LogicalPlan>),
+/// Types that stand beside parameters, and that DataFusion does not see there: `$1::int`, `LIMIT $1`.
+async fn written(
+    state: &SessionState,
+    statement: &mut Statement,
+) -> Result<HashMap<usize, DataType>> {
+    let mut places = Places::default();
+    if let Statement::Statement(statement) = statement {
+        let _ = walk_mut(&mut **statement, &mut places);
+    }
+    let mut types: HashMap<usize, DataType> =
+        places.counts.into_iter().map(|number| (number, DataType::Int64)).collect();
+    if !places.casts.is_empty() {
+        let casts = places.casts.iter().map(|(_, data_type)| format!("CAST(NULL AS {data_type})"));
+        let query = format!("SELECT {}", casts.collect::<Vec<_>>().join(", "));
+        let plan = statement::plan(state, parse::statement(state, &query)?).await;
+        let plan = plan.map_err(from_datafusion)?;
+        let casts = places.casts.iter().zip(plan.schema().fields());
+        types.extend(casts.map(|((number, _), field)| (*number, field.data_type().clone())));
+    }
+    Ok(types)
 }
 
-async fn planned(
+#[derive(Default)]
+struct Places {
+    /// `CAST($1 AS type)`
+    casts: Vec<(usize, String)>,
+    /// `LIMIT $1`, `OFFSET $1`
+    counts: Vec<usize>,
+}
+
+impl VisitorMut for Places {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut counts = vec![];
+        match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                counts.extend(limit);
+                counts.extend(offset.as_ref().map(|o| &o.value));
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => counts.extend([offset, limit]),
+            None => {}
+        }
+        counts.extend(query.fetch.as_ref().and_then(|f| f.quantity.as_ref()));
+        self.counts.extend(counts.into_iter().filter_map(number));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Cast { expr, data_type, .. } = expr
+            && let Some(number) = number(expr)
+        {
+            self.casts.push((number, data_type.to_string()));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Of a parameter.
+fn number(expr: &Expr) -> Option<usize> {
+    let Expr::Value(value) = expr else { return None };
+    let Value::Placeholder(text) = &value.value else { return None };
+    text.strip_prefix('$')?.parse().ok()
+}
+
+/// What a plan is made for: of a change, they are two.
+#[derive(Clone, Copy, PartialEq)]
+enum For {
+    Columns,
+    Parameters,
+}
+
+/// The statement as it is planned; `None`: it is not.
+async fn resolved(
     session: &Inner,
     state: &SessionState,
     snapshot: &Arc<Snapshot>,
     sql: &str,
-) -> Result<Planned> {
-    let Parsed::Sql(mut statement, _) = parse::parse(state, sql)? else {
-        return Ok(Planned::Nothing(None));
-    };
+    purpose: For,
+) -> Result<Option<Statement>> {
+    let Parsed::Sql(mut statement, _) = parse::parse(state, sql)? else { return Ok(None) };
     if let Statement::Statement(inner) = &mut statement {
         if let Some(text) = show::query(inner, snapshot)? {
             statement = parse::statement(state, &text)?;
@@ -115,14 +197,12 @@ async fn planned(
         && dml::Change::is(inner)
     {
         let change = dml::Change::new(inner.as_ref().clone());
-        if let Some(query) = change.returned(snapshot)? {
-            let query = ast::Statement::Query(Box::new(query));
-            return plan(state, query).await.map(Planned::Rows);
-        }
-        return Ok(Planned::Nothing(match change.planned(snapshot)? {
-            Some(finds) => Some(plan(state, finds).await?),
-            None => None,
-        }));
+        let query = match purpose {
+            For::Columns => change.returned(snapshot)?.map(|q| ast::Statement::Query(Box::new(q))),
+            For::Parameters => change.planned(snapshot, &session.catalog.viewer())?,
+        };
+        let Some(query) = query else { return Ok(None) };
+        statement = Statement::Statement(Box::new(query));
     }
     let gives_rows = match &statement {
         Statement::Explain(_) => true,
@@ -138,16 +218,10 @@ async fn planned(
         ),
         _ => false,
     };
-    if !gives_rows {
-        return Ok(Planned::Nothing(None));
+    if !gives_rows && purpose == For::Columns {
+        return Ok(None);
     }
-    let plan = statement::plan(state, statement).await.map_err(from_datafusion)?;
-    Ok(Planned::Rows(plan))
-}
-
-async fn plan(state: &SessionState, statement: ast::Statement) -> Result<LogicalPlan> {
-    let statement = Statement::Statement(Box::new(statement));
-    statement::plan(state, statement).await.map_err(from_datafusion)
+    Ok(Some(statement))
 }
 
 fn unknown(name: &str) -> Error {

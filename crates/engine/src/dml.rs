@@ -30,6 +30,7 @@ use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement, With};
 use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
+use crate::access::Viewer;
 use crate::runtime::Run;
 use crate::session::Inner;
 use crate::statement::Started;
@@ -90,13 +91,13 @@ impl Change {
     }
 
     /// What DataFusion can plan of it, for `EXPLAIN`: the query that finds the rows, or the INSERT.
-    pub fn planned(&self, snapshot: &Snapshot) -> Result<Option<Statement>> {
+    pub fn planned(&self, snapshot: &Snapshot, viewer: &Viewer) -> Result<Option<Statement>> {
         let with = self.with.clone();
         let query = match &self.statement {
             Statement::Update(u) => update::query_of_update(snapshot, with, u)?,
             Statement::Delete(d) => update::query_of_delete(snapshot, with, d)?,
             Statement::Merge(m) => merge::query_of(snapshot, with, m)?,
-            Statement::Insert(i) => return insert::planned(snapshot, with, i).map(Some),
+            Statement::Insert(i) => return insert::planned(snapshot, with, i, viewer).map(Some),
             _ => return Ok(None),
         };
         Ok(Some(Statement::Query(Box::new(query))))

@@ -1,7 +1,8 @@
 //! One open database: its storage, its threads, its memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use thalweg_base::limits::RETENTION_MS;
@@ -9,6 +10,7 @@ use thalweg_base::{Error, QueryId, Result};
 use thalweg_scheduler::{PolicyKind, QueryState, Scheduler, ServerLimits};
 use thalweg_storage::{Database, Options};
 
+use crate::access::{Access, Audit, Registry, Viewer};
 use crate::background;
 use crate::config::{Config, Shared};
 use crate::deliver::Flights;
@@ -27,8 +29,11 @@ pub struct Engine {
     flights: Arc<Flights>,
     loading: Arc<Loading>,
     plans: Plans,
+    access: Arc<Registry>,
+    audit: AtomicU8,
     /// That there were.
     sessions: AtomicU64,
+    started: SystemTime,
 }
 
 impl Engine {
@@ -59,6 +64,8 @@ impl Engine {
             background::start(&runtime, &database);
         }
         Ok(Arc::new(Engine {
+            access: Arc::new(Registry::new(database.clone())),
+            audit: AtomicU8::new(Audit::None as u8),
             database,
             runtime,
             environment,
@@ -67,12 +74,42 @@ impl Engine {
             loading: Arc::default(),
             plans: Plans::default(),
             sessions: AtomicU64::new(0),
+            started: SystemTime::now(),
         }))
     }
 
     /// A new session, with its own settings and prepared statements.
     pub fn session(self: &Arc<Self>) -> Session {
         Session::new(Arc::clone(self))
+    }
+
+    /// One that acts as the role of that name, and may do what the role may.
+    ///
+    /// # Errors
+    /// There is no such role.
+    pub fn session_as(self: &Arc<Self>, role: &str) -> Result<Session> {
+        Session::of(Arc::clone(self), self.roles()?.existing(role)?)
+    }
+
+    /// The roles that there are now, and what they are granted.
+    ///
+    /// # Errors
+    /// What is stored of them is damaged.
+    pub fn roles(&self) -> Result<Arc<Access>> {
+        self.access.newest()
+    }
+
+    pub(crate) fn access(&self) -> &Arc<Registry> {
+        &self.access
+    }
+
+    /// Which statements are written to the audit log, from now on.
+    pub fn set_audit(&self, level: Audit) {
+        self.audit.store(level as u8, Ordering::Relaxed);
+    }
+
+    pub fn audit(&self) -> Audit {
+        Audit::of(self.audit.load(Ordering::Relaxed))
     }
 
     pub fn database(&self) -> &Database {
@@ -141,10 +178,20 @@ impl Engine {
 
     /// Stops a query, whichever session it is of; its client gets an error of kind `Cancelled`.
     pub fn kill(&self, query: QueryId) -> Result<()> {
+        self.kill_as(query, &Viewer::superuser())
+    }
+
+    /// The same for somebody who may not stop all.
+    pub(crate) fn kill_as(&self, query: QueryId, viewer: &Viewer) -> Result<()> {
         let run = self.runtime.driver().run(query).ok_or_else(|| {
             Error::user(format!("there is no query {query}"))
                 .hint("SHOW QUERIES lists those that run; it may have ended")
         })?;
+        if !viewer.may_stop(run.origin().role) {
+            return Err(Error::user(format!("permission denied to stop query {query}"))
+                .code("42501")
+                .hint("it is another role's: pg_signal_backend may stop it"));
+        }
         run.cancel(Cancel::Killed);
         Ok(())
     }
@@ -178,6 +225,11 @@ impl Engine {
 
     pub(crate) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// When it was opened.
+    pub fn started(&self) -> SystemTime {
+        self.started
     }
 
     /// Drives `f` from a thread outside the engine; what it awaits runs on the engine's threads.

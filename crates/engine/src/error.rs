@@ -1,6 +1,7 @@
 //! Errors of DataFusion and Arrow, sorted by who must act.
 
 use arrow::error::ArrowError;
+use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::parquet::errors::ParquetError;
 use thalweg_base::{Error, Kind};
@@ -45,7 +46,12 @@ fn convert(e: &DataFusionError) -> Error {
             Error::io("input or output failed", copy)
         }
         D::SQL(inner, _) => syntax(&inner.to_string()),
-        D::SchemaError(inner, _) => Error::user(inner.to_string()),
+        D::SchemaError(inner, _) => Error::user(inner.to_string()).code(match **inner {
+            SchemaError::FieldNotFound { .. } => "42703",
+            SchemaError::AmbiguousReference { .. } => "42702",
+            SchemaError::DuplicateQualifiedField { .. }
+            | SchemaError::DuplicateUnqualifiedField { .. } => "42701",
+        }),
         D::Plan(message) => plan(message),
         D::Configuration(message) | D::Execution(message) => {
             known(message).unwrap_or_else(|| Error::user(clean(message)))
@@ -101,11 +107,12 @@ pub fn from_arrow(e: &ArrowError) -> Error {
         ArrowError::ParquetError(message) => {
             Error::user(format!("not a readable Parquet file: {message}"))
         }
-        ArrowError::DivideByZero => Error::user("division by zero"),
-        ArrowError::CastError(message)
-        | ArrowError::ParseError(message)
-        | ArrowError::ComputeError(message)
-        | ArrowError::ArithmeticOverflow(message)
+        ArrowError::DivideByZero => Error::user("division by zero").code("22012"),
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+            Error::user(clean(message)).code("22P02")
+        }
+        ArrowError::ArithmeticOverflow(message) => Error::user(clean(message)).code("22003"),
+        ArrowError::ComputeError(message)
         | ArrowError::CsvError(message)
         | ArrowError::JsonError(message)
         | ArrowError::IpcError(message)
@@ -144,7 +151,7 @@ fn syntax(message: &str) -> Error {
         return Error::user("the statement is nested too deeply to parse")
             .hint("flatten it: use IN (…) for chains of OR, or split it with WITH");
     }
-    Error::user(format!("syntax error: {message}"))
+    Error::user(format!("syntax error: {message}")).code("42601")
 }
 
 /// The message for a scalar subquery that DataFusion cannot make a join of.
@@ -203,9 +210,13 @@ fn plan(message: &str) -> Error {
         let name = message.split('\'').nth(1).unwrap_or_default();
         let short = name.trim_start_matches("thalweg.").trim_start_matches("public.");
         return Error::user(format!("table {} does not exist", thalweg_base::text::quoted(short)))
+            .code("42P01")
             .hint(
                 "SHOW TABLES lists the tables; a file is queried as FROM 'path/to/file.parquet'",
             );
+    }
+    if message.starts_with("Invalid function") {
+        return error.code("42883");
     }
     error
 }

@@ -29,7 +29,7 @@ fn extension(path: &Path) -> Option<String> {
 }
 
 /// Whether `name` can only be meant as a path.
-fn is_path(name: &str) -> bool {
+pub fn is_path(name: &str) -> bool {
     let path = Path::new(name);
     let known = |p: &Path| extension(p).is_some_and(|e| EXTENSIONS.contains(&e.as_str()));
     name.contains('/')

@@ -101,7 +101,8 @@ impl Information {
         }
         if let Some(system) = self.catalog.schema(SYSTEM) {
             for name in system.table_names() {
-                if let Some(relation) = system.table(&name).await? {
+                // One that may not be seen has none, either.
+                if let Ok(Some(relation)) = system.table(&name).await {
                     push(&mut lines, SYSTEM, &name, &relation.schema(), vec![]);
                 }
             }

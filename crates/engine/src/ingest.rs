@@ -18,6 +18,7 @@ use thalweg_storage::{
     check_schema,
 };
 
+use crate::access::{Object, Privilege, Viewer};
 use crate::ddl;
 use crate::dml::target::full_name;
 use crate::error::from_arrow;
@@ -82,10 +83,11 @@ pub(crate) async fn run(
     rows: impl Stream<Item = Result<RecordBatch>> + Send,
 ) -> Result<u64> {
     let state = session.context.state();
-    let snapshot = statement::begin(session, &state).await?;
+    let (snapshot, viewer) = statement::begin(session, &state).await?;
     session.transactions.check_writable()?;
     let started = Instant::now();
     let place = Place::find(session, &snapshot, ingest)?;
+    place.check(&viewer, ingest)?;
     let (extents, count) = place.write(session, ingest, rows).await?;
     let (schema, name) = (ingest.schema().to_string(), ingest.table.clone());
     let change = move |transaction: &mut Transaction| {
@@ -155,6 +157,19 @@ impl Place {
                 kind.name()
             ))
             .hint("rows can be sent to stored tables only, those of CREATE TABLE and load")),
+        }
+    }
+
+    fn check(&self, viewer: &Viewer, ingest: &Ingest) -> Result<()> {
+        let schema = Object::Schema(ingest.schema().into());
+        let table = Object::relation(ingest.schema(), &ingest.table);
+        viewer.check(Privilege::Usage, &schema)?;
+        match self {
+            Place::Table { .. } => viewer.check(Privilege::Insert, &table),
+            Place::New { replaces, .. } => {
+                viewer.check(Privilege::Create, &schema)?;
+                if *replaces { viewer.check_owner(&table) } else { Ok(()) }
+            }
         }
     }
 

@@ -24,7 +24,10 @@
 //!   the catalog. `copy.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
-//! * `workload.rs`: classes of queries and their limits. `walk.rs`: through a parsed statement.
+//!   `result_names.rs`: columns by PostgreSQL's names.
+//! * [`access`]: who may do what. `workload.rs`: classes of queries and their limits.
+//!   `walk.rs`: through a parsed statement.
+//! * `pg/`, [`pg_type`]: what clients of PostgreSQL look for: its catalog, settings and types.
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
@@ -35,6 +38,7 @@
 //! * [`runtime`]: the scheduler meets tokio. `figures.rs`: what there is to be watched.
 //! * `error.rs`: DataFusion's errors as ours. `unrefused.rs`: memory that must not be refused.
 
+pub mod access;
 mod alter;
 mod answer;
 mod as_of;
@@ -62,9 +66,12 @@ mod maintain;
 mod names;
 mod parameters;
 mod parse;
+mod pg;
+pub mod pg_type;
 mod plans;
 mod prepared;
 mod prune;
+mod result_names;
 pub mod rules;
 pub mod runtime;
 mod script;
@@ -93,8 +100,11 @@ pub use load::{
     stamp, table_name,
 };
 pub use parameters::Value;
+pub use pg::REPORTED as REPORTED_SETTINGS;
+pub use result_names::result_names;
 pub use session::{QueryProgress, Session};
 pub use sql_type::sql_type;
+pub use thalweg_pgcatalog::{Description as CatalogDescription, ResultColumn};
 pub use thalweg_scheduler::{Histogram, PolicyKind, QueryState, SHORT_CPU_NS, replay};
 pub use thalweg_storage as storage;
 pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};

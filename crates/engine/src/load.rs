@@ -24,6 +24,7 @@ use thalweg_base::{Error, Result};
 use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};
 use thalweg_storage::{Snapshot, Summary, Transaction};
 
+use crate::access::{Object, PG_READ_SERVER_FILES, PG_WRITE_SERVER_FILES, Privilege, Viewer};
 use crate::session::Inner;
 use prepare::{Prepared, prepare};
 pub use prepare::{stamp, table_name};
@@ -205,11 +206,37 @@ pub(crate) async fn run(
     load: Load,
     progress: &Arc<LoadProgress>,
 ) -> Result<Vec<LoadReport>> {
-    let snapshot = session.transactions.begin_statement()?;
-    session.catalog.show(&snapshot);
-    let result = in_transactions(session, snapshot, load, progress).await;
+    let (snapshot, viewer) = session.begin_statement()?;
+    let result = match may_load(&viewer, &snapshot, &load) {
+        Ok(()) => in_transactions(session, snapshot, load, progress).await,
+        Err(e) => Err(e),
+    };
     session.transactions.end_statement(result.is_ok());
     result
+}
+
+/// What is loaded are files of the server; a table that is not there is made.
+pub(crate) fn may_load(viewer: &Viewer, snapshot: &Snapshot, load: &Load) -> Result<()> {
+    viewer.check_member(PG_READ_SERVER_FILES, "read files of the server")?;
+    if load.reject_file.is_some() {
+        viewer.check_member(PG_WRITE_SERVER_FILES, "write files of the server")?;
+    }
+    for request in &load.requests {
+        let (schema, name) = table_name(&request.table)?;
+        let of_schema = Object::Schema(schema.clone());
+        viewer.check(Privilege::Usage, &of_schema)?;
+        let is_there = snapshot.table(&schema, &name).is_some();
+        let table = Object::Relation(schema, name);
+        if is_there {
+            viewer.check(Privilege::Insert, &table)?;
+        } else {
+            viewer.check(Privilege::Create, &of_schema)?;
+        }
+        if is_there && request.new_columns == NewColumns::Add {
+            viewer.check_owner(&table)?;
+        }
+    }
+    Ok(())
 }
 
 /// `COPY … FROM`: part of the statement that runs.
@@ -230,9 +257,11 @@ pub(crate) async fn plan(
     load: Load,
     progress: &Arc<LoadProgress>,
 ) -> Result<Vec<LoadPlan>> {
-    let snapshot = session.transactions.begin_statement()?;
-    session.catalog.show(&snapshot);
-    let result = prepare_all(session, &snapshot, &load, progress).await;
+    let (snapshot, viewer) = session.begin_statement()?;
+    let result = match may_load(&viewer, &snapshot, &load) {
+        Ok(()) => prepare_all(session, &snapshot, &load, progress).await,
+        Err(e) => Err(e),
+    };
     session.transactions.end_statement(result.is_ok());
     result?.into_iter().map(Prepared::into_plan).collect()
 }
@@ -333,8 +362,7 @@ async fn in_steps(
             }
             if !std::mem::take(&mut first) {
                 session.transactions.end_statement(true);
-                let snapshot = session.transactions.begin_statement()?;
-                session.catalog.show(&snapshot);
+                let (snapshot, _) = session.begin_statement()?;
                 if report.is_some() {
                     table = Arc::new(table.again(&snapshot)?);
                 }

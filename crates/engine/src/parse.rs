@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use thalweg_base::{Error, Result};
 
+use crate::access;
 use crate::copy::{self, Copy};
 use crate::ddl::Clauses;
 use crate::depth;
@@ -24,6 +25,7 @@ pub(crate) enum Parsed {
     Sql(Statement, Clauses),
     Copy(Copy),
     Workload(workload::Command),
+    Access(access::Command),
 }
 
 /// Exactly one statement of any kind.
@@ -37,6 +39,9 @@ pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Parsed> {
         let mut parser =
             Parser::new(&Thalweg).with_recursion_limit(limit).with_tokens_with_locations(tokens);
         return workload::parse(&mut parser).map_err(syntax)?.map(Parsed::Workload);
+    }
+    if access::is_command(&tokens) {
+        return access::parse(&tokens).map(Parsed::Access);
     }
     let first = words(&tokens).next().map(|(_, keyword)| keyword);
     if first == Some(Keyword::COPY) {
@@ -69,6 +74,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
         Parsed::Sql(statement, _) => Ok(statement),
         Parsed::Copy(_) => Err(Error::user("COPY cannot stand here")),
         Parsed::Workload(_) => Err(Error::user("a statement about a workload cannot stand here")),
+        Parsed::Access(_) => Err(Error::user("a statement about roles cannot stand here")),
     }
 }
 

@@ -34,7 +34,7 @@ pub async fn prepare(
     }
     // So that a mistake shows now: it is planned, without values.
     let change = Change::new(change.clone());
-    if let Some(planned) = change.planned(&session.catalog.snapshot())? {
+    if let Some(planned) = change.planned(&session.catalog.snapshot(), &session.catalog.viewer())? {
         statement::plan(state, Parsed::Statement(Box::new(planned)))
             .await
             .map_err(from_datafusion)?;

@@ -15,9 +15,12 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
+
 use thalweg_scheduler::WaitReason;
+use thalweg_storage::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::access::{self, Access, Identity, Role, Viewer};
 use crate::answer::{Answer, Head, Item};
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
@@ -28,10 +31,10 @@ use crate::ingest::Ingest;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::parameters::{self, Value};
 use crate::parse;
-use crate::rules;
 use crate::runtime::{Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
+use crate::{pg, pg_type, rules};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -48,9 +51,39 @@ pub(crate) struct Inner {
     /// The text of `PREPARE name …`, planned anew when the tables have changed.
     pub prepared: Mutex<HashMap<String, String>>,
     pub transactions: Arc<Transactions>,
+    pub identity: Identity,
+    /// PostgreSQL's settings.
+    pub pg: Mutex<pg::Settings>,
     /// Held by a statement until it has its rows to give, or is done.
     pub turn: tokio::sync::Mutex<()>,
     running: Mutex<Vec<Weak<Job>>>,
+}
+
+impl Inner {
+    /// Roles and grants as the next statement finds them.
+    pub fn access(&self) -> Result<Arc<Access>> {
+        let registry = self.engine.access();
+        match self.transactions.changed() {
+            Some((base, work)) => registry.within(&base, &work),
+            None => registry.newest(),
+        }
+    }
+
+    /// Who the next statement runs for.
+    pub fn viewer(&self) -> Result<Viewer> {
+        let changed = self.transactions.changed();
+        let changed = changed.as_ref().map(|(base, work)| (base.as_ref(), work.as_ref()));
+        self.identity.viewer(self.engine.access(), changed)
+    }
+
+    /// Begins a statement for the session's role: the snapshot it reads, and who it runs for.
+    pub fn begin_statement(&self) -> Result<(Arc<Snapshot>, Viewer)> {
+        let snapshot = self.transactions.begin_statement()?;
+        let viewer = self.viewer()?;
+        self.transactions.make_for(viewer.role());
+        self.catalog.show(&snapshot, &viewer);
+        Ok((snapshot, viewer))
+    }
 }
 
 /// A statement that runs: what it takes to stop it.
@@ -111,29 +144,90 @@ impl<T> Work<T> {
 
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self::with(engine, Identity::default())
+    }
+
+    pub(crate) fn of(engine: Arc<Engine>, role: &Role) -> Result<Self> {
+        let session = Self::with(engine, Identity::of(role.id, &role.name));
+        if let Some(workload) = &role.workload {
+            let state = session.inner.context.state_ref();
+            let mut state = state.write();
+            let options = state.config_mut().options_mut();
+            if let Some(settings) = options.extensions.get_mut::<Settings>() {
+                settings.workload.clone_from(workload);
+            }
+        }
+        Ok(session)
+    }
+
+    fn with(engine: Arc<Engine>, identity: Identity) -> Self {
         let transactions = Arc::new(Transactions::new(engine.database().clone()));
         let driver = Arc::clone(engine.runtime().driver());
         let loading = Arc::clone(engine.loading());
         let database = engine.database().clone();
-        let catalog = Catalog::new(database, driver, loading, Arc::clone(&transactions));
+        let access = Arc::clone(engine.access());
+        let catalog = Catalog::new(database, driver, loading, Arc::clone(&transactions), access);
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
-        Session {
-            inner: Arc::new(Inner {
-                id: engine.next_session(),
-                engine,
-                context,
-                catalog,
-                prepared: Mutex::default(),
-                transactions,
-                turn: tokio::sync::Mutex::default(),
-                running: Mutex::default(),
-            }),
-        }
+        let inner = Arc::new(Inner {
+            id: engine.next_session(),
+            engine,
+            context,
+            catalog,
+            prepared: Mutex::default(),
+            transactions,
+            identity,
+            pg: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            running: Mutex::default(),
+        });
+        inner.catalog.serve(Arc::downgrade(&inner));
+        pg::register(&inner.context, &Arc::downgrade(&inner));
+        Session { inner }
+    }
+
+    /// As `system.queries` and `pg_backend_pid()` show it.
+    pub fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// The value of one of PostgreSQL's settings, as SHOW has it.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        pg::value(&self.inner, name)
+    }
+
+    /// `SET name = value`, as a client's startup message asks for it.
+    pub fn set(&self, name: &str, value: &str) -> Result<String> {
+        pg::set_value(&self.inner, name, value, false)
+    }
+
+    /// What a query over PostgreSQL's catalog takes and gives, without running it; `None` if the
+    /// statement is none. `types` are the OIDs of parameters that the client has said, 0 the others.
+    pub async fn describe_catalog(
+        &self,
+        sql: &str,
+        types: &[pg_type::Oid],
+    ) -> Option<Result<thalweg_pgcatalog::Description>> {
+        pg::describe(&self.inner, sql, types).await
     }
 
     pub fn engine(&self) -> &Arc<Engine> {
         &self.inner.engine
+    }
+
+    /// Whom statements run for: `current_user`.
+    pub fn user(&self) -> String {
+        self.inner.identity.current().1.to_string()
+    }
+
+    /// Who logged in, whatever SET ROLE says: `session_user`.
+    pub fn session_user(&self) -> String {
+        self.inner.identity.session().1.to_string()
+    }
+
+    /// Whether the session's role may do everything.
+    pub fn is_superuser(&self) -> bool {
+        self.inner.viewer().is_ok_and(|viewer| viewer.is_superuser())
     }
 
     #[cfg(test)]
@@ -167,14 +261,16 @@ impl Session {
     /// Whether the text can be parsed: nothing is looked up.
     pub fn check_syntax(&self, sql: &str) -> Result<()> {
         check_size(sql)?;
-        parse::parse(&self.inner.context.state_ref().read(), sql).map(drop)
+        let parsed = parse::parse(&self.inner.context.state_ref().read(), sql);
+        parsed.map(drop).map_err(|e| access::without_secrets(sql, e))
     }
 
     /// What the statement takes and gives, without running it. `types` are those that the client
     /// has said of its values; the others are inferred.
     pub async fn describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Description> {
         check_size(sql)?;
-        self.begin_describe(sql, types)?.result().await
+        let described = self.begin_describe(sql, types)?.result().await;
+        described.map_err(|e| access::without_secrets(sql, e))
     }
 
     /// Loads files into tables. In one transaction, unless asked otherwise: after an error nothing
@@ -230,7 +326,9 @@ impl Session {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             let ended = Ended { session: &inner, succeeded: false };
+            let text = load.to_string();
             let result = crate::load::run(&inner, load, &progress).await;
+            statement::note(&inner, &text, result.as_ref().err());
             ended.with(result.is_ok());
             result
         })
@@ -256,13 +354,15 @@ impl Session {
             let _turn = inner.turn.lock().await;
             let ended = Ended { session: &inner, succeeded: false };
             let result = crate::ingest::run(&inner, &ingest, rows).await;
+            statement::note(&inner, &ingest.to_string(), result.as_ref().err());
             ended.with(result.is_ok());
             result
         })
     }
 
     fn begin(&self, text: &str) -> Result<Arc<Run>> {
-        let origin = Origin::new(Some(self.inner.id), text);
+        let (role, user) = self.inner.identity.session();
+        let origin = Origin::new(Some(self.inner.id), &access::redact(text)).by(role, user);
         let state = self.inner.context.state_ref();
         let settings = |s: &SessionState| s.config_options().extensions.get().map(Settings::terms);
         let mut terms = settings(&state.read()).unwrap_or_default();
@@ -391,6 +491,12 @@ pub(crate) fn lost() -> Error {
 }
 
 fn check_size(sql: &str) -> Result<()> {
+    // Names with one are the engine's own: see `Catalog`.
+    if sql.contains('\0') {
+        return Err(Error::user("the SQL text has a NUL character in it")
+            .code("22021")
+            .hint("no name and no text of a statement can have one"));
+    }
     if sql.len() > SQL_BYTES_MAX {
         return Err(Error::user(format!(
             "the SQL text has {}, more than the {} a text may have",
@@ -421,7 +527,7 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     // batch of our scans must be, also of keys of 16 bytes.
     options.optimizer.hash_join_inlist_pushdown_max_size = 2 * BATCH_ROWS * size_of::<u128>();
     let catalogs = MemoryCatalogProviderList::new();
-    catalogs.register_catalog(CATALOG.into(), Arc::new(Handle(Arc::clone(catalog))));
+    catalogs.register_catalog(CATALOG.into(), Arc::new(Handle::new(Arc::clone(catalog))));
     let builder = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::config::ExtensionOptions;
+use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -16,9 +17,10 @@ use thalweg_scheduler::PolicyKind;
 use thalweg_storage::{RETENTION_PROPERTY, Snapshot, Summary, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::access::{self, Audit, Command, Event, Object, Privilege, Viewer, audit};
 use crate::answer::{Head, Item, Tag, no_columns};
 use crate::catalog::without_tables;
-use crate::config::Settings;
+use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
 use crate::error::from_datafusion;
 use crate::estimate::Estimate;
@@ -28,7 +30,7 @@ use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
-use crate::{alter, as_of, ddl, dml, maintain, names, prepared, show, workload};
+use crate::{alter, as_of, ddl, dml, maintain, names, pg, prepared, show, workload};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -43,13 +45,15 @@ pub(crate) enum Started {
 /// Runs `sql` to its end, reporting through `started` and `rows`. Failures to send mean that
 /// the client is gone, and the query ends.
 pub(crate) async fn run(
-    session: &Inner,
+    session: &Arc<Inner>,
     run: &Arc<Run>,
     sql: &str,
     started: oneshot::Sender<Result<Head>>,
     rows: mpsc::Sender<Item>,
 ) {
-    let (statement, reading) = match start(session, run, sql).await {
+    let outcome = start(session, run, sql).await.map_err(|e| access::without_secrets(sql, e));
+    note(session, sql, outcome.as_ref().err());
+    let (statement, reading) = match outcome {
         Ok(statement) => statement,
         Err(e) => {
             run.note_failed();
@@ -80,9 +84,29 @@ pub(crate) async fn run(
     client.end(result).await;
 }
 
+/// Writes to the audit log what the log is to have.
+pub(crate) fn note(session: &Inner, sql: &str, error: Option<&Error>) {
+    let level = session.engine.audit();
+    let (wanted_at, class) = audit::class(sql);
+    let denied = error.is_some_and(|e| e.sqlstate() == "42501");
+    if level == Audit::None || (level < wanted_at && !denied) {
+        return;
+    }
+    let ((_, user), (_, role)) = (session.identity.session(), session.identity.current());
+    Event::new("statement")
+        .text("user", &user)
+        .text("role", &role)
+        .number("session", session.id)
+        .number("query", Run::current().map_or(0, |run| run.id().0))
+        .text("class", class)
+        .statement(sql)
+        .outcome(error)
+        .write();
+}
+
 /// The statements of a session start one after the other: each sees what those before it did.
 async fn start<'a>(
-    session: &'a Inner,
+    session: &'a Arc<Inner>,
     run: &Arc<Run>,
     sql: &str,
 ) -> Result<(Started, Reading<'a>)> {
@@ -123,14 +147,63 @@ impl Drop for Ended<'_> {
     }
 }
 
-async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
+async fn attempt(session: &Arc<Inner>, run: &Arc<Run>, sql: &str) -> Result<Started> {
     show_shared(session);
+    pg::settle(session)?;
     let state = session.context.state();
+    if let Some(command) = pg::Command::of(sql) {
+        begin(session, &state).await?;
+        return match command.run(session).await? {
+            pg::Done::Tag(tag) => Ok(Started::Done(tag)),
+            pg::Done::Row(row) => {
+                let row =
+                    MemorySourceConfig::try_new_exec(&[vec![row.clone()]], row.schema(), None);
+                Ok(Started::Rows(row.map_err(from_datafusion)?, Box::new(state)))
+            }
+        };
+    }
+    let Some(asked) = pg::Asked::of(sql) else {
+        return planned(session, run, sql, state, None).await;
+    };
+    let (snapshot, viewer) = begin(session, &state).await?;
+    let first = match asked.first {
+        true => match asked.run(session, run, &state, &snapshot).await {
+            Err(e) if pg::may_be_planned(&e) => Some(e),
+            result => return result,
+        },
+        false => None,
+    };
+    match (
+        planned(session, run, sql, state.clone(), Some((Arc::clone(&snapshot), viewer))).await,
+        first,
+    ) {
+        (Err(_), Some(e)) => Err(e),
+        // What the planner's `information_schema` lacks, PostgreSQL's may have.
+        (Err(e), None) => asked.run(session, run, &state, &snapshot).await.map_err(|_| e),
+        (done, _) => done,
+    }
+}
+
+/// Runs what is no query over PostgreSQL's catalog.
+async fn planned(
+    session: &Inner,
+    run: &Run,
+    sql: &str,
+    state: SessionState,
+    mut begun: Option<(Arc<Snapshot>, Viewer)>,
+) -> Result<Started> {
     let plans = session.engine.plans();
-    let mut snapshot = None;
-    if plans.knows(sql, &session.engine.database().snapshot()) && keeps_plans(&state) {
-        let begun = snapshot.insert(begin(session, &state).await?);
-        if let Some(plan) = plans.find(sql, begun, state.config_options()) {
+    let newest = session.engine.database().snapshot();
+    // Who may do nothing any more may still go back to another role.
+    let is_known = session.viewer().is_ok_and(|viewer| plans.knows(&viewer.plan_key(sql), &newest));
+    if is_known && keeps_plans(&state) {
+        let now = match begun.take() {
+            Some(begun) => begun,
+            None => begin(session, &state).await?,
+        };
+        let (snapshot, viewer) = begun.insert(now);
+        let key = viewer.plan_key(sql);
+        if let Some(plan) = plans.find(&key, snapshot, state.config_options()) {
             return rows(run, state, plan).await;
         }
     }
@@ -140,7 +213,11 @@ async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
     {
         return session.transactions.control(control).await.map(Started::Done);
     }
-    let snapshot = match snapshot {
+    if let Parsed::Access(command @ Command::SetRole(None)) = parsed {
+        let snapshot = session.catalog.snapshot();
+        return access::run(session, &state, &snapshot, command).await;
+    }
+    let (snapshot, viewer) = match begun {
         Some(begun) => begun,
         None => begin(session, &state).await?,
     };
@@ -151,29 +228,33 @@ async fn attempt(session: &Inner, run: &Run, sql: &str) -> Result<Started> {
             }
             copy.run(&dml::Job { session, run, state: &state, snapshot }).await
         }
-        Parsed::Workload(command) => workload::run(session, command).await.map(Started::Done),
+        Parsed::Workload(command) => {
+            viewer.check_superuser("change a workload")?;
+            workload::run(session, command).await.map(Started::Done)
+        }
+        Parsed::Access(command) => access::run(session, &state, &snapshot, command).await,
         Parsed::Sql(statement, clauses) => {
-            let job = Job { session, run, state, snapshot, sql };
+            let job = Job { session, run, state, snapshot, viewer, sql };
             job.run(statement, clauses).await
         }
     }
 }
 
 /// Shows the session the snapshot that the next statement reads.
-pub(crate) async fn begin(session: &Inner, state: &SessionState) -> Result<Arc<Snapshot>> {
+pub(crate) async fn begin(
+    session: &Inner,
+    state: &SessionState,
+) -> Result<(Arc<Snapshot>, Viewer)> {
     let settings = state.config_options().extensions.get::<Settings>();
     let past = settings.map(|s| s.as_of.clone()).filter(|text| !text.is_empty());
     session.transactions.refresh().await?;
-    let snapshot = session.transactions.begin_statement()?;
-    let Some(text) = past else {
-        session.catalog.show(&snapshot);
-        return Ok(snapshot);
-    };
+    let (snapshot, viewer) = session.begin_statement()?;
+    let Some(text) = past else { return Ok((snapshot, viewer)) };
     let id = session.catalog.version(as_of::parse(state, &text)?).await;
     let id = id.map_err(|e| e.context("thalweg.as_of"))?;
     let snapshot = session.catalog.show_version(id);
     session.transactions.read_past();
-    Ok(snapshot)
+    Ok((snapshot, viewer))
 }
 
 /// The settings that are the database's or the engine's, and not the session's.
@@ -199,12 +280,13 @@ struct Job<'a> {
     run: &'a Run,
     state: SessionState,
     snapshot: Arc<Snapshot>,
+    viewer: Viewer,
     sql: &'a str,
 }
 
 impl Job<'_> {
     async fn run(self, mut statement: Statement, clauses: ddl::Clauses) -> Result<Started> {
-        let Job { session, run, state, snapshot, sql } = self;
+        let Job { session, run, state, snapshot, viewer, sql } = self;
         if let Statement::Statement(inner) = &mut statement {
             if let Some(text) = show::query(inner, &snapshot)? {
                 statement = parse(&state, &text)?;
@@ -214,8 +296,11 @@ impl Job<'_> {
                 **inner = bound;
             }
         }
+        if !viewer.is_superuser() {
+            access::needs(&statement, &snapshot).iter().try_for_each(|need| viewer.meets(need))?;
+        }
         as_of::resolve(&session.catalog, &state, &mut statement).await?;
-        explain_changes(&mut statement, &snapshot)?;
+        explain_changes(&mut statement, &snapshot, &viewer)?;
         if let Statement::Statement(inner) = statement {
             if dml::Change::is(&inner) {
                 session.transactions.check_writable()?;
@@ -240,7 +325,7 @@ impl Job<'_> {
                     return maintain::run(&job, inner).await;
                 }
                 ast::Statement::Kill { modifier: None | Some(ast::KillType::Query), id } => {
-                    session.engine.kill(QueryId(*id))?;
+                    session.engine.kill_as(QueryId(*id), &viewer)?;
                     return Ok(Started::Done(Tag::Done("KILL".into())));
                 }
                 ast::Statement::Kill { .. } => {
@@ -265,6 +350,10 @@ impl Job<'_> {
         let defaults = ddl::defaults(&statement);
         let plan = match &statement {
             Statement::CreateExternalTable(_) => plan(&without_tables(&state), statement).await,
+            // Who may drop a table need not be allowed to read it.
+            _ if !viewer.is_superuser() && ddl::reads_nothing(&statement) => {
+                plan(&without_tables(&state), statement).await
+            }
             _ => plan(&state, statement).await,
         };
         let plan = plan.map_err(from_datafusion)?;
@@ -284,7 +373,7 @@ impl Job<'_> {
                 job.run(command).await.map(Started::Done)
             }
             LogicalPlan::Statement(PlanStatement::SetVariable(set)) => {
-                set_variable(session, &set.variable, &set.value).await?;
+                set_variable(session, &viewer, &set.variable, &set.value).await?;
                 let plan = LogicalPlan::Statement(PlanStatement::SetVariable(set));
                 execute_command(session, plan).await?;
                 Ok(Started::Done(Tag::Done("SET".into())))
@@ -292,7 +381,7 @@ impl Job<'_> {
             LogicalPlan::Statement(PlanStatement::ResetVariable(reset))
                 if reset.variable.starts_with("thalweg.") =>
             {
-                reset_variable(session, &reset.variable).await?;
+                reset_variable(session, &viewer, &reset.variable).await?;
                 Ok(Started::Done(Tag::Done("RESET".into())))
             }
             LogicalPlan::Statement(
@@ -300,6 +389,9 @@ impl Job<'_> {
                 | PlanStatement::Deallocate(_)
                 | PlanStatement::ResetVariable(_)),
             ) => {
+                if let PlanStatement::ResetVariable(reset) = &command {
+                    check_settable(session, &viewer, &reset.variable, "")?;
+                }
                 execute_command(session, LogicalPlan::Statement(command.clone())).await?;
                 let word = match command {
                     PlanStatement::Prepare(prepare) => {
@@ -327,7 +419,8 @@ impl Job<'_> {
                     && share::is_decided(&plan);
                 let plan = optimize(&state, &plan).await?;
                 if keeps && !session.catalog.shows_versions() {
-                    engine.plans().keep(sql, &snapshot, state.config_options(), &plan);
+                    let key = viewer.plan_key(sql);
+                    engine.plans().keep(&key, &snapshot, state.config_options(), &plan);
                 }
                 rows(run, state, plan).await
             }
@@ -340,14 +433,14 @@ fn keeps_plans(state: &SessionState) -> bool {
 }
 
 /// `EXPLAIN DELETE …` shows how the rows are found.
-fn explain_changes(statement: &mut Statement, snapshot: &Snapshot) -> Result<()> {
+fn explain_changes(statement: &mut Statement, snapshot: &Snapshot, viewer: &Viewer) -> Result<()> {
     let Statement::Explain(explain) = statement else { return Ok(()) };
     let Statement::Statement(inner) = explain.statement.as_ref() else { return Ok(()) };
     if !dml::Change::is(inner) {
         return Ok(());
     }
     let change = dml::Change::new(inner.as_ref().clone());
-    let Some(planned) = change.planned(snapshot)? else { return Ok(()) };
+    let Some(planned) = change.planned(snapshot, viewer)? else { return Ok(()) };
     if explain.options.analyze && !change.is_insert() {
         return Err(Error::unsupported("EXPLAIN ANALYZE of a change is not supported")
             .hint("EXPLAIN shows its plan; EXPLAIN ANALYZE a SELECT with the same conditions"));
@@ -447,7 +540,8 @@ pub(crate) async fn execute_count(
 }
 
 /// What `SET thalweg.…` does besides storing the value.
-async fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()> {
+async fn set_variable(session: &Inner, viewer: &Viewer, variable: &str, value: &str) -> Result<()> {
+    check_settable(session, viewer, variable, value)?;
     match variable {
         "thalweg.policy" => session.engine.set_policy(value.parse::<PolicyKind>()?),
         "thalweg.memory_limit" | "thalweg.max_running" => {
@@ -478,15 +572,38 @@ async fn set_variable(session: &Inner, variable: &str, value: &str) -> Result<()
     Ok(())
 }
 
+/// What is of all sessions is not everybody's to set. A name with a workload of its own is.
+fn check_settable(session: &Inner, viewer: &Viewer, variable: &str, value: &str) -> Result<()> {
+    let variable = variable.to_ascii_lowercase();
+    if SHARED_SETTINGS.contains(&variable.as_str()) {
+        return viewer.check(Privilege::Set, &Object::Parameter(variable));
+    }
+    if variable == "thalweg.workload" && !viewer.is_superuser() {
+        let name = value.trim();
+        let (own, _) = session.identity.session();
+        let access = session.access()?;
+        let is_own = access.role(own).is_some_and(|r| r.workload.as_deref() == Some(name));
+        return match is_own {
+            true => Ok(()),
+            false => viewer.check(Privilege::Usage, &Object::Workload(name.into())),
+        };
+    }
+    // Folders, and memory that the scheduler does not count.
+    if ["datafusion.runtime.", "datafusion.catalog."].iter().any(|p| variable.starts_with(p)) {
+        return viewer.check_superuser(&format!("set {variable}"));
+    }
+    Ok(())
+}
+
 /// DataFusion resets only its own variables.
-async fn reset_variable(session: &Inner, variable: &str) -> Result<()> {
+async fn reset_variable(session: &Inner, viewer: &Viewer, variable: &str) -> Result<()> {
     let shared = session.engine.initial_settings();
     let defaults = Settings { shared, ..Settings::default() }.entries();
     let default = defaults.into_iter().find(|e| e.key == variable).and_then(|e| e.value);
     let Some(value) = default else {
         return Err(Error::user(format!("there is no setting {variable}")));
     };
-    set_variable(session, variable, &value).await?;
+    set_variable(session, viewer, variable, &value).await?;
     let state = session.context.state_ref();
     let mut state = state.write();
     state.config_mut().options_mut().set(variable, &value).map_err(from_datafusion)

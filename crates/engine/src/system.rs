@@ -28,8 +28,9 @@ use thalweg_base::{ExtentId, Result, SnapshotId};
 use thalweg_scheduler::{Class, Phase, SlotView};
 use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 
+use crate::access::{self, Object, Privilege, Registry, Seen, Viewer};
 use crate::error::{from_arrow, into_datafusion};
-use crate::runtime::{Driver, Listed, Logged, blocking};
+use crate::runtime::{Driver, Listed, Logged, Origin, blocking};
 use crate::sql_type::sql_type;
 
 /// The schema's name.
@@ -48,9 +49,11 @@ enum Listing {
     Quanta,
     Workloads,
     QueryLog,
+    Roles,
+    Grants,
 }
 
-const LISTINGS: [(&str, Listing); 11] = [
+const LISTINGS: [(&str, Listing); 13] = [
     ("tables", Listing::Tables),
     ("columns", Listing::Columns),
     ("extents", Listing::Extents),
@@ -62,7 +65,14 @@ const LISTINGS: [(&str, Listing); 11] = [
     ("quanta", Listing::Quanta),
     ("workloads", Listing::Workloads),
     ("query_log", Listing::QueryLog),
+    ("roles", Listing::Roles),
+    ("grants", Listing::Grants),
 ];
+
+/// Of the tables of this schema.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    LISTINGS.iter().map(|(name, _)| *name)
+}
 
 /// The schema as one statement sees it.
 pub struct SystemSchema {
@@ -71,6 +81,8 @@ pub struct SystemSchema {
     pub snapshot: Arc<Snapshot>,
     /// The last commit that the statement sees.
     pub last: SnapshotId,
+    pub access: Arc<Registry>,
+    pub viewer: Viewer,
 }
 
 impl fmt::Debug for SystemSchema {
@@ -89,8 +101,15 @@ impl SchemaProvider for SystemSchema {
         let Some((_, listing)) = LISTINGS.iter().find(|(n, _)| *n == name) else {
             return Ok(None);
         };
+        let Some(seen) = self.viewer.sees(name) else {
+            let denied = self.viewer.check(Privilege::Select, &Object::System(name.into()));
+            return denied.map(|()| None).map_err(into_datafusion);
+        };
         let part = Part {
             listing: *listing,
+            seen,
+            viewer: self.viewer.clone(),
+            access: Arc::clone(&self.access),
             schema: schema(*listing),
             database: self.database.clone(),
             driver: Arc::clone(&self.driver),
@@ -118,6 +137,9 @@ struct Part {
     driver: Arc<Driver>,
     snapshot: Arc<Snapshot>,
     last: SnapshotId,
+    seen: Seen,
+    viewer: Viewer,
+    access: Arc<Registry>,
 }
 
 impl fmt::Debug for Part {
@@ -145,6 +167,7 @@ impl PartitionStream for Part {
             Listing::Quanta => stream::once(async move { part.quanta() }).boxed(),
             Listing::Workloads => stream::once(async move { part.workloads() }).boxed(),
             Listing::QueryLog => stream::once(async move { part.query_log() }).boxed(),
+            Listing::Roles | Listing::Grants => stream::once(async move { part.rights() }).boxed(),
             // These look into the extents, table by table.
             Listing::Columns => self
                 .each_table()
@@ -175,8 +198,29 @@ impl PartitionStream for Part {
 type Named = (String, Arc<Table>);
 
 impl Part {
+    /// Those that may be read: the least and the greatest value of a column are data, too.
     fn named_tables(&self) -> Vec<Named> {
-        self.snapshot.named_tables().map(|(s, t)| (s.to_string(), Arc::clone(t))).collect()
+        let all = self.snapshot.named_tables();
+        let seen = all.filter(|(schema, table)| {
+            self.seen == Seen::All
+                || self.viewer.may(Privilege::Select, &Object::relation(schema, &table.name))
+        });
+        seen.map(|(s, t)| (s.to_string(), Arc::clone(t))).collect()
+    }
+
+    /// The text of a query; `None`: it is not shown.
+    fn text_of(&self, origin: &Origin) -> Option<String> {
+        let shown = self.seen == Seen::All || self.viewer.reads_queries_of(origin.role);
+        shown.then(|| origin.text.clone())
+    }
+
+    fn rights(&self) -> DfResult<RecordBatch> {
+        let access = self.access.of(&self.snapshot).map_err(into_datafusion)?;
+        let rows = match self.listing {
+            Listing::Roles => access::roles(&access, &self.viewer),
+            _ => access::grants(&access),
+        };
+        rows.map_err(into_datafusion)
     }
 
     fn each_table(&self) -> impl futures::Stream<Item = Named> + Send + use<> {
@@ -372,7 +416,7 @@ impl Part {
         self.batch(vec![
             number(&|q| q.state.query.0),
             known(&|q| q.run.origin().session),
-            texts(all.iter().map(|q| Some(q.run.origin().text.clone()))),
+            texts(all.iter().map(|q| self.text_of(q.run.origin()))),
             texts(all.iter().map(|q| Some(q.doing().to_owned()))),
             texts(all.iter().map(|q| q.reason())),
             number(&|q| to_ms(now.saturating_sub(q.state.phases.since_ns()))),
@@ -400,6 +444,7 @@ impl Part {
             number(&|q| u64::from(q.state.running)),
             number(&|q| q.state.quanta),
             number(&|q| q.state.longest_quantum_ns / 1_000),
+            texts(all.iter().map(|q| q.run.origin().user.as_deref().map(str::to_owned))),
         ])
         .map_err(into_datafusion)
     }
@@ -474,7 +519,7 @@ impl Part {
         self.batch(vec![
             number(&|q| q.query),
             Arc::new(all.iter().map(|q| q.origin.session).collect::<UInt64Array>()),
-            texts(all.iter().map(|q| Some(q.origin.text.clone()))),
+            texts(all.iter().map(|q| self.text_of(&q.origin))),
             texts(all.iter().map(|q| Some(q.workload.clone()))),
             texts(all.iter().map(|q| Some(q.state.to_owned()))),
             time(&|q| q.origin.time),
@@ -490,6 +535,7 @@ impl Part {
             us(&|q| q.longest_quantum_ns),
             number(&|q| q.tasks_most),
             number(&|q| q.read_bytes),
+            texts(all.iter().map(|q| q.origin.user.as_deref().map(str::to_owned))),
         ])
         .map_err(into_datafusion)
     }
@@ -631,6 +677,7 @@ fn schema(listing: Listing) -> SchemaRef {
             ("tasks_running", UInt64),
             ("quanta", UInt64),
             ("longest_quantum_us", UInt64),
+            ("user_name", Utf8),
         ],
         Listing::Slots => vec![
             ("slot", UInt64),
@@ -672,7 +719,10 @@ fn schema(listing: Listing) -> SchemaRef {
             ("longest_quantum_us", UInt64),
             ("tasks", UInt64),
             ("read_bytes", UInt64),
+            ("user_name", Utf8),
         ],
+        Listing::Roles => return access::roles_schema(),
+        Listing::Grants => return access::grants_schema(),
     };
     let fields = columns.into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

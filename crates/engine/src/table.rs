@@ -39,6 +39,8 @@ pub struct StoredTable {
 
 /// `t␀rows` is the table with the column that names rows.
 pub const ROWS: &str = "rows";
+/// And the same for a table that rows are added to, which need not be readable.
+pub const TARGET: &str = "into";
 /// That column; no other can have a NUL in its name.
 pub const ROW_ID: &str = "row_id\0";
 

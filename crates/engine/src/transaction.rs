@@ -22,6 +22,7 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result, SnapshotId};
 use thalweg_storage::{Database, Snapshot, Transaction};
 
+use crate::access::{OWNER_ID, OWNER_KEY, RoleId, owner_text};
 use crate::answer::Tag;
 use crate::error::from_datafusion;
 use crate::names;
@@ -51,6 +52,8 @@ struct State {
     read_only: bool,
     /// The statement reads an older snapshot than there is: it can change nothing.
     past: bool,
+    /// Who owns what is made.
+    owner: Option<RoleId>,
 }
 
 struct Open {
@@ -187,6 +190,19 @@ impl Transactions {
         }
     }
 
+    /// What the open transaction has changed so far: the snapshots before and after; `None`: nothing.
+    pub fn changed(&self) -> Option<(Arc<Snapshot>, Arc<Snapshot>)> {
+        let state = self.state();
+        let work = state.open.as_ref()?.work.as_ref()?;
+        (!work.is_empty()).then(|| (Arc::clone(work.base()), Arc::clone(work.snapshot())))
+    }
+
+    /// What statements make from now on is that role's.
+    pub fn make_for(&self, role: RoleId) {
+        // Of what nobody is said to own, it is the owner anyway.
+        self.state().owner = Some(role).filter(|r| *r != OWNER_ID);
+    }
+
     /// The statement reads another snapshot than it was given, and cannot change anything.
     pub fn read_past(&self) {
         self.state().past = true;
@@ -243,6 +259,17 @@ impl Transactions {
         Ok(())
     }
 
+    /// Whether a change would be refused now.
+    pub fn is_read_only(&self) -> bool {
+        let state = self.state();
+        state.open.as_ref().map_or(state.read_only, |open| open.read_only)
+    }
+
+    /// Of the transactions from now on.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.state().read_only = read_only;
+    }
+
     /// Refuses a statement that commits by itself.
     pub fn check_idle(&self, what: &str) -> Result<()> {
         if self.status() == TransactionStatus::Idle {
@@ -262,11 +289,14 @@ impl Transactions {
         self.check_writable()?;
         let (mut transaction, open) = {
             let mut state = self.state();
-            match &mut state.open {
+            let mark = state.owner.map(|role| (OWNER_KEY.to_owned(), owner_text(role)));
+            let (mut transaction, open) = match &mut state.open {
                 // Not there while `change` runs: an error, or the end of the task, fails it.
                 Some(open) => (open.work.take().ok_or_else(failed)?, true),
                 None => (state.single.take().unwrap_or_else(|| self.database.begin()), false),
-            }
+            };
+            transaction.mark_new(mark);
+            (transaction, open)
         };
         let (value, work) = blocking(move || {
             let value = change(&mut transaction)?;

@@ -12,6 +12,7 @@ use thalweg_base::{Error, Result};
 use thalweg_scheduler::Class;
 use thalweg_storage::{Database, Summary, Transaction};
 
+use crate::access::remove_grants_on_workload;
 use crate::answer::Tag;
 use crate::names;
 use crate::runtime::{Driver, no_workload};
@@ -246,9 +247,12 @@ pub async fn run(session: &Inner, command: Command) -> Result<Tag> {
             None
         }
     };
-    let property = format!("{PROPERTY}{name}");
+    let (property, gone) = (format!("{PROPERTY}{name}"), name.clone());
     let kept = session.transactions.write(move |transaction: &mut Transaction| {
         transaction.describe(Summary { operation: verb.into(), ..Summary::default() });
+        if value.is_none() {
+            remove_grants_on_workload(transaction, &gone)?;
+        }
         transaction.set_property(&property, value)
     });
     if let Err(e) = kept.await {

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use thalweg_engine::access::Audit;
+
 /// How clients prove who they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authentication {
@@ -27,6 +29,10 @@ pub struct Config {
     /// PEM files: the certificate's chain and its key. Both or none.
     pub tls_certificate: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
+    /// Passwords may be proven, and rows sent, over a network without TLS.
+    pub insecure_plaintext: bool,
+    /// Which statements are written to the audit log; logins are, unless it is `None`.
+    pub audit: Audit,
     /// Connections of clients that may be open at a time.
     pub connections_max: usize,
     /// Of one message of a client.
@@ -40,8 +46,6 @@ pub struct Config {
     pub statement_timeout: Option<Duration>,
     /// Statements that take at least so long are logged; `None`: none are.
     pub slow_statement: Option<Duration>,
-    /// Where who did what is written down; `None`: nowhere.
-    pub audit_log: Option<PathBuf>,
     /// Where traces of statements are sent, by OTLP over HTTP; `None`: nowhere.
     pub traces: Option<String>,
     /// What statements that run get to end by themselves, after SIGTERM.
@@ -57,6 +61,8 @@ impl Default for Config {
             authentication: Authentication::Trust,
             tls_certificate: None,
             tls_key: None,
+            insecure_plaintext: false,
+            audit: Audit::Ddl,
             connections_max: 1000,
             message_bytes_max: 64 << 20,
             handshake_timeout: Duration::from_secs(10),
@@ -64,7 +70,6 @@ impl Default for Config {
             idle_timeout: None,
             statement_timeout: None,
             slow_statement: Some(Duration::from_secs(10)),
-            audit_log: None,
             traces: None,
             drain_timeout: Duration::from_secs(30),
         }

@@ -6,7 +6,7 @@
 //!
 //! * [`Config`] (`config.rs`): addresses, limits, certificates.
 //! * [`Server`] (`server.rs`): binds, accepts, drains. `context.rs`: what all connections share.
-//! * `auth.rs`: who a client is. `connections.rs`: how many there may be.
+//! * `auth.rs`: who a client is. `tls.rs`: certificates. `connections.rs`: how many there may be.
 //! * `pg/`: the PostgreSQL protocol. `flight/`: Arrow Flight SQL. `http/`: metrics and health.
 //! * `metrics.rs`: what is counted. `statement.rs`: what is told of one that has ended;
 //!   `traces.rs` sends it on.
@@ -21,6 +21,7 @@ mod metrics;
 mod pg;
 mod server;
 mod statement;
+mod tls;
 mod traces;
 
 pub use config::{Authentication, Config};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thalweg_base::{Error, Result};
 use thalweg_engine::Engine;
+use thalweg_engine::access::Role;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -15,6 +16,7 @@ use crate::config::{Authentication, Config};
 use crate::connections::Connections;
 use crate::context::{Context, Phase};
 use crate::metrics::Metrics;
+use crate::tls::{self, Tls};
 use crate::{flight, http, pg};
 
 /// A server that listens. Dropped, it stops at once; [`Server::shutdown`] lets statements end.
@@ -43,6 +45,9 @@ impl Server {
     /// An address is in use or off loopback without authentication, or a certificate is broken.
     pub fn start(engine: Arc<Engine>, config: Config) -> Result<Server> {
         check(&config)?;
+        check_roles(&engine, &config)?;
+        let tls = certificate(&config)?;
+        engine.set_audit(config.audit);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("thalweg-net")
@@ -51,10 +56,14 @@ impl Server {
             .map_err(|e| Error::io("cannot start the server's threads", e))?;
         let (phase, watched) = watch::channel(Phase::Running);
         let context = Arc::new(Context {
-            authenticator: Authenticator::new(Arc::clone(&engine), config.authentication),
+            authenticator: Authenticator::bound(
+                Arc::clone(&engine),
+                config.authentication,
+                tls.as_ref().and_then(|t| t.end_point.clone()),
+            ),
             connections: Connections::new(config.connections_max),
             metrics: Metrics::new(&engine, &config)?,
-            tls: None,
+            tls: tls.map(|t| t.config),
             phase: watched,
             engine,
             config,
@@ -143,15 +152,164 @@ fn cannot_listen(what: &str, address: SocketAddr, e: std::io::Error) -> Error {
 }
 
 fn check(config: &Config) -> Result<()> {
+    let open = |address: &SocketAddr| !address.ip().is_loopback();
+    let Some(address) = [config.pg, config.flight].into_iter().flatten().find(open) else {
+        return Ok(());
+    };
     if config.authentication == Authentication::Trust {
-        for address in [config.pg, config.flight].into_iter().flatten() {
-            if !address.ip().is_loopback() {
-                return Err(Error::user(format!(
-                    "{address} can be reached from other machines, and clients need not prove who they are"
-                ))
-                .hint("ask for passwords with --auth scram, or listen on 127.0.0.1"));
+        return Err(Error::user(format!(
+            "{address} can be reached from other machines, and clients need not prove who they are"
+        ))
+        .hint("ask for passwords with --auth scram, or listen on 127.0.0.1"));
+    }
+    // SCRAM keeps the password from who listens, but neither the rows nor Flight's passwords.
+    if config.tls_certificate.is_none() && !config.insecure_plaintext {
+        return Err(Error::user(format!(
+            "{address} can be reached from other machines, and what is sent is not encrypted"
+        ))
+        .hint(
+            "name a certificate with --tls-cert and --tls-key; --insecure-plaintext is for \
+             networks that nobody listens to",
+        ));
+    }
+    Ok(())
+}
+
+/// A server that nobody could log in to.
+fn check_roles(engine: &Engine, config: &Config) -> Result<()> {
+    let access = engine.roles()?;
+    let may_enter =
+        |role: &Role| role.login && (role.verifier.is_some() || !role.tokens.is_empty());
+    if config.authentication == Authentication::Scram && !access.roles().any(|r| may_enter(r)) {
+        return Err(Error::user("no role has a password: nobody could log in").hint(
+            "thalweg sql DB -c \"CREATE ROLE name LOGIN PASSWORD '…'\" makes one that can; ALTER ROLE \
+             thalweg PASSWORD '…' lets the superuser in",
+        ));
+    }
+    Ok(())
+}
+
+fn certificate(config: &Config) -> Result<Option<Tls>> {
+    match (&config.tls_certificate, &config.tls_key) {
+        (Some(certificate), Some(key)) => tls::load(certificate, key).map(Some),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Error::user("there is a certificate, and no key for it")
+            .hint("--tls-key names its file")),
+        (None, Some(_)) => Err(Error::user("there is a key, and no certificate for it")
+            .hint("--tls-cert names its file")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(sql: &[&str], config: Config) -> Result<Server> {
+        let engine = Engine::open(":memory:", thalweg_engine::Config::default())?;
+        let session = engine.session();
+        for sql in sql {
+            engine.block_on(async { session.query(sql).await?.collect().await })?;
+        }
+        Server::start(engine, config)
+    }
+
+    #[test]
+    fn clients_prove_their_passwords() {
+        let config = Config {
+            pg: Some("127.0.0.1:0".parse().unwrap()),
+            authentication: Authentication::Scram,
+            ..Config::default()
+        };
+        let roles = [
+            "CREATE TABLE t AS SELECT 1 AS a",
+            "CREATE ROLE ann LOGIN PASSWORD 'correct horse' CONNECTION LIMIT 1",
+        ];
+        let server = started(&roles, config).unwrap();
+        let port = server.pg().unwrap().port();
+        let connect = async |user: &str, password: &str| {
+            tokio_postgres::Config::new()
+                .host("127.0.0.1")
+                .port(port)
+                .user(user)
+                .password(password)
+                .connect(tokio_postgres::NoTls)
+                .await
+        };
+        let refused = async |user: &str, password: &str| {
+            let error = connect(user, password).await.err().expect("it is refused");
+            error.code().map(|c| c.code().to_owned())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) = connect("ann", "correct horse").await.unwrap();
+            assert_eq!(connection.parameter("is_superuser"), Some("off"));
+            let driven = tokio::spawn(connection);
+            let denied = client.simple_query("SELECT * FROM t").await.unwrap_err();
+            assert_eq!(denied.code().unwrap().code(), "42501");
+            assert!(client.simple_query("SELECT 1").await.is_ok());
+            assert_eq!(refused("ann", "correct horse").await.as_deref(), Some("53300"));
+            assert_eq!(refused("ann", "wrong").await.as_deref(), Some("28P01"));
+            assert_eq!(refused("nosuch", "wrong").await.as_deref(), Some("28P01"));
+            assert_eq!(refused("thalweg", "").await.as_deref(), Some("28P01"));
+            drop(client);
+            let _ = driven.await;
+            // Five may fail from one address, and two more have.
+            for _ in 0..2 {
+                refused("nosuch", "wrong").await;
+            }
+            assert_eq!(refused("ann", "correct horse").await.as_deref(), Some("53400"));
+        });
+        server.shutdown();
+    }
+
+    #[test]
+    fn what_would_be_open_to_all_does_not_start() {
+        use Authentication::{Scram, Trust};
+        let any: SocketAddr = "0.0.0.0:0".parse().unwrap();
+        let here: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let role = "CREATE ROLE ann LOGIN PASSWORD 'x'";
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        for (address, authentication, roles, encrypted, plaintext, message) in [
+            (here, Trust, &[][..], false, false, None),
+            (any, Trust, &[role][..], true, true, Some("clients need not prove who they are")),
+            (any, Scram, &[role][..], false, false, Some("what is sent is not encrypted")),
+            (any, Scram, &[][..], true, false, Some("no role has a password")),
+            (here, Scram, &[][..], false, false, Some("no role has a password")),
+            (
+                here,
+                Scram,
+                &["CREATE ROLE ann PASSWORD 'x'"][..],
+                false,
+                false,
+                Some("no role has a password"),
+            ),
+            (here, Scram, &[role][..], false, false, None),
+            (any, Scram, &[role][..], false, true, None),
+            (any, Scram, &[role][..], true, false, None),
+        ] {
+            for flight in [false, true] {
+                let config = Config {
+                    pg: (!flight).then_some(address),
+                    flight: flight.then_some(address),
+                    authentication,
+                    tls_certificate: encrypted.then(|| certificate.clone()),
+                    tls_key: encrypted.then(|| key.clone()),
+                    insecure_plaintext: plaintext,
+                    ..Config::default()
+                };
+                let found = started(roles, config).map(drop);
+                match message {
+                    None => found.expect("it starts"),
+                    Some(message) => {
+                        let error = found.expect_err(message);
+                        assert!(error.message().contains(message), "{error}");
+                    }
+                }
             }
         }
     }
-    Ok(())
 }

@@ -81,6 +81,7 @@ pub mod fuzzing;
 mod hll;
 pub mod load;
 mod pin;
+pub mod properties;
 mod rebase;
 mod snapshot;
 mod statistics;

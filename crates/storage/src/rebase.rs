@@ -12,6 +12,7 @@ use thalweg_base::{Error, ExtentId, Result, SnapshotId, TableId};
 
 use crate::catalog::LoadedFile;
 use crate::extent::Extent;
+use crate::properties::{self, of_relation, of_schema};
 use crate::snapshot::{External, RelationKind, Schema, Snapshot, View};
 use crate::table::{Column, Deleted, Table, TableExtent, TableSpec, same_deleted};
 use crate::types::check_schema;
@@ -130,6 +131,7 @@ fn check_conflict(base: &Snapshot, current: &Snapshot, operation: &Operation) ->
         | Operation::Rewrite { table, .. }
         | Operation::Alter { table, .. }
         | Operation::RecordFiles { table, .. } => *table,
+        Operation::SetProperty { name, .. } => return check_property(base, current, name),
         _ => return Ok(()),
     };
     // Made by this very transaction.
@@ -153,6 +155,16 @@ fn check_conflict(base: &Snapshot, current: &Snapshot, operation: &Operation) ->
         quoted(&before.name)
     ))
     .hint("try again"))
+}
+
+/// What a property becomes may have been computed from what it was: neither of two changes of it
+/// may be lost.
+fn check_property(base: &Snapshot, current: &Snapshot, name: &str) -> Result<()> {
+    if base.properties.get(name) == current.properties.get(name) {
+        return Ok(());
+    }
+    Err(Error::conflict("a setting was changed by a transaction that committed first")
+        .hint("try again"))
 }
 
 pub(crate) fn no_schema(name: &str) -> Error {
@@ -213,6 +225,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()
                     .hint("DROP SCHEMA … CASCADE drops what is in it, too"));
             }
             snapshot.schemas.remove(name);
+            properties::take(&mut snapshot.properties, &of_schema(name));
         }
         Operation::CreateTable { schema, table } => {
             check_free(snapshot, schema, &table.name, None)?;
@@ -225,6 +238,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()
                 return Err(missing(snapshot, schema, name, RelationKind::Table));
             }
             schema_mut(&mut snapshot.schemas, schema)?.tables.remove(name);
+            properties::take(&mut snapshot.properties, &of_relation(schema, name));
         }
         Operation::CreateView { schema, view, or_replace } => {
             check_free(snapshot, schema, &view.name, or_replace.then_some(RelationKind::View))?;
@@ -236,6 +250,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()
             if schema_mut(&mut snapshot.schemas, schema)?.views.remove(name).is_none() {
                 return Err(missing(snapshot, schema, name, RelationKind::View));
             }
+            properties::take(&mut snapshot.properties, &of_relation(schema, name));
         }
         Operation::CreateExternal { schema, external } => {
             check_free(snapshot, schema, &external.name, None)?;
@@ -247,6 +262,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()
             if schema_mut(&mut snapshot.schemas, schema)?.externals.remove(name).is_none() {
                 return Err(missing(snapshot, schema, name, RelationKind::External));
             }
+            properties::take(&mut snapshot.properties, &of_relation(schema, name));
         }
         Operation::Append { table, extents } => edit(snapshot, *table, |t| {
             t.extents.extend(extents.iter().cloned().map(TableExtent::new));
@@ -288,6 +304,9 @@ pub(crate) fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()
             Ok(())
         })?,
         Operation::SetProperty { name, value } => match value {
+            Some(_) if !properties::has_owner(snapshot, name) => {
+                return Err(Error::user("what is to be described is not there"));
+            }
             Some(value) => {
                 snapshot.properties.insert(name.clone(), value.clone());
             }
@@ -442,6 +461,10 @@ fn rename(snapshot: &mut Snapshot, id: TableId, to: &str) -> Result<()> {
     let mut renamed = table.edit();
     renamed.name = to.to_owned();
     tables.insert(to.to_owned(), Arc::new(renamed));
+    let (old, new) = (of_relation(&schema, &table.name), of_relation(&schema, to));
+    for (name, value) in properties::take(&mut snapshot.properties, &old) {
+        snapshot.properties.insert(format!("{new}{name}"), value);
+    }
     Ok(())
 }
 

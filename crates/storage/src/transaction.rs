@@ -16,6 +16,7 @@ use thalweg_base::{Error, ExtentId, Result, SnapshotId, TableId};
 use crate::catalog::{LoadedFile, Summary};
 use crate::database::Database;
 use crate::extent::{Extent, NewExtent, Writing};
+use crate::properties::{of_relation, of_schema, with_prefix};
 use crate::rebase::{Alteration, Operation, apply, missing, no_schema};
 use crate::snapshot::{External, PUBLIC, RelationKind, Snapshot, View};
 use crate::table::{Table, TableExtent, TableSpec};
@@ -31,6 +32,8 @@ pub struct Transaction {
     work: Arc<Snapshot>,
     operations: Vec<Operation>,
     summary: Summary,
+    /// The property that what it makes gets: its name and its value.
+    mark: Option<(String, String)>,
     /// Held from the first new extent on, so that no other process takes it for an orphan.
     writing: Option<Arc<Writing>>,
 }
@@ -67,6 +70,7 @@ impl Transaction {
             base,
             operations: Vec::new(),
             summary: Summary::default(),
+            mark: None,
             writing: None,
         }
     }
@@ -107,6 +111,18 @@ impl Transaction {
         all.rejected += summary.rejected;
     }
 
+    /// Schemas and relations that are made from now on get this property, such as who made them.
+    pub fn mark_new(&mut self, mark: Option<(String, String)>) {
+        self.mark = mark;
+    }
+
+    fn mark(&mut self, prefix: &str) -> Result<()> {
+        match self.mark.clone() {
+            Some((name, value)) => self.set_property(&format!("{prefix}{name}"), Some(value)),
+            None => Ok(()),
+        }
+    }
+
     fn run(&mut self, operation: Operation) -> Result<()> {
         let next = SnapshotId(self.base.id.0 + 1);
         // On a copy: an operation that fails halfway must leave nothing.
@@ -122,7 +138,8 @@ impl Transaction {
         if if_not_exists && self.work.schemas.contains_key(name) {
             return Ok(());
         }
-        self.run(Operation::CreateSchema(name.to_owned()))
+        self.run(Operation::CreateSchema(name.to_owned()))?;
+        self.mark(&of_schema(name))
     }
 
     /// Drops a schema; with `cascade`, and everything in it.
@@ -162,6 +179,7 @@ impl Transaction {
         let id = TableId(self.database.new_id());
         let table = Arc::new(Table::create(id, name.to_owned(), arrow_schema, spec));
         self.run(Operation::CreateTable { schema: schema.to_owned(), table })?;
+        self.mark(&of_relation(schema, name))?;
         Ok(id)
     }
 
@@ -182,7 +200,9 @@ impl Transaction {
     ) -> Result<()> {
         check_name("view", name)?;
         let view = Arc::new(View { name: name.to_owned(), sql: sql.to_owned() });
-        self.run(Operation::CreateView { schema: schema.to_owned(), view, or_replace })
+        let is_new = self.work.schemas.get(schema).is_none_or(|s| !s.views.contains_key(name));
+        self.run(Operation::CreateView { schema: schema.to_owned(), view, or_replace })?;
+        if is_new { self.mark(&of_relation(schema, name)) } else { Ok(()) }
     }
 
     pub fn drop_view(&mut self, schema: &str, name: &str) -> Result<()> {
@@ -192,11 +212,34 @@ impl Transaction {
     pub fn create_external(&mut self, schema: &str, name: &str, sql: &str) -> Result<()> {
         check_name("table", name)?;
         let external = Arc::new(External { name: name.to_owned(), sql: sql.to_owned() });
-        self.run(Operation::CreateExternal { schema: schema.to_owned(), external })
+        self.run(Operation::CreateExternal { schema: schema.to_owned(), external })?;
+        self.mark(&of_relation(schema, name))
     }
 
     pub fn drop_external(&mut self, schema: &str, name: &str) -> Result<()> {
         self.run(Operation::DropExternal { schema: schema.to_owned(), name: name.to_owned() })
+    }
+
+    /// Drops a table and makes one of the same name, which keeps its properties.
+    pub fn recreate_table(
+        &mut self,
+        schema: &str,
+        name: &str,
+        arrow_schema: SchemaRef,
+        spec: TableSpec,
+    ) -> Result<TableId> {
+        let prefix = of_relation(schema, name);
+        let kept = with_prefix(&self.work.properties, &prefix);
+        let kept: Vec<_> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+        self.drop_table(schema, name)?;
+        let mark = self.mark.take();
+        let made = self.create_table(schema, name, arrow_schema, spec);
+        self.mark = mark;
+        let id = made?;
+        for (name, value) in kept {
+            self.set_property(&name, Some(value))?;
+        }
+        Ok(id)
     }
 
     /// Adds rows to a table.

@@ -14,11 +14,14 @@ use thalweg_storage::{RelationKind, Snapshot};
 use super::apply::{self, Appender, Delta};
 use super::target::{self, Target, is_default};
 use super::{Job, returning};
+use crate::access::Viewer;
 use crate::answer::Tag;
+use crate::as_of::decorate;
 use crate::ddl;
 use crate::error::from_datafusion;
 use crate::runtime::checkpoint;
 use crate::statement::{self, Started};
+use crate::table::TARGET;
 
 pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Result<Started> {
     let TableObject::TableName(name) = &insert.table else {
@@ -31,12 +34,14 @@ pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Resul
         if returning.is_some() {
             return Err(Error::unsupported("INSERT into an external table has no RETURNING"));
         }
+        aim(&mut insert, &job.session.catalog.viewer());
         let plan = plan(job.state, insert).await?;
         let count = statement::execute_count(job.run, job.state, &plan).await?;
         return Ok(Started::Done(Tag::Count("INSERT".into(), count)));
     }
     let target = target(&job.snapshot, name, alias)?;
     let columns = rewrite(&target, with, &mut insert)?;
+    aim(&mut insert, &job.session.catalog.viewer());
     let named = |e| name_column(e, &target, &columns);
     let LogicalPlan::Dml(dml) = plan(job.state, insert).await.map_err(named)? else {
         return Err(Error::internal("an INSERT that is planned as something else"));
@@ -66,13 +71,28 @@ async fn plan(state: &SessionState, insert: Insert) -> Result<LogicalPlan> {
     statement::plan(state, statement).await.map_err(from_datafusion)
 }
 
+/// DataFusion looks up the table as one to be read. Who may only add rows to it looks up another.
+fn aim(insert: &mut Insert, viewer: &Viewer) {
+    if viewer.is_superuser() {
+        return;
+    }
+    if let TableObject::TableName(name) = &mut insert.table {
+        decorate(name, &mut None, TARGET);
+    }
+}
+
 /// Rows for files outside are written by DataFusion.
 fn is_external(snapshot: &Snapshot, name: &ObjectName) -> bool {
     matches!(target::relation(snapshot, name), Ok((_, _, Some(RelationKind::External))))
 }
 
 /// The statement as DataFusion plans it.
-pub fn planned(snapshot: &Snapshot, with: Option<With>, insert: &Insert) -> Result<ast::Statement> {
+pub fn planned(
+    snapshot: &Snapshot,
+    with: Option<With>,
+    insert: &Insert,
+    viewer: &Viewer,
+) -> Result<ast::Statement> {
     let mut insert = insert.clone();
     (insert.returning, insert.table_alias) = (None, None);
     if let TableObject::TableName(name) = &insert.table
@@ -81,6 +101,7 @@ pub fn planned(snapshot: &Snapshot, with: Option<With>, insert: &Insert) -> Resu
         let target = target(snapshot, name.clone(), None)?;
         rewrite(&target, with, &mut insert)?;
     }
+    aim(&mut insert, viewer);
     Ok(ast::Statement::Insert(insert))
 }
 

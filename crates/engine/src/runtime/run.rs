@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use super::driver::Driver;
 use super::memory::QueryMemory;
 use super::scheduled::Scheduled;
+use crate::access::RoleId;
 use crate::estimate::Estimate;
 use crate::unrefused::Unrefused;
 
@@ -51,6 +52,9 @@ pub struct Origin {
     /// The statement, or what else it does, for people to recognise it by.
     pub text: String,
     pub time: SystemTime,
+    /// Who logged in.
+    pub role: Option<RoleId>,
+    pub user: Option<Arc<str>>,
 }
 
 impl Origin {
@@ -59,7 +63,12 @@ impl Origin {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        Origin { session, text: text[..end].to_owned(), time: SystemTime::now() }
+        let (text, time) = (text[..end].to_owned(), SystemTime::now());
+        Origin { session, text, time, role: None, user: None }
+    }
+
+    pub fn by(self, role: RoleId, user: Arc<str>) -> Self {
+        Origin { role: Some(role), user: Some(user), ..self }
     }
 }
 

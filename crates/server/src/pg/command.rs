@@ -50,7 +50,8 @@ pub fn stands_alone(sql: &str) -> bool {
     let first = words.next().unwrap_or_default();
     match first.as_str() {
         "BEGIN" | "START" | "COMMIT" | "END" | "ROLLBACK" | "ABORT" | "SAVEPOINT" | "RELEASE"
-        | "VACUUM" | "OPTIMIZE" | "SET" | "RESET" | "KILL" | "DISCARD" => true,
+        | "VACUUM" | "DECLARE" | "FETCH" | "MOVE" | "CLOSE" | "OPTIMIZE" | "SET" | "RESET"
+        | "KILL" | "DISCARD" => true,
         "CREATE" | "ALTER" | "DROP" => {
             matches!(words.next().as_deref(), Some("WORKLOAD" | "ROLE" | "USER" | "DATABASE"))
         }

@@ -7,6 +7,7 @@ use thalweg_base::{Error, Result};
 use thalweg_engine::{Session, TransactionStatus};
 
 use super::cancel::Key;
+use super::cursor::Declared;
 use super::extended::{Portal, Prepared};
 use super::message::{self, Message};
 use super::shutting_down;
@@ -24,6 +25,7 @@ pub struct Connection {
     /// By name; the one without a name, too.
     pub statements: HashMap<String, Arc<Prepared>>,
     pub portals: HashMap<String, Portal>,
+    pub cursors: HashMap<String, Declared>,
     /// The statements since the last Sync are one transaction, which nobody asked for.
     pub implicit: bool,
     /// After an error, messages are skipped up to a Sync.
@@ -170,6 +172,9 @@ impl Connection {
     }
 
     pub fn ready(&mut self) {
+        if self.session.transaction_status() == TransactionStatus::Idle {
+            self.cursors.retain(|_, cursor| cursor.holds);
+        }
         self.output.out.ready(self.session.transaction_status());
     }
 
@@ -194,6 +199,7 @@ impl Connection {
     pub async fn end(mut self, stop: Stop) {
         // Before anything is sent: a client that is told is free of what it held.
         self.portals.clear();
+        self.cursors.clear();
         if let Stop::Failed(e) = stop {
             self.output.out.error(&e, true);
         }

@@ -11,7 +11,7 @@ use super::encode::Format;
 use super::message::{Bind, Subject};
 use super::results::{self, Cursor};
 use super::write::Out;
-use super::{command, parameter, types};
+use super::{command, cursor, parameter, types};
 
 /// A statement as the client has prepared it.
 pub struct Prepared {
@@ -39,6 +39,11 @@ enum State {
 
 /// Statements and portals that one client may have.
 const PREPARED_MAX: usize = 10_000;
+
+/// Whether the protocol does it, and not the engine.
+fn is_protocols(sql: &str) -> Result<bool> {
+    Ok(ClientCopy::parse(sql).is_some() || cursor::parse(sql)?.is_some())
+}
 
 impl Prepared {
     fn declared(&self) -> Vec<Option<DataType>> {
@@ -69,8 +74,8 @@ impl Connection {
             return Err(Error::user("a prepared statement is one statement").code("42601").into());
         }
         let sql = statements.pop().unwrap_or_default();
-        if ClientCopy::parse(&sql).is_none() && !sql.is_empty() {
-            // So that a mistake of syntax shows here.
+        // So that a mistake of syntax shows here.
+        if !sql.is_empty() && !is_protocols(&sql)? {
             self.session.check_syntax(&sql)?;
         }
         self.statements.insert(name, Arc::new(Prepared { sql, declared }));
@@ -136,10 +141,12 @@ impl Connection {
         match subject {
             Subject::Statement(name) => {
                 let statement = self.statement(&name)?;
-                if statement.sql.is_empty() || ClientCopy::parse(&statement.sql).is_some() {
+                if statement.sql.is_empty() || is_protocols(&statement.sql)? {
                     self.output.out.parameter_types(&[]);
-                    self.output.out.no_data();
-                    return Ok(());
+                    return Ok(match cursor::parse(&statement.sql)? {
+                        Some(command) => self.describe_cursor(&command, &[])?,
+                        None => self.output.out.no_data(),
+                    });
                 }
                 let session = self.session.clone();
                 let declared = statement.declared();
@@ -149,7 +156,7 @@ impl Connection {
                 let oids: Vec<u32> =
                     oids.iter().enumerate().map(|(i, oid)| said(i).unwrap_or(*oid)).collect();
                 self.output.out.parameter_types(&oids);
-                columns(&mut self.output.out, described.schema.as_ref(), &[])?;
+                columns(&mut self.output.out, &statement.sql, described.schema.as_ref(), &[])?;
                 Ok(())
             }
             Subject::Portal(name) => {
@@ -163,6 +170,9 @@ impl Connection {
 
     async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Stop> {
         let sql = portal.statement.sql.clone();
+        if let Some(command) = cursor::parse(&sql)? {
+            return Ok(self.describe_cursor(&command, &portal.result_formats)?);
+        }
         if sql.is_empty() || ClientCopy::parse(&sql).is_some() {
             self.output.out.no_data();
             return Ok(());
@@ -174,7 +184,7 @@ impl Connection {
         let formats = &portal.result_formats;
         match &portal.state {
             State::Running(cursor) => {
-                columns(&mut self.output.out, Some(&cursor.answer.schema), formats)?;
+                columns(&mut self.output.out, &sql, Some(&cursor.answer.schema), formats)?;
             }
             State::Done => self.output.out.no_data(),
             State::New => {
@@ -182,7 +192,7 @@ impl Connection {
                     portal.values.iter().map(|v| Some(v.data_type().clone())).collect();
                 let session = self.session.clone();
                 let described = self.watched(session.describe(&sql, &types)).await??;
-                columns(&mut self.output.out, described.schema.as_ref(), formats)?;
+                columns(&mut self.output.out, &sql, described.schema.as_ref(), formats)?;
             }
         }
         Ok(())
@@ -216,6 +226,11 @@ impl Connection {
         if let Some(copy) = ClientCopy::parse(&sql) {
             let tag =
                 if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
+            self.output.out.complete(&tag);
+            return Ok(());
+        }
+        if let Some(command) = cursor::parse(&sql)? {
+            let tag = self.cursor(command, Some(&portal.result_formats)).await?;
             self.output.out.complete(&tag);
             return Ok(());
         }
@@ -279,11 +294,11 @@ impl Connection {
     }
 }
 
-fn columns(out: &mut Out, schema: Option<&SchemaRef>, formats: &[i16]) -> Result<()> {
+fn columns(out: &mut Out, sql: &str, schema: Option<&SchemaRef>, formats: &[i16]) -> Result<()> {
     match schema {
         Some(schema) if !schema.fields().is_empty() => {
             let formats: Vec<Format> = results::formats(formats, schema.fields().len())?;
-            results::describe(out, schema, &formats)
+            results::describe(out, sql, schema, &formats)
         }
         _ => {
             out.no_data();

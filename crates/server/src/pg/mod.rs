@@ -3,10 +3,10 @@
 //! In the order of a connection:
 //!
 //! * `socket.rs`: bytes in and out. `message.rs`: messages of clients. `write.rs`: those to them.
-//! * `startup.rs`: TLS, who it is, its session. `cancel.rs`: cancel requests.
+//! * `startup.rs`: TLS, who it is, its session. `sasl.rs`: the proof of a password. `cancel.rs`: cancel requests.
 //! * `connection.rs`: message by message until it ends. `simple.rs`: a text with statements.
 //!   `extended.rs`: statements that are prepared, and portals.
-//! * `results.rs`: the rows of an answer. `copy_in.rs`, `copy_out.rs`: COPY. `command.rs`: tags.
+//! * `results.rs`: the rows of an answer. `cursor.rs`: DECLARE and FETCH. `copy_in.rs`, `copy_out.rs`: COPY. `command.rs`: tags.
 //! * `types.rs`: types. `encode.rs`, `text.rs`, `numeric.rs`: values to clients. `parameter.rs`:
 //!   values of clients.
 
@@ -15,12 +15,14 @@ mod command;
 mod connection;
 mod copy_in;
 mod copy_out;
+mod cursor;
 mod encode;
 mod extended;
 mod message;
 mod numeric;
 mod parameter;
 mod results;
+mod sasl;
 mod simple;
 mod socket;
 mod startup;

@@ -4,7 +4,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use thalweg_base::{Error, Result};
-use thalweg_engine::Answer;
+use thalweg_engine::{Answer, result_names};
 
 use super::connection::{Connection, Stop};
 use super::encode::{Format, Rows};
@@ -28,7 +28,8 @@ pub fn formats(codes: &[i16], columns: usize) -> Result<Vec<Format>> {
 /// Columns that one row may have: their number has 16 bits.
 const COLUMNS_MAX: usize = i16::MAX as usize;
 
-pub fn describe(out: &mut Out, schema: &SchemaRef, formats: &[Format]) -> Result<()> {
+/// Announces the columns of the statement's result.
+pub fn describe(out: &mut Out, sql: &str, schema: &SchemaRef, formats: &[Format]) -> Result<()> {
     if schema.fields().len() > COLUMNS_MAX {
         return Err(Error::unsupported(format!(
             "the result has {} columns, more than the {COLUMNS_MAX} that PostgreSQL's protocol \
@@ -37,10 +38,12 @@ pub fn describe(out: &mut Out, schema: &SchemaRef, formats: &[Format]) -> Result
         ))
         .code("54011"));
     }
-    out.row_description(schema.fields().iter().zip(formats).map(|(field, format)| {
+    let names = result_names(sql, schema.fields().len());
+    let columns = schema.fields().iter().zip(&names).zip(formats);
+    out.row_description(columns.map(|((field, name), format)| {
         let oid = types::oid(field.data_type());
         Field {
-            name: field.name(),
+            name: name.as_ref().unwrap_or(field.name()),
             oid,
             size: types::size(oid),
             modifier: types::modifier(field.data_type()),
@@ -99,5 +102,27 @@ impl Connection {
                 return Ok(false);
             }
         }
+    }
+
+    /// The same without sending them.
+    pub async fn skip_rows(&mut self, cursor: &mut Cursor, rows_max: usize) -> Result<bool, Stop> {
+        let mut left = if rows_max == 0 { usize::MAX } else { rows_max };
+        while left > 0 {
+            let (batch, row) = match cursor.batch.take() {
+                Some(begun) => begun,
+                None => match self.watched(cursor.answer.next()).await? {
+                    Some(batch) => (batch?, 0),
+                    None => return Ok(true),
+                },
+            };
+            let skipped = left.min(batch.num_rows() - row);
+            left -= skipped;
+            cursor.sent += skipped as u64;
+            cursor.batch = Some((batch, row + skipped));
+            if left > 0 {
+                cursor.batch = None;
+            }
+        }
+        Ok(false)
     }
 }

@@ -3,9 +3,9 @@
 use thalweg_base::Result;
 use thalweg_engine::{ClientCopy, Session, TransactionStatus};
 
-use super::command;
 use super::connection::{Connection, Stop};
 use super::results::{self, Cursor};
+use super::{command, cursor};
 
 impl Connection {
     /// As PostgreSQL has it, several statements in one message are one transaction, unless they say
@@ -39,12 +39,17 @@ impl Connection {
             self.output.out.complete(&tag);
             return Ok(());
         }
+        if let Some(command) = cursor::parse(sql)? {
+            let tag = self.cursor(command, None).await?;
+            self.output.out.complete(&tag);
+            return Ok(());
+        }
         let session = self.session.clone();
         let answer = self.watched(session.query(sql)).await??;
         let tag = answer.tag.clone();
         let formats = results::formats(&[], answer.schema.fields().len())?;
         if command::has_rows(&answer) {
-            results::describe(&mut self.output.out, &answer.schema, &formats)?;
+            results::describe(&mut self.output.out, sql, &answer.schema, &formats)?;
         }
         let mut cursor = Cursor::new(answer, formats);
         self.send_rows(&mut cursor, 0).await?;

@@ -1,5 +1,6 @@
 //! From the first byte to a session: TLS, the client's name and proof, what it is told.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -11,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use super::cancel::Cancels;
 use super::connection::Connection;
 use super::message::{self, Opening};
+use super::sasl;
 use super::socket::{self, Input, Output, Stream};
 use crate::auth::User;
 use crate::config::Authentication;
@@ -25,6 +27,7 @@ pub async fn begin(
     context: &Arc<Context>,
     cancels: &Arc<Cancels>,
 ) -> Option<Connection> {
+    let from = stream.peer_addr().ok().map(|address| address.ip());
     let mut stream = Stream::Plain(stream);
     let mut buffer = BytesMut::new();
     let (minor, parameters) = loop {
@@ -49,8 +52,9 @@ pub async fn begin(
             }
         }
     };
+    let peer = Peer { from, encrypted: matches!(stream, Stream::Tls(_)) };
     let (mut input, mut output) = socket::split(stream, buffer);
-    match enter(&mut input, &mut output, context, cancels, minor, &parameters).await {
+    match enter(&mut input, &mut output, context, cancels, &peer, minor, &parameters).await {
         Ok((session, user, held)) => Some(Connection {
             context: Arc::clone(context),
             input,
@@ -59,6 +63,7 @@ pub async fn begin(
             user,
             statements: Default::default(),
             portals: Default::default(),
+            cursors: Default::default(),
             implicit: false,
             skipping: false,
             held,
@@ -97,6 +102,12 @@ async fn refuse(mut output: Output, e: &Error) {
     output.close().await;
 }
 
+/// The other end of the connection.
+struct Peer {
+    from: Option<IpAddr>,
+    encrypted: bool,
+}
+
 type Entered =
     (thalweg_engine::Session, User, (super::cancel::Key, crate::connections::Connection));
 
@@ -105,6 +116,7 @@ async fn enter(
     output: &mut Output,
     context: &Context,
     cancels: &Arc<Cancels>,
+    peer: &Peer,
     minor: u16,
     parameters: &[(String, String)],
 ) -> Result<Entered> {
@@ -120,9 +132,12 @@ async fn enter(
         Error::user("the client does not say who it is").code("28000").hint("give a user's name")
     })?;
     let place = context.connections.open()?;
-    let user = authenticate(input, output, context, name).await?;
+    let user = authenticate(input, output, context, peer, name).await?;
     let session = context.authenticator.session(&user)?;
     for (name, value) in settings(parameters)? {
+        if !name.starts_with("thalweg.") {
+            continue;
+        }
         set(&session, &name, &value).await?;
     }
     let key = cancels.enter(&session)?;
@@ -134,8 +149,8 @@ async fn enter(
         ("server_encoding", "UTF8"),
         ("client_encoding", "UTF8"),
         ("application_name", application),
-        ("is_superuser", "on"),
-        ("session_authorization", name),
+        ("is_superuser", if session.is_superuser() { "on" } else { "off" }),
+        ("session_authorization", &user.name),
         ("DateStyle", "ISO, MDY"),
         ("IntervalStyle", "postgres"),
         ("TimeZone", "UTC"),
@@ -153,14 +168,18 @@ async fn enter(
 }
 
 async fn authenticate(
-    _input: &mut Input,
-    _output: &mut Output,
+    input: &mut Input,
+    output: &mut Output,
     context: &Context,
+    peer: &Peer,
     name: &str,
 ) -> Result<User> {
-    match context.authenticator.mode() {
-        Authentication::Trust => context.authenticator.trusted(name),
-        Authentication::Scram => Err(Error::unsupported("passwords are not checked yet")),
+    let authenticator = &context.authenticator;
+    match authenticator.mode() {
+        Authentication::Trust => authenticator.trusted_from(name, peer.from),
+        Authentication::Scram => {
+            sasl::prove(input, output, authenticator, name, peer.from, peer.encrypted).await
+        }
     }
 }
 

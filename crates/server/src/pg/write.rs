@@ -1,7 +1,7 @@
 //! Messages to clients, into bytes.
 
 use bytes::{BufMut, BytesMut};
-use thalweg_base::{Error, Kind};
+use thalweg_base::Error;
 use thalweg_engine::TransactionStatus;
 
 /// What is to be sent. Each message is a type, a length and a body; the length is written last.
@@ -164,7 +164,7 @@ impl Out {
             };
             field(b'S', severity);
             field(b'V', severity);
-            field(b'C', sqlstate(e));
+            field(b'C', e.sqlstate());
             field(b'M', e.message());
             if let Some(detail) = e.detail_text() {
                 field(b'D', detail);
@@ -175,21 +175,6 @@ impl Out {
             b.put_u8(0);
         });
     }
-}
-
-/// Codes that clients act upon, where the engine's errors carry only their kind.
-pub fn sqlstate(e: &Error) -> &'static str {
-    if e.code_text().is_some() || e.kind() != Kind::User {
-        return e.sqlstate();
-    }
-    let message = e.message();
-    if message.starts_with("syntax error") {
-        return "42601";
-    }
-    if message.starts_with("table ") && message.ends_with("does not exist") {
-        return "42P01";
-    }
-    e.sqlstate()
 }
 
 /// Ended by a zero; one in it would be taken for its end.

@@ -371,3 +371,56 @@ fn rows_come_back_in_the_order_of_their_commits() {
     }
     assert_eq!(values(&db, &db.snapshot()), (0..15).collect::<Vec<_>>());
 }
+
+#[test]
+fn what_belongs_to_a_relation_goes_with_it() {
+    let db = Database::memory(Options::default()).unwrap();
+    let mut tx = db.begin();
+    tx.mark_new(Some(("owner".into(), "7".into())));
+    let id = tx.create_table("public", "t", numbers(), TableSpec::default()).unwrap();
+    tx.create_schema("s", false).unwrap();
+    tx.create_view("s", "v", "SELECT 1", false).unwrap();
+    tx.set_property(&format!("{}grant", of_relation("public", "t")), Some("x".into())).unwrap();
+    tx.mark_new(None);
+    tx.create_view("s", "w", "SELECT 1", false).unwrap();
+    tx.create_view("s", "v", "SELECT 2", true).unwrap();
+    tx.commit().unwrap();
+    let names = |db: &Database| db.snapshot().properties.keys().cloned().collect::<Vec<_>>();
+    let all = ["of \"public\".\"t\" grant", "of \"public\".\"t\" owner", "of \"s\" owner"];
+    assert_eq!(names(&db), [&all[..], &["of \"s\".\"v\" owner"]].concat());
+    let mut tx = db.begin();
+    tx.rename_table(id, "u").unwrap();
+    tx.mark_new(Some(("owner".into(), "8".into())));
+    tx.recreate_table("public", "u", numbers(), TableSpec::default()).unwrap();
+    tx.drop_schema("s", false, true).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(names(&db), ["of \"public\".\"u\" grant", "of \"public\".\"u\" owner"]);
+    assert_eq!(db.snapshot().properties["of \"public\".\"u\" owner"], "7");
+    let mut tx = db.begin();
+    tx.drop_table("public", "u").unwrap();
+    tx.commit().unwrap();
+    assert!(names(&db).is_empty());
+}
+
+#[test]
+fn neither_of_two_changes_of_a_property_is_lost() {
+    let (db, _) = with_table();
+    let name = format!("{}grant", of_relation("public", "t"));
+    let set = |value: &str| {
+        let mut tx = db.begin();
+        tx.set_property(&name, Some(value.into())).unwrap();
+        tx
+    };
+    let (a, b) = (set("a"), set("b"));
+    a.commit().unwrap();
+    assert_eq!(b.commit().unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(db.snapshot().properties[&name], "a");
+    // Nor is one left of what was dropped meanwhile.
+    let c = set("c");
+    let mut tx = db.begin();
+    tx.drop_table("public", "t").unwrap();
+    tx.commit().unwrap();
+    assert_eq!(c.commit().unwrap_err().kind(), Kind::Conflict);
+    let mut tx = db.begin();
+    tx.set_property(&name, Some("d".into())).unwrap_err();
+}

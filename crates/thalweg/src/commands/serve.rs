@@ -55,7 +55,7 @@ Examples:
   thalweg serve shop.db --pg 127.0.0.1:5433 --flight off --http off
   thalweg serve s3://warehouse/shop --config thalweg.toml
   THALWEG_MAX_CONNECTIONS=200 thalweg serve shop.db
-  thalweg serve shop.db --pg 0.0.0.0:5432 --auth scram --tls-certificate c.pem --tls-key k.pem";
+  thalweg serve shop.db --pg 0.0.0.0:5432 --auth scram --tls-cert c.pem --tls-key k.pem";
 
 impl clap::FromArgMatches for Args {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {

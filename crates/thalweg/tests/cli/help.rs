@@ -85,7 +85,7 @@ fn help_names_every_option_and_gives_examples() {
                 "--flight",
                 "--http",
                 "--auth",
-                "--tls-certificate",
+                "--tls-cert",
                 "--max-connections",
                 "--drain-timeout",
                 "--threads",

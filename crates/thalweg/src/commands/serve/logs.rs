@@ -1,5 +1,7 @@
-//! Where what the server tells goes: lines of text or JSON, to stderr or to a file.
+//! Where what the server tells goes: lines of text or JSON, to stderr or to a file; and the audit
+//! log, which may have a file of its own.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,9 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_base::{Error, Result, text};
+use thalweg_engine::access::audit::TARGET as AUDIT_TARGET;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::{MakeWriter, layer};
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, layer};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,21 +35,23 @@ pub struct Settings {
     pub format: Format,
     /// `None`: stderr.
     pub file: Option<PathBuf>,
+    /// Of who did what; `None`: it is a part of the log.
+    pub audit: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { level: "info".into(), format: Format::Text, file: None }
+        Settings { level: "info".into(), format: Format::Text, file: None, audit: None }
     }
 }
 
 /// Statements are in it: not for everybody's eyes.
 const MODE: u32 = 0o640;
 
-/// The log that is being written.
+/// The files that are being written.
 #[derive(Clone, Default)]
 pub struct Logs {
-    file: Option<Arc<LogFile>>,
+    files: Vec<Arc<LogFile>>,
 }
 
 struct LogFile {
@@ -53,6 +64,7 @@ pub fn start(settings: &Settings) -> Result<Logs> {
     let filter = EnvFilter::try_new(&settings.level)
         .map_err(|e| Error::user(format!("log.level {:?}: {e}", settings.level)))?;
     let file = settings.file.as_deref().map(LogFile::open).transpose()?.map(Arc::new);
+    let audit = settings.audit.as_deref().map(LogFile::open).transpose()?.map(Arc::new);
     let layer = match (&file, settings.format) {
         (Some(file), Format::Text) => {
             layer().with_ansi(false).with_writer(Arc::clone(file)).boxed()
@@ -61,20 +73,28 @@ pub fn start(settings: &Settings) -> Result<Logs> {
         (None, Format::Text) => layer().with_ansi(false).with_writer(io::stderr).boxed(),
         (None, Format::Json) => layer().json().with_writer(io::stderr).boxed(),
     };
+    let apart = audit.is_some();
+    let filter = filter.and(filter_fn(move |event| !apart || event.target() != AUDIT_TARGET));
+    let audited = audit.clone().map(|file| {
+        let only = filter_fn(|event| event.target() == AUDIT_TARGET);
+        tracing_subscriber::fmt::layer().event_format(Audited).with_writer(file).with_filter(only)
+    });
     tracing_subscriber::registry()
         .with(layer.with_filter(filter))
+        .with(audited)
         .try_init()
         .map_err(|e| Error::internal(format!("the log cannot be started: {e}")))?;
-    Ok(Logs { file })
+    Ok(Logs { files: file.into_iter().chain(audit).collect() })
 }
 
 impl Logs {
     /// Goes on in a new file of the same name: somebody has moved the old one away.
     pub fn reopen(&self) {
-        let Some(log) = &self.file else { return };
-        match open(&log.path) {
-            Ok(file) => *log.file() = file,
-            Err(error) => tracing::error!("{error}"),
+        for log in &self.files {
+            match open(&log.path) {
+                Ok(file) => *log.file() = file,
+                Err(error) => tracing::error!("{error}"),
+            }
         }
     }
 }
@@ -112,5 +132,39 @@ impl<'a> MakeWriter<'a> for LogFile {
 
     fn make_writer(&'a self) -> Self::Writer {
         self
+    }
+}
+
+/// An event of the audit log is an object of JSON already, and wants only the time.
+struct Audited;
+
+impl<S, N> FormatEvent<S, N> for Audited
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut message = Message::default();
+        event.record(&mut message);
+        let Some(rest) = message.0.strip_prefix('{') else { return Ok(()) };
+        writer.write_str("{\"time\":\"")?;
+        SystemTime.format_time(&mut writer)?;
+        writeln!(writer, "\",{rest}")
+    }
+}
+
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
     }
 }

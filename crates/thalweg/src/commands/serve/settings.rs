@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::logs;
 use super::value::{
-    Address, Codec, Count, File, Level, Limit, LogFormat, Memory, Method, Policy, Size, Switch,
-    Text, Threads, Time, Url,
+    Address, AuditLevel, Codec, Count, File, Level, Limit, LogFormat, Memory, Method, Policy, Size,
+    Switch, Text, Threads, Time, Url,
 };
 use thalweg_engine::PolicyKind;
 use thalweg_server::Config;
@@ -101,19 +101,23 @@ table! {
         "Create the database if it is not there.";
 
     "listen.pg" "pg" Address server.pg,
-        "Where the PostgreSQL protocol is spoken. Off loopback only with auth.method = \"scram\".";
+        "Where the PostgreSQL protocol is spoken. Off loopback only with auth.method = \"scram\" and a \
+         certificate.";
     "listen.flight" "flight" Address server.flight,
-        "Where Arrow Flight SQL is spoken. Off loopback only with auth.method = \"scram\".";
+        "Where Arrow Flight SQL is spoken. Off loopback only with auth.method = \"scram\" and a \
+         certificate.";
     "listen.http" "http" Address server.http,
         "Where metrics and health are shown, to whoever asks.";
 
     "auth.method" "auth" Method server.authentication,
         "How clients prove who they are: trust believes every name, scram asks for a password \
          (SCRAM-SHA-256).";
-    "tls.certificate" "tls-certificate" File server.tls_certificate,
+    "tls.certificate" "tls-cert" File server.tls_certificate,
         "PEM file of the certificate and its chain. With it both protocols are encrypted.";
     "tls.key" "tls-key" File server.tls_key,
         "PEM file of the certificate's private key.";
+    "tls.insecure_plaintext" "insecure-plaintext" Switch server.insecure_plaintext,
+        "Listen off loopback without a certificate, on a network that nobody listens to.";
 
     "limits.connections" "max-connections" Count server.connections_max,
         "Connections of clients that may be open at a time, of both protocols together.";
@@ -151,8 +155,12 @@ table! {
         "Where the log is written, instead of stderr. SIGHUP opens it anew, for logrotate.";
     "log.slow_statement" "log-slow-statement" Limit server.slow_statement,
         "Statements that take at least so long are logged, with their text and at level info.";
-    "audit.file" "audit-file" File server.audit_log,
-        "Where it is written down who logged in, was refused, and changed rights.";
+    "audit.statements" "audit" AuditLevel server.audit,
+        "Which statements the audit log has: those that change the catalog or rights, also those \
+         that write, or all. Logins and what was denied are in it unless it is none.";
+    "audit.file" "audit-file" File log.audit,
+        "Where the audit log is written, one JSON object per line, instead of into the log. SIGHUP \
+         opens it anew.";
     "trace.endpoint" "trace-endpoint" Url server.traces,
         "Where a trace of each statement is sent, by OTLP over HTTP, as JSON; /v1/traces is added \
          to it. OTEL_EXPORTER_OTLP_ENDPOINT in the environment says it as well.";

@@ -7,6 +7,7 @@ use std::time::Duration;
 use thalweg_base::limits::MEMORY_LIMIT_BYTES_MIN;
 use thalweg_base::text::{parse_bytes, parse_duration};
 use thalweg_engine::PolicyKind;
+use thalweg_engine::access::Audit;
 use thalweg_server::Authentication;
 use tracing_subscriber::EnvFilter;
 
@@ -43,6 +44,7 @@ pub struct Method;
 pub struct Policy;
 pub struct Level;
 pub struct LogFormat;
+pub struct AuditLevel;
 
 impl Codec<Option<String>> for Text {
     const TAKES: &'static str = "text";
@@ -262,6 +264,29 @@ impl Codec<Format> for LogFormat {
         match value {
             Format::Text => "text",
             Format::Json => "json",
+        }
+        .into()
+    }
+}
+
+impl Codec<Audit> for AuditLevel {
+    const TAKES: &'static str = "none, ddl, write or all";
+
+    fn parse(text: &str) -> Result<Audit, String> {
+        match text {
+            "none" => Ok(Audit::None),
+            "ddl" => Ok(Audit::Ddl),
+            "write" => Ok(Audit::Write),
+            "all" => Ok(Audit::All),
+            _ => Err("expected none, ddl, write or all".into()),
+        }
+    }
+    fn show(value: &Audit) -> String {
+        match value {
+            Audit::None => "none",
+            Audit::Ddl => "ddl",
+            Audit::Write => "write",
+            Audit::All => "all",
         }
         .into()
     }
