@@ -132,6 +132,14 @@ pub const WRITE_LOCK_WAIT_MS: u64 = 10_000;
 /// tells whether its writer still lives.
 pub const ORPHAN_AGE_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// How long a snapshot that is being copied is kept if its holder says no more: it renews that
+/// several times meanwhile. The clocks of machines that share a database must not differ by more.
+pub const PIN_LEASE_MS: u64 = 15 * 60 * 1000;
+
+/// Extents that a backup or a restoration copies at a time, and what of each is in memory.
+pub const BACKUP_COPIES_MAX: usize = 4;
+pub const BACKUP_PIECE_BYTES: u64 = 8 * 1024 * 1024;
+
 /// Share of an extent's rows that may be deleted before the background writes it anew, in percent.
 pub const COMPACT_DELETED_PERCENT: u64 = 20;
 

@@ -35,7 +35,7 @@
 //! * `exec/`: our operators. `write.rs`: rows into extents.
 //! * [`calibration`]: what this machine's memory gives, to compare with.
 //! * `maintain.rs`, `background.rs`: compaction, when asked for and by itself.
-//! * [`runtime`]: the scheduler meets tokio.
+//! * [`runtime`]: the scheduler meets tokio. `figures.rs`: what there is to be watched.
 //! * `error.rs`: DataFusion's errors as ours. `unrefused.rs`: memory that must not be refused.
 
 pub mod access;
@@ -57,6 +57,7 @@ mod engine;
 mod error;
 mod estimate;
 mod exec;
+mod figures;
 mod files;
 mod information;
 mod ingest;
@@ -92,6 +93,7 @@ pub use config::Config;
 pub use copy::ClientCopy;
 pub use describe::Description;
 pub use engine::Engine;
+pub use figures::{Figures, Spent, WorkloadFigures};
 pub use ingest::{IfAbsent, IfPresent, Ingest};
 pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
@@ -103,7 +105,7 @@ pub use result_names::result_names;
 pub use session::{QueryProgress, Session};
 pub use sql_type::sql_type;
 pub use thalweg_pgcatalog::{Description as CatalogDescription, ResultColumn};
-pub use thalweg_scheduler::{PolicyKind, QueryState, SHORT_CPU_NS, replay};
+pub use thalweg_scheduler::{Histogram, PolicyKind, QueryState, SHORT_CPU_NS, replay};
 pub use thalweg_storage as storage;
 pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};
 pub use transaction::TransactionStatus;

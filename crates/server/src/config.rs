@@ -40,6 +40,14 @@ pub struct Config {
     /// From connecting to being let in; then, of one message from its first byte to its last.
     pub handshake_timeout: Duration,
     pub message_timeout: Duration,
+    /// Connections that ask for nothing so long are closed; `None`: never.
+    pub idle_timeout: Option<Duration>,
+    /// Sessions begin with it as their `thalweg.statement_timeout_ms`; `None`: no limit.
+    pub statement_timeout: Option<Duration>,
+    /// Statements that take at least so long are logged; `None`: none are.
+    pub slow_statement: Option<Duration>,
+    /// Where traces of statements are sent, by OTLP over HTTP; `None`: nowhere.
+    pub traces: Option<String>,
     /// What statements that run get to end by themselves, after SIGTERM.
     pub drain_timeout: Duration,
 }
@@ -59,6 +67,10 @@ impl Default for Config {
             message_bytes_max: 64 << 20,
             handshake_timeout: Duration::from_secs(10),
             message_timeout: Duration::from_secs(60),
+            idle_timeout: None,
+            statement_timeout: None,
+            slow_statement: Some(Duration::from_secs(10)),
+            traces: None,
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -8,7 +8,8 @@
 //! * [`Server`] (`server.rs`): binds, accepts, drains. `context.rs`: what all connections share.
 //! * `auth.rs`: who a client is. `tls.rs`: certificates. `connections.rs`: how many there may be.
 //! * `pg/`: the PostgreSQL protocol. `flight/`: Arrow Flight SQL. `http/`: metrics and health.
-//! * `metrics.rs`: what is counted.
+//! * `metrics.rs`: what is counted. `statement.rs`: what is told of one that has ended;
+//!   `traces.rs` sends it on.
 
 mod auth;
 mod config;
@@ -19,7 +20,9 @@ mod http;
 mod metrics;
 mod pg;
 mod server;
+mod statement;
 mod tls;
+mod traces;
 
 pub use config::{Authentication, Config};
 pub use server::Server;

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_base::{Error, Result};
 use thalweg_engine::Engine;
 use thalweg_engine::access::Role;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::auth::Authenticator;
 use crate::config::{Authentication, Config};
@@ -26,6 +27,8 @@ pub struct Server {
     /// heard.
     runtime: Option<tokio::runtime::Runtime>,
     tasks: JoinSet<()>,
+    /// Beside them: it shows metrics and health until the others have ended.
+    operators: Option<JoinHandle<()>>,
     pg: Option<SocketAddr>,
     flight: Option<SocketAddr>,
     http: Option<SocketAddr>,
@@ -33,6 +36,9 @@ pub struct Server {
 
 /// Reading messages and writing rows; queries have the engine's.
 const THREADS: usize = 2;
+
+/// For answers to operators and for traces that are under way when all else has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Server {
     /// # Errors
@@ -56,22 +62,25 @@ impl Server {
                 tls.as_ref().and_then(|t| t.end_point.clone()),
             ),
             connections: Connections::new(config.connections_max),
-            metrics: Metrics::default(),
+            metrics: Metrics::new(&engine, &config)?,
             tls: tls.map(|t| t.config),
             phase: watched,
             engine,
             config,
         });
         let mut tasks = JoinSet::new();
-        let open = |address: Option<SocketAddr>| -> Result<Option<(TcpListener, SocketAddr)>> {
+        let open = |what: &str, address: Option<SocketAddr>| -> Result<Option<Listening>> {
             let Some(address) = address else { return Ok(None) };
-            let cannot = |e| Error::io(format!("cannot listen on {address}"), e);
+            let cannot = |e| cannot_listen(what, address, e);
             let listener = runtime.block_on(TcpListener::bind(address)).map_err(cannot)?;
             let bound = listener.local_addr().map_err(cannot)?;
             Ok(Some((listener, bound)))
         };
-        let (pg, flight, http) =
-            (open(context.config.pg)?, open(context.config.flight)?, open(context.config.http)?);
+        let (pg, flight, http) = (
+            open("pg", context.config.pg)?,
+            open("flight", context.config.flight)?,
+            open("http", context.config.http)?,
+        );
         let addresses = [&pg, &flight, &http].map(|l| l.as_ref().map(|(_, address)| *address));
         let handle = runtime.handle();
         if let Some((listener, _)) = pg {
@@ -80,11 +89,10 @@ impl Server {
         if let Some((listener, _)) = flight {
             tasks.spawn_on(flight::serve(listener, Arc::clone(&context)), handle);
         }
-        if let Some((listener, _)) = http {
-            tasks.spawn_on(http::serve(listener, Arc::clone(&context)), handle);
-        }
+        let operators =
+            http.map(|(listener, _)| handle.spawn(http::serve(listener, Arc::clone(&context))));
         let [pg, flight, http] = addresses;
-        Ok(Server { context, phase, runtime: Some(runtime), tasks, pg, flight, http })
+        Ok(Server { context, phase, runtime: Some(runtime), tasks, operators, pg, flight, http })
     }
 
     /// Where the PostgreSQL protocol is spoken: with the port that the system chose for port 0.
@@ -107,10 +115,16 @@ impl Server {
         let _ = self.phase.send(Phase::Draining);
         runtime.block_on(async {
             let all = async { while self.tasks.join_next().await.is_some() {} };
-            let _ = tokio::time::timeout(self.context.config.drain_timeout, all).await;
+            if tokio::time::timeout(self.context.config.drain_timeout, all).await.is_err() {
+                tracing::warn!("statements that did not end in time are stopped");
+            }
             let _ = self.phase.send(Phase::Stopped);
+            if let Some(operators) = self.operators.take() {
+                let _ = tokio::time::timeout(LAST_WORDS, operators).await;
+            }
         });
-        runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+        self.context.metrics.flush(LAST_WORDS);
+        runtime.shutdown_timeout(Duration::from_secs(1));
     }
 }
 
@@ -121,6 +135,20 @@ impl Drop for Server {
             runtime.shutdown_background();
         }
     }
+}
+
+type Listening = (TcpListener, SocketAddr);
+
+fn cannot_listen(what: &str, address: SocketAddr, e: std::io::Error) -> Error {
+    let taken = e.kind() == std::io::ErrorKind::AddrInUse;
+    let error = Error::io(format!("cannot listen on {address}"), e);
+    if !taken {
+        return error;
+    }
+    let mut other = address;
+    other.set_port(address.port().checked_add(1).unwrap_or(0));
+    error
+        .hint(format!("another program does: name another port, --{what} {other}, or --{what} off"))
 }
 
 fn check(config: &Config) -> Result<()> {

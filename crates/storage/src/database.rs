@@ -20,12 +20,13 @@ use thalweg_base::{Error, ExtentId, Kind, Result, SnapshotId};
 
 use crate::cache::{CacheStats, Key};
 use crate::catalog::{
-    Commit, CommitInfo, History, Log, Opened, Summary, changes, gone, other_format,
+    Checkpoint, Commit, CommitInfo, History, Log, Opened, Summary, changes, gone, other_format,
 };
 use crate::contents::ChunkRef;
 use crate::extent::{
     Extent, ExtentWriter, FOLDER as EXTENTS, Home, Layout, Limits, Segment, Writing, id_of_object,
 };
+use crate::pin::{self, Pin};
 use crate::rebase::{Operation, new_extents, rebase};
 use crate::snapshot::Snapshot;
 use crate::store::{self, LocalStore, MemoryStore, RemoteOptions, Store};
@@ -45,6 +46,9 @@ pub struct Options {
     pub cache_bytes_max: u64,
     /// Whether to make a database where there is none.
     pub create: bool,
+    /// Whether to remove what crashes have left behind, if nobody writes: for a moment nobody else
+    /// can.
+    pub sweep: bool,
     /// How long to wait for another process that writes.
     pub lock_wait: Duration,
     /// How to reach an object store.
@@ -60,6 +64,7 @@ impl Default for Options {
         Options {
             cache_bytes_max: machine_memory_bytes() / 100 * CACHE_MEMORY_PERCENT,
             create: true,
+            sweep: true,
             lock_wait: Duration::from_millis(WRITE_LOCK_WAIT_MS),
             remote: RemoteOptions::default(),
             now_ms: Arc::new(wall_clock_ms),
@@ -203,7 +208,8 @@ impl Database {
             options,
         }));
         // What a crash left behind. Whoever is writing now does it at some other time.
-        if !database.0.home.store.is_remote()
+        if database.0.options.sweep
+            && !database.0.home.store.is_remote()
             && let Ok(writing) = database.0.home.writing(Duration::ZERO)
         {
             let mut state = database.0.state.lock();
@@ -485,9 +491,48 @@ impl Database {
         Ok(next)
     }
 
+    /// What left its table at this time or before is needed by nobody: its retention has passed,
+    /// and nobody has pinned it. To be asked after it is committed that it left.
+    fn expiry_limit(&self) -> Result<u64> {
+        let limit = self.retention_limit();
+        if self.0.home.store.is_private() {
+            return Ok(limit);
+        }
+        let pinned = pin::oldest(&*self.0.home.store, self.now_ms())?;
+        Ok(pinned.map_or(limit, |from| limit.min(from.saturating_sub(1))))
+    }
+
+    fn retention_limit(&self) -> u64 {
+        self.now_ms().saturating_sub(self.retention_ms())
+    }
+
+    /// The newest state, as it is written down; what it names stays until the pin goes.
+    ///
+    /// The log is read anew, from its last checkpoint: this process may be so far behind that the
+    /// commits which would lead it on are gone.
+    pub(crate) fn pinned(&self) -> Result<(Pin, Checkpoint)> {
+        let (store, now_ms) = (self.0.home.store.clone(), self.0.options.now_ms.clone());
+        let pin = Pin::new(store, now_ms, self.snapshot().time_ms)?;
+        let opened = self.0.log.open()?;
+        let opened = opened.ok_or_else(|| no_database(&self.0.home.store.locate("")))?;
+        let checkpoint = opened.history.to_checkpoint()?;
+        Ok((pin, checkpoint))
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.0.home.store
+    }
+
     /// Takes out the extents whose retention has passed.
     fn expire(&self, state: &mut State) -> Vec<Arc<Extent>> {
-        let limit = self.now_ms().saturating_sub(self.retention_ms());
+        let limit = self.retention_limit();
+        let due = |time: u64| time <= limit;
+        let any = state.leaving.front().is_some_and(|(time, _)| due(*time))
+            || state.history.removed.iter().any(|r| due(r.time_ms));
+        // Where the pins cannot be asked for, the next commit does it.
+        let Some(limit) = any.then(|| self.expiry_limit()).and_then(Result::ok) else {
+            return Vec::new();
+        };
         let mut expired = Vec::new();
         while let Some((_, extent)) = state.leaving.pop_front_if(|(time, _)| *time <= limit) {
             extent.expire();
@@ -541,8 +586,7 @@ impl Database {
     /// interrupted writers, and of removals whose retention has passed. The caller excludes other
     /// writers. Returns how many, and their bytes.
     fn sweep(&self, state: &State, age_ms: u64) -> Result<(u64, u64)> {
-        let (now, retention_ms) = (self.now_ms(), self.retention_ms());
-        let limit = now.saturating_sub(retention_ms);
+        let (now, limit) = (self.now_ms(), self.expiry_limit()?);
         let mut kept: HashSet<ExtentId> =
             state.history.snapshot.extents().map(|e| e.extent.id).collect();
         let removed = state.history.removed.iter().filter(|r| r.time_ms > limit);

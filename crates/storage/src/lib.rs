@@ -59,11 +59,13 @@
 //! * `compact`: rewriting extents into better ones
 //! * `store`: where files lie
 //! * `check`: whether all of it is as it was written
+//! * `backup`: a copy of a snapshot, and back; `pin` keeps the snapshot meanwhile
 //! * `statistics`, `hll`, `digest`: what is known without reading
 //! * `encoded`: the forms decoded columns have; `cache`: keeps them
 //! * `types`: what a column may be
 //! * [`load`]: reading the files that rows come from
 
+mod backup;
 mod cache;
 mod catalog;
 mod check;
@@ -78,6 +80,7 @@ mod extent;
 pub mod fuzzing;
 mod hll;
 pub mod load;
+mod pin;
 pub mod properties;
 mod rebase;
 mod snapshot;
@@ -87,6 +90,9 @@ mod table;
 mod transaction;
 mod types;
 
+pub use backup::{
+    BackupInfo, BackupReport, CopyProgress, RestoreReport, backups, restore, verify_backup,
+};
 pub use cache::{CacheStats, Key as ChunkColumn};
 pub use catalog::{CommitInfo, LoadedFile, Summary};
 pub use check::{CheckProgress, CheckReport};

@@ -20,6 +20,8 @@ pub struct Settings {
     pub policy: Option<PolicyKind>,
     /// Of joins, groups and sorts of all queries together.
     pub memory: Option<u64>,
+    /// Of decoded chunks.
+    pub cache: Option<u64>,
     /// The process stays, and compacts tables while nothing else is to be done.
     pub stays: bool,
 }
@@ -30,6 +32,7 @@ impl Settings {
             create,
             compacts: self.stays,
             memory_bytes_max: self.memory,
+            cache_bytes_max: self.cache,
             memory_bytes_per_s: memory_bandwidth(),
             ..Config::default()
         };
@@ -59,7 +62,8 @@ fn memory_bandwidth() -> Option<u64> {
     kept.map(|kept| kept.one_thread_bytes_per_s)
 }
 
-fn must_exist(location: &str) -> Result<()> {
+/// For a message that says what to do.
+pub fn must_exist(location: &str) -> Result<()> {
     let hint = format!(
         "thalweg load {location} TABLE FILES… creates it and loads a table; \
          --create makes an empty one; {MEMORY} is a database that ends with the process"

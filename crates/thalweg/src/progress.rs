@@ -56,6 +56,16 @@ impl Progress {
         })
     }
 
+    /// Of what goes through bytes and knows no rows.
+    pub fn of_bytes(verb: &'static str, sample: impl Fn() -> Sample + Send + 'static) -> Progress {
+        let start = Instant::now();
+        Progress::show(move || {
+            let Sample { bytes_done: done, bytes_total: total, .. } = sample();
+            let line = describe_bytes(verb, done, total, start.elapsed());
+            (total > 0).then_some(Shown { done, total, line })
+        })
+    }
+
     /// Of what `session` runs, once it has run for a moment; on a terminal only.
     pub fn of_query(session: &Session) -> Option<Progress> {
         let session = session.clone();
@@ -162,6 +172,21 @@ fn describe(sample: &Sample, elapsed: Duration) -> String {
     }
 }
 
+/// `copied 1.0 GiB of 3.2 GiB  200.0 MiB/s  12 s left`
+fn describe_bytes(verb: &str, done: u64, total: u64, elapsed: Duration) -> String {
+    let rate = done as f64 / elapsed.as_secs_f64().max(1e-3);
+    let mut line = format!(
+        "{verb} {} of {}  {}/s",
+        text::bytes(done),
+        text::bytes(total),
+        text::bytes(rate as u64)
+    );
+    if done > 0 && total > done {
+        line.push_str(&format!("  {} left", left((total - done) as f64 / rate)));
+    }
+    line
+}
+
 /// Whole seconds: the estimate is no better than that.
 fn left(seconds: f64) -> String {
     let s = seconds.ceil() as u64;
@@ -190,6 +215,8 @@ mod tests {
         let sample = Sample { looking: true, bytes_done: 1, bytes_total: 3, ..Sample::default() };
         let line = describe(&sample, Duration::from_secs(1));
         assert_eq!(line, "finding the columns  1 B/s  2 s left");
+        let line = describe_bytes("copied", 1 << 20, 3 << 20, Duration::from_secs(1));
+        assert_eq!(line, "copied 1.0 MiB of 3.0 MiB  1.0 MiB/s  2 s left");
         assert_eq!(left(61.2), "1 min 02 s");
         assert_eq!(left(7300.0), "2 h 01 min");
         assert_eq!((percent(0, 0), percent(1, 3)), (0, 33));

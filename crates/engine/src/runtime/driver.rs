@@ -18,7 +18,7 @@ use thalweg_scheduler::{
 };
 use tokio::sync::Notify;
 
-use super::log::Logged;
+use super::log::{Logged, Totals};
 use super::priority::LongPolls;
 use super::quantum;
 use super::run::{Run, Terms};
@@ -36,6 +36,7 @@ pub struct Driver {
     long_polls: LongPolls,
     /// The queries that ended, the last ones.
     log: Mutex<VecDeque<Arc<Logged>>>,
+    totals: Mutex<Totals>,
     /// Unless it does, tasks run without asking.
     schedules: bool,
 }
@@ -122,6 +123,7 @@ impl Driver {
             arrived: Notify::new(),
             long_polls: LongPolls::default(),
             log: Mutex::default(),
+            totals: Mutex::default(),
             schedules: config.scheduled,
         }
     }
@@ -296,6 +298,7 @@ impl Driver {
         });
         let Some(state) = state else { return };
         let logged = Arc::new(Logged::new(run, &state, workload));
+        self.totals.lock().add(&logged);
         let mut log = self.log.lock();
         if log.len() >= QUERY_LOG_MAX {
             log.pop_front();
@@ -306,6 +309,15 @@ impl Driver {
     /// The last queries that ended, in that order.
     pub fn log(&self) -> Vec<Arc<Logged>> {
         self.log.lock().iter().cloned().collect()
+    }
+
+    /// One of the last queries that ended.
+    pub fn logged(&self, query: QueryId) -> Option<Arc<Logged>> {
+        self.log.lock().iter().rev().find(|logged| logged.query == query.0).cloned()
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.totals.lock().clone()
     }
 
     pub fn query_state(&self, query: QueryId) -> Option<QueryState> {

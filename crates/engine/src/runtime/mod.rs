@@ -18,7 +18,7 @@ mod scheduled;
 mod tracer;
 
 pub use driver::{Driver, Listed, no_workload};
-pub use log::Logged;
+pub use log::{Logged, Times, Totals};
 pub use quantum::checkpoint;
 pub use run::{Cancel, Origin, Run, Terms};
 

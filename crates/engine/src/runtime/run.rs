@@ -96,6 +96,8 @@ pub struct Run {
     driver: Arc<Driver>,
     memory: Arc<Unrefused<QueryMemory>>,
     memory_wanted: AtomicU64,
+    /// When it was planned, on the driver's clock; 0: not yet.
+    planned_ns: AtomicU64,
     /// Stored bytes of the columns that it read.
     read_bytes: AtomicU64,
     /// It ended in an error.
@@ -129,6 +131,7 @@ impl Run {
             driver: Arc::clone(driver),
             memory: Arc::new(Unrefused(QueryMemory::new(id, Arc::clone(driver)))),
             memory_wanted: AtomicU64::new(0),
+            planned_ns: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             cancel: Mutex::new(None),
@@ -217,7 +220,13 @@ impl Run {
     /// It is planned.
     pub fn estimated(&self, estimate: Estimate) {
         self.memory_wanted.store(estimate.memory_bytes, Ordering::Relaxed);
+        self.planned_ns.store(self.driver.now_ns(), Ordering::Relaxed);
         self.driver.query_estimated(self.id, estimate.cpu_ns);
+    }
+
+    /// When that was; `None`: it never was.
+    pub fn planned_ns(&self) -> Option<u64> {
+        Some(self.planned_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
     }
 
     /// Bytes that its plan will hold, as far as they can be estimated.

@@ -13,9 +13,12 @@ use crate::extent::Home;
 use crate::snapshot::PUBLIC;
 
 /// The folder of the log in a store.
-const FOLDER: &str = "log/";
+pub(crate) const FOLDER: &str = "log/";
 const COMMIT: &str = "commit";
 const CHECKPOINT: &str = "checkpoint";
+
+/// Times that a log is listed anew before what is missing is taken for damage.
+const LISTINGS_MAX: usize = 5;
 
 pub(crate) struct Log {
     home: Arc<Home>,
@@ -38,6 +41,11 @@ struct Listing {
 
 fn name(id: u64, kind: &str) -> String {
     format!("{FOLDER}{id:020}.{kind}")
+}
+
+/// Of the state as of commit `id`.
+pub(crate) fn checkpoint_name(id: u64) -> String {
+    name(id, CHECKPOINT)
 }
 
 impl Log {
@@ -85,7 +93,8 @@ impl Log {
     /// Reads it to its end; `None`: there is none.
     pub fn open(&self) -> Result<Option<Opened>> {
         let mut listing = self.listing()?;
-        let mut again = true;
+        // Whoever cuts off the old end may do so while it is being read.
+        let mut again = LISTINGS_MAX;
         loop {
             let Some(&checkpoint) = listing.checkpoints.last() else {
                 return match listing.commits.first() {
@@ -100,6 +109,11 @@ impl Log {
                 Some((history, bytes_since)) => {
                     let last = listing.commits.last().copied().unwrap_or(0);
                     let id = history.snapshot.id.0;
+                    if last > id && again > 0 {
+                        again -= 1;
+                        listing = self.listing()?;
+                        continue;
+                    }
                     if last > id {
                         return Err(damaged(
                             &self.locate(id + 1, COMMIT),
@@ -111,8 +125,8 @@ impl Log {
                     return Ok(Some(Opened { history, checkpoint, bytes_since }));
                 }
                 // It was removed since it was listed: there is a newer one.
-                None if again => {
-                    again = false;
+                None if again > 0 => {
+                    again -= 1;
                     listing = self.listing()?;
                 }
                 None => {

@@ -19,7 +19,9 @@ mod log;
 mod record;
 mod replay;
 
-pub(crate) use log::{Log, Opened};
-pub(crate) use record::{Commit, ExtentRecord, FrameKind, damaged, frame, other_format, unframe};
+pub(crate) use log::{FOLDER as LOG, Log, Opened, checkpoint_name};
+pub(crate) use record::{
+    Change, Checkpoint, Commit, ExtentRecord, FrameKind, damaged, frame, other_format, unframe,
+};
 pub use record::{CommitInfo, LoadedFile, Summary};
 pub(crate) use replay::{History, changes, gone};

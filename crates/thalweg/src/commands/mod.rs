@@ -1,11 +1,13 @@
 //! The subcommands, one per file: what each takes (clap), what it does, and its `--help`.
 
+mod backup;
 mod bench;
 mod calibrate;
 mod check;
 mod inspect;
 mod load;
 mod replay;
+mod restore;
 mod serve;
 mod shell;
 mod sql;
@@ -57,6 +59,8 @@ enum Command {
     Replay(replay::Args),
     Calibrate(calibrate::Args),
     Serve(serve::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
 }
 
 pub fn run() -> Outcome {
@@ -74,6 +78,8 @@ pub fn run() -> Outcome {
         Command::Replay(args) => replay::run(args),
         Command::Calibrate(args) => calibrate::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Backup(args) => backup::run(args),
+        Command::Restore(args) => restore::run(args),
     }
 }
 

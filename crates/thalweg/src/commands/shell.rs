@@ -64,8 +64,13 @@ When standard input is not a terminal, the statements in it are run in order, an
 that fails ends the shell with its exit code.";
 
 pub fn run(args: Args) -> Outcome {
-    let settings =
-        Settings { threads: args.threads, policy: args.policy, memory: args.memory, stays: true };
+    let settings = Settings {
+        threads: args.threads,
+        policy: args.policy,
+        memory: args.memory,
+        stays: true,
+        ..Settings::default()
+    };
     let engine = database::open(&args.database, args.create, &settings)?;
     let interactive = std::io::stdin().is_terminal();
     let mut shell = Shell {

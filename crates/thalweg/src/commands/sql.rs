@@ -101,8 +101,12 @@ pub fn run(args: Args) -> Outcome {
     if args.format.is_binary() {
         exactly_one(&scripts, args.format)?;
     }
-    let settings =
-        Settings { threads: args.threads, policy: args.policy, memory: args.memory, stays: false };
+    let settings = Settings {
+        threads: args.threads,
+        policy: args.policy,
+        memory: args.memory,
+        ..Settings::default()
+    };
     let engine = database::open(&args.database, args.create, &settings)?;
     let mut runner = Runner::new(engine, args.format);
     runner.expanded = args.expanded;

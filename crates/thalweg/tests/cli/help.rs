@@ -4,7 +4,7 @@ use crate::Place;
 
 #[test]
 fn help_names_every_option_and_gives_examples() {
-    let commands: [(&str, &[&str]); 8] = [
+    let commands: [(&str, &[&str]); 11] = [
         (
             "load",
             &[
@@ -76,6 +76,26 @@ fn help_names_every_option_and_gives_examples() {
                 "--memory",
             ],
         ),
+        (
+            "serve",
+            &[
+                "--config",
+                "--create",
+                "--pg",
+                "--flight",
+                "--http",
+                "--auth",
+                "--tls-cert",
+                "--max-connections",
+                "--drain-timeout",
+                "--threads",
+                "--memory",
+                "--log-level",
+                "--ready-file",
+            ],
+        ),
+        ("backup", &["--verify", "--quiet"]),
+        ("restore", &["--snapshot", "--list", "--check", "--quiet"]),
         ("replay", &["--policy", "--slots", "--report", "--json"]),
         ("calibrate", &["--show", "--json", "--file", "--threads", "--size"]),
     ];

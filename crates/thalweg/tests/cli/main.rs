@@ -1,5 +1,6 @@
 //! The command line as its users meet it: bytes on stdout, messages on stderr, exit codes.
 
+mod backup;
 mod bench;
 mod calibrate;
 mod check;
@@ -8,6 +9,7 @@ mod help;
 mod inspect;
 mod load;
 mod replay;
+mod serve;
 mod shell;
 mod sql;
 
