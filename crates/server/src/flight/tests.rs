@@ -30,7 +30,11 @@ use super::options::{
     SetSessionOptionsResult,
 };
 use super::status::SQLSTATE;
+use crate::auth::Authenticator;
 use crate::config::{Authentication, Config};
+use crate::connections::Connections;
+use crate::context::{Context, Phase};
+use crate::metrics::Metrics;
 use crate::server::Server;
 
 type Client = FlightSqlServiceClient<Channel>;
@@ -586,4 +590,52 @@ fn a_server_that_drains_lets_rows_end() {
     assert_eq!(rows, 2_000_000);
     drop(stream);
     draining.join().unwrap();
+}
+
+#[test]
+fn connections_may_be_encrypted() {
+    use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+    use tokio_rustls::rustls::{ServerConfig, crypto::ring};
+    use tonic::transport::{Certificate, ClientTlsConfig};
+
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let engine = EngineConfig { threads: 2, ..EngineConfig::default() };
+    let engine = Engine::open(":memory:", engine).unwrap();
+    let (phase, watched) = tokio::sync::watch::channel(Phase::Running);
+    let context = Arc::new(Context {
+        authenticator: Authenticator::new(Arc::clone(&engine), Authentication::Trust),
+        connections: Connections::new(10),
+        metrics: Metrics::default(),
+        tls: Some(Arc::new(tls)),
+        phase: watched,
+        config: Config::default(),
+        engine,
+    });
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let serving = tokio::spawn(super::serve(listener, context));
+        let ca = Certificate::from_pem(certified.cert.pem());
+        let endpoint = Endpoint::from_shared(format!("https://localhost:{port}")).unwrap();
+        let endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(ca)).unwrap();
+        let mut client = Client::new(endpoint.connect().await.unwrap());
+        assert_eq!(number(&mut client, "SELECT 1").await, 1);
+        // Nothing is said to those who do not encrypt.
+        let plain = Endpoint::from_shared(format!("http://localhost:{port}")).unwrap();
+        let refused = match plain.connect().await {
+            Ok(channel) => Client::new(channel).get_catalogs().await.is_err(),
+            Err(_) => true,
+        };
+        assert!(refused);
+        drop(client);
+        phase.send(Phase::Draining).unwrap();
+        serving.await.unwrap();
+    });
 }
