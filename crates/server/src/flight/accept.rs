@@ -1,0 +1,209 @@
+//! Connections on their way to gRPC.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Poller, Poll};
+use std::time::Duration;
+
+use futures::stream::{self, Stream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::Sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tonic::transport::server::Connected;
+
+use crate::connections::Connection;
+use crate::context::Context;
+
+/// Encrypted connections that are ready before gRPC takes them.
+const READY_MAX: usize = 16;
+
+/// Pause after an error of `accept`: it may be that there are no more file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What gRPC knows of the connection of a call.
+#[derive(Clone, Default)]
+pub struct Peer(Arc<AtomicBool>);
+
+impl Peer {
+    /// One of its calls has shown who the client is: from now on it may be silent.
+    pub fn let_in(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Until the stream is dropped, which closes the listener.
+pub fn connections(
+    listener: TcpListener,
+    context: Arc<Context>,
+) -> impl Stream<Item = io::Result<Io>> {
+    let (ready, receiver) = mpsc::channel(READY_MAX);
+    let accepting = tokio::spawn(accept(listener, context, ready));
+    let accepting = AbortOnDrop(accepting);
+    stream::unfold((receiver, accepting), |(mut receiver, accepting)| async move {
+        let io = receiver.recv().await?;
+        Some((Ok(io), (receiver, accepting)))
+    })
+}
+
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, context: Arc<Context>, ready: mpsc::Sender<Io>) {
+    let tls = context.tls.as_ref().map(|config| TlsAcceptor::from(for_grpc(config)));
+    loop {
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                tracing::warn!("cannot accept a connection: {e}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let connection = match context.connections.open() {
+            Ok(connection) => connection,
+            Err(e) => {
+                // Nothing can be said before HTTP/2 has begun: it is closed.
+                tracing::warn!(%address, "connection refused: {e}");
+                continue;
+            }
+        };
+        // It only makes answers slower.
+        let _ = stream.set_nodelay(true);
+        let timeout = context.config.handshake_timeout;
+        let (tls, ready) = (tls.clone(), ready.clone());
+        tokio::spawn(async move {
+            let transport = match tls {
+                None => Transport::Plain(stream),
+                Some(tls) => match tokio::time::timeout(timeout, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => Transport::Tls(Box::new(stream)),
+                    Ok(Err(e)) => return tracing::debug!(%address, "no TLS handshake: {e}"),
+                    Err(_) => return tracing::debug!(%address, "the TLS handshake took too long"),
+                },
+            };
+            let io = Io {
+                transport,
+                address,
+                peer: Peer::default(),
+                deadline: Some(Box::pin(tokio::time::sleep(timeout))),
+                _connection: connection,
+            };
+            // Nobody takes it: the server drains.
+            let _ = ready.send(io).await;
+        });
+    }
+}
+
+/// gRPC wants to hear of HTTP/2 in the handshake.
+fn for_grpc(config: &ServerConfig) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
+/// A connection, which is given up if its client does not show in time who it is.
+pub struct Io {
+    transport: Transport,
+    address: SocketAddr,
+    peer: Peer,
+    deadline: Option<Pin<Box<Sleep>>>,
+    _connection: Connection,
+}
+
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+}
+
+impl Io {
+    fn in_time(&mut self, cx: &mut Poller<'_>) -> io::Result<()> {
+        let Some(deadline) = &mut self.deadline else { return Ok(()) };
+        if self.peer.0.load(Ordering::Relaxed) {
+            self.deadline = None;
+        } else if deadline.as_mut().poll(cx).is_ready() {
+            tracing::info!(address = %self.address, "closed: its client did not log in in time");
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
+}
+
+impl Connected for Io {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Poller<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        };
+        if read.is_pending() {
+            self.in_time(cx)?;
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Poller<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Poller<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.transport {
+            Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Poller<'_>) -> Poll<io::Result<()>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Poller<'_>) -> Poll<io::Result<()>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
