@@ -92,7 +92,7 @@ fn parse(tokens: &[Token]) -> Option<Command> {
         }
         "reset" if tokens.len() == 2 && is(1, "all") => Some(Command::ResetAll),
         "reset" if is(1, "session") && is(2, "authorization") => Some(Command::Nothing("RESET")),
-        "reset" if tokens.len() == 2 && is(1, "role") => Some(Command::Nothing("RESET")),
+        "reset" if tokens.len() == 2 && is(1, "role") => None,
         "reset" if tokens.len() == 3 && is(1, "time") && is(2, "zone") => {
             Some(Command::Reset("timezone".into()))
         }
@@ -151,10 +151,8 @@ fn set(tokens: &[Token]) -> Option<Command> {
         return None;
     }
     if at(next).as_deref() == Some("role") {
-        return match at(next + 1).as_deref() {
-            Some("none") => Some(Command::Nothing("SET")),
-            _ => Some(Command::Refused { what: "SET ROLE", hint: "connect as the other role" }),
-        };
+        // Who acts as whom is no setting: see `access`.
+        return None;
     }
     if at(next).as_deref() == Some("time") && at(next + 1).as_deref() == Some("zone") {
         let value = values(&tokens[next + 2..])?;
