@@ -67,8 +67,8 @@ pub struct Cte {
 }
 
 pub enum CteQuery {
-    Plain(Query),
-    Recursive { first: Query, next: Query, all: bool },
+    Plain(Box<Query>),
+    Recursive { first: Box<Query>, next: Box<Query>, all: bool },
 }
 
 pub struct Select {

@@ -107,7 +107,7 @@ fn full_row(relation: &Relation, at: usize) -> Row {
 
 /// `column = value` or `column = ANY (array)`, whose other side is known before the scan: the
 /// column, and that side.
-fn wanted<'e>(f: &'e Expr, base: usize, columns: usize) -> Option<(usize, &'e Expr, bool)> {
+fn wanted(f: &Expr, base: usize, columns: usize) -> Option<(usize, &Expr, bool)> {
     let column = |e: &Expr| match e {
         Expr::Column { depth: 0, index } => {
             index.checked_sub(base).filter(|column| *column < columns)

@@ -146,14 +146,15 @@ impl Binder<'_> {
             // It reads rows that change while it runs.
             next.correlated = true;
             let all = *set_quantifier == ast::SetQuantifier::All;
-            *cte.query.borrow_mut() = Some(CteQuery::Recursive { first, next, all });
+            *cte.query.borrow_mut() =
+                Some(CteQuery::Recursive { first: Box::new(first), next: Box::new(next), all });
             return Ok(cte);
         }
         let query = self.query(&cte.query, parent)?;
         let mut columns = query.columns.clone();
         rename(&mut columns);
         let cte = make(columns);
-        *cte.query.borrow_mut() = Some(CteQuery::Plain(query));
+        *cte.query.borrow_mut() = Some(CteQuery::Plain(Box::new(query)));
         Ok(Rc::new(cte))
     }
 
