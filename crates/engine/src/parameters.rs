@@ -172,7 +172,7 @@ fn list(items: &ArrayRef, data_type: &DataType, depth: usize) -> Result<String> 
         return Ok(format!("arrow_cast(make_array(), '{}')", quotable(data_type)));
     }
     let items = (0..items.len()).map(|i| nested(items, i, depth + 1));
-    Ok(format!("make_array({})", items.collect::<Result<Vec<_>>>()?.join(", ")))
+    Ok(format!("ARRAY[{}]", items.collect::<Result<Vec<_>>>()?.join(", ")))
 }
 
 fn quotable(data_type: &DataType) -> String {

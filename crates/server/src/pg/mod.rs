@@ -28,6 +28,8 @@ mod socket;
 mod startup;
 mod text;
 mod types;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::sync::Arc;
