@@ -462,6 +462,19 @@ def passwords(server):
     fails(lambda: client.get_flight_info(command("SELECT 1"), header))
 
 
+@check("TLS")
+def encrypted(server):
+    if not server.certificate:
+        return "the server has no certificate"
+    with server.connect() as c:
+        equal(rows(c, "SELECT 1"), [(1,)])
+    # Without the certificate it is not believed, in clear it does not answer.
+    blind = Server(server.address, server.user, server.password, None)
+    fails(lambda: rows(blind.connect(), "SELECT 1"))
+    blind.uri = f"grpc+tls://{server.address}"
+    fails(lambda: rows(blind.connect(), "SELECT 1"), "certificate")
+
+
 def varint(n):
     out = b""
     while n > 127:

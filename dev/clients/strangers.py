@@ -338,9 +338,9 @@ def flight(what, wanted, *headers, action=None, ticket=None):
                 return client.do_get(pyarrow.flight.Ticket(ticket), options).read_all()
             return client.get_flight_info(command("SELECT 1"), options)
         except Exception as error:
-            # gRPC's own words before and after are not the server's.
-            text = " ".join(str(error).split())
-            raise Refused(type(error).__name__, text.split(". gRPC client debug")[0].split(". Detail:")[0]) from None
+            # gRPC's words before and after are not the server's.
+            text = " ".join(str(error).split()).split("with message: ")[-1]
+            raise Refused(type(error).__name__, text.split(". gRPC client debug")[0].split(" hint: ")[0]) from None
         finally:
             client.close()
 
@@ -391,7 +391,7 @@ def http(what, wanted, path, method="GET", headers=()):
         status = found.split()[1]
         assert "root:" not in found and USER not in found, found
         if status != "200":
-            raise Refused(status, found.splitlines()[-1].strip() if wanted == "404" else "")
+            raise Refused(status, "")
 
     TRIES.append((what, wanted, function))
 
