@@ -531,6 +531,21 @@ def many_at_once(server):
     assert not failures, failures[0]
 
 
+@check("many at once")
+def results_that_nobody_reads_hold_nothing(server):
+    options = {"adbc.flight.sql.rpc.call_header.x-session-id": "few"}
+    with server.connect(**options) as c:
+        run(c, "SET thalweg.max_running = 2")
+        begun = time.monotonic()
+        try:
+            for i in range(8):
+                run(c, f"CREATE OR REPLACE TABLE flight_few AS SELECT {i} AS i")
+            run(c, "DROP TABLE flight_few")
+        finally:
+            run(c, "RESET thalweg.max_running")
+        assert time.monotonic() - begun < 20, "statements waited for results that nobody reads"
+
+
 def main():
     wanted = sys.argv[1:]
     certificate = os.environ.get("PGSSLROOTCERT")

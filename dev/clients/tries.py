@@ -192,7 +192,7 @@ def others(admin, mallory):
 def oversized():
     with Wire() as wire:
         wire.login("mallory", PASSWORD)
-        wire.send(b"Q" + (1 << 30).to_bytes(4) + b"SELECT 1")
+        wire.send(b"Q" + (1 << 30).to_bytes(4, "big") + b"SELECT 1")
         return wire.until(b"Z")
 
 
