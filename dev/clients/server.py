@@ -49,6 +49,8 @@ class Server:
 
     def __init__(self, binary, *flags, trust=False):
         self.binary, self.flags, self.trust = binary, flags, trust
+        # 16 characters. With the role's name it is no multiple of three bytes: its base64 needs
+        # padding, which Go's client of Flight leaves out.
         self.password = secrets.token_urlsafe(12)
         self.ended = None
 
