@@ -147,6 +147,19 @@ impl Error {
         self
     }
 
+    /// The same error once more, for another reader: all but its source, which cannot be cloned.
+    pub fn again(&self) -> Error {
+        let Inner { kind, sqlstate, message, detail, hint, source: _ } = &*self.0;
+        Error(Box::new(Inner {
+            kind: *kind,
+            sqlstate: *sqlstate,
+            message: message.clone(),
+            detail: detail.clone(),
+            hint: hint.clone(),
+            source: None,
+        }))
+    }
+
     pub fn kind(&self) -> Kind {
         self.0.kind
     }

@@ -23,7 +23,7 @@ fn convert(e: &DataFusionError) -> Error {
     use DataFusionError as D;
     match e {
         D::External(inner) => match inner.downcast_ref::<Error>() {
-            Some(ours) => copy(ours),
+            Some(ours) => ours.again(),
             None => match inner.downcast_ref::<DataFusionError>() {
                 Some(nested) => convert(nested),
                 None => match inner.downcast_ref::<ArrowError>() {
@@ -77,27 +77,12 @@ fn convert(e: &DataFusionError) -> Error {
     }
 }
 
-/// `Error` owns its source, which cannot be cloned; what a user reads can.
-fn copy(e: &Error) -> Error {
-    let mut out = Error::new(e.kind(), e.message());
-    if let Some(detail) = e.detail_text() {
-        out = out.detail(detail);
-    }
-    if let Some(hint) = e.hint_text() {
-        out = out.hint(hint);
-    }
-    if let Some(code) = e.code_text() {
-        out = out.code(code);
-    }
-    out
-}
-
 pub fn from_arrow(e: &ArrowError) -> Error {
     match e {
         ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
             Some(nested) => convert(nested),
             None => match inner.downcast_ref::<Error>() {
-                Some(ours) => copy(ours),
+                Some(ours) => ours.again(),
                 None => Error::internal(inner.to_string()),
             },
         },

@@ -143,13 +143,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// It has to prove it, or there is no such user.
-    pub fn trusted(&self, name: &str) -> Result<User> {
-        self.trusted_from(name, None)
-    }
-
-    /// # Errors
-    /// As of [`Authenticator::trusted`].
-    pub fn trusted_from(&self, name: &str, from: Option<IpAddr>) -> Result<User> {
+    pub fn trusted(&self, name: &str, from: Option<IpAddr>) -> Result<User> {
         let shared = &self.shared;
         let admit = || {
             if shared.mode != Authentication::Trust {
@@ -200,16 +194,10 @@ impl Authenticator {
     ///
     /// # Errors
     /// It is not theirs, or they may not log in.
-    pub fn password(&self, name: &str, password: &str) -> Result<User> {
-        self.password_from(name, password, None)
-    }
-
-    /// # Errors
-    /// As of [`Authenticator::password`].
-    pub fn password_from(&self, name: &str, password: &str, from: Option<IpAddr>) -> Result<User> {
+    pub fn password(&self, name: &str, password: &str, from: Option<IpAddr>) -> Result<User> {
         let shared = &self.shared;
         if shared.mode == Authentication::Trust {
-            return self.trusted_from(name, from);
+            return self.trusted(name, from);
         }
         let check = || {
             shared.check_tries(name, from)?;
@@ -226,13 +214,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// It is nobody's, or no longer valid, or whose it is may not log in.
-    pub fn token(&self, token: &str) -> Result<User> {
-        self.token_from(token, None)
-    }
-
-    /// # Errors
-    /// As of [`Authenticator::token`].
-    pub fn token_from(&self, token: &str, from: Option<IpAddr>) -> Result<User> {
+    pub fn token(&self, token: &str, from: Option<IpAddr>) -> Result<User> {
         let shared = &self.shared;
         let mut name = String::new();
         let mut check = || {

@@ -28,8 +28,4 @@ impl Connections {
                 .hint("close some, or raise --max-connections")
         })
     }
-
-    pub fn count(&self) -> usize {
-        self.most - self.free.available_permits()
-    }
 }

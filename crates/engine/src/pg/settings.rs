@@ -285,7 +285,8 @@ impl Known {
             Kind::Real => value.parse::<f64>().map_err(|_| invalid())?.to_string(),
             Kind::Time => milliseconds(value).ok_or_else(invalid)?.to_string(),
             Kind::OneOf(values) => {
-                let lower = value.to_ascii_lowercase();
+                // asyncpg sends its encoding in quotes.
+                let lower = value.trim_matches('\'').to_ascii_lowercase();
                 if !values.contains(&lower.as_str()) {
                     return Err(invalid().hint(format!("it can be {}", values.join(", "))));
                 }

@@ -73,14 +73,14 @@ fn a_password_lets_in() {
     );
     let user = door.scram("ann", "größe").unwrap();
     assert_eq!(door.authenticator.session(&user).unwrap().user(), "ann");
-    assert_eq!(door.authenticator.password("ann", "größe").unwrap().name, "ann");
-    assert_eq!(code(door.authenticator.trusted("ann")), "28000");
+    assert_eq!(door.authenticator.password("ann", "größe", None).unwrap().name, "ann");
+    assert_eq!(code(door.authenticator.trusted("ann", None)), "28000");
     // Who knows the password is told more.
     assert_eq!(code(door.scram("bob", "x")), "28000");
     assert_eq!(code(door.scram("bob", "y")), "28P01");
     door.run("ALTER ROLE bob LOGIN VALID UNTIL '2001-01-01'");
     assert_eq!(code(door.scram("bob", "x")), "28P01");
-    assert_eq!(code(door.authenticator.password("bob", "x")), "28P01");
+    assert_eq!(code(door.authenticator.password("bob", "x", None)), "28P01");
     door.run("ALTER ROLE bob VALID UNTIL 'infinity'");
     assert!(door.scram("bob", "x").is_ok());
     door.run("ALTER ROLE bob PASSWORD NULL");
@@ -117,17 +117,17 @@ fn who_is_refused_does_not_learn_who_there_is() {
 fn tries_are_limited() {
     let door = door(Authentication::Scram, &["CREATE ROLE ann LOGIN PASSWORD 'x'"]);
     for _ in 0..5 {
-        assert_eq!(code(door.authenticator.password("ann", "wrong")), "28P01");
+        assert_eq!(code(door.authenticator.password("ann", "wrong", None)), "28P01");
     }
     // Right or wrong, it waits; and so does a name that is nobody's.
-    assert_eq!(code(door.authenticator.password("ann", "x")), "53400");
+    assert_eq!(code(door.authenticator.password("ann", "x", None)), "53400");
     assert_eq!(code(door.scram("ann", "x")), "53400");
     door.clock.advance_ns(1_000_000_001);
-    assert!(door.authenticator.password("ann", "x").is_ok());
+    assert!(door.authenticator.password("ann", "x", None).is_ok());
     for _ in 0..5 {
-        assert_eq!(code(door.authenticator.password("nosuch", "wrong")), "28P01");
+        assert_eq!(code(door.authenticator.password("nosuch", "wrong", None)), "28P01");
     }
-    assert_eq!(code(door.authenticator.password("nosuch", "wrong")), "53400");
+    assert_eq!(code(door.authenticator.password("nosuch", "wrong", None)), "53400");
     // Exchanges that began before the failures do not help.
     let mut begun: Vec<Scram> =
         (0..8).map(|_| door.authenticator.scram("ann", None, false).unwrap()).collect();
@@ -143,9 +143,9 @@ fn tries_are_limited() {
     assert_eq!(refusals[4..6], ["28P01", "53400"]);
     let from = Some(IpAddr::from([10, 0, 0, 1]));
     for _ in 0..5 {
-        assert_eq!(code(door.authenticator.token_from("thalweg_x", from)), "28P01");
+        assert_eq!(code(door.authenticator.token("thalweg_x", from)), "28P01");
     }
-    assert_eq!(code(door.authenticator.token_from("thalweg_x", from)), "53400");
+    assert_eq!(code(door.authenticator.token("thalweg_x", from)), "53400");
 }
 
 #[test]
@@ -174,28 +174,28 @@ fn connections_of_a_role_are_limited() {
 fn a_token_lets_in_until_it_is_dropped() {
     let door = door(Authentication::Scram, &["CREATE ROLE ann LOGIN"]);
     let token = door.text("ALTER ROLE ann ADD TOKEN 'ci'");
-    assert_eq!(door.authenticator.token(&token).unwrap().name, "ann");
-    assert_eq!(code(door.authenticator.token(&format!("{token}x"))), "28P01");
+    assert_eq!(door.authenticator.token(&token, None).unwrap().name, "ann");
+    assert_eq!(code(door.authenticator.token(&format!("{token}x"), None)), "28P01");
     let old = door.text("ALTER ROLE ann ADD TOKEN 'old' VALID UNTIL '2001-01-01'");
-    assert_eq!(code(door.authenticator.token(&old)), "28P01");
+    assert_eq!(code(door.authenticator.token(&old, None)), "28P01");
     door.run("ALTER ROLE ann NOLOGIN");
-    assert_eq!(code(door.authenticator.token(&token)), "28000");
+    assert_eq!(code(door.authenticator.token(&token, None)), "28000");
     door.run("ALTER ROLE ann LOGIN");
     door.run("ALTER ROLE ann DROP TOKEN 'ci'");
-    assert_eq!(code(door.authenticator.token(&token)), "28P01");
+    assert_eq!(code(door.authenticator.token(&token, None)), "28P01");
 }
 
 #[test]
 fn trust_takes_any_name_until_there_are_roles() {
     let door = door(Authentication::Trust, &[]);
-    let user = door.authenticator.trusted("karl").unwrap();
+    let user = door.authenticator.trusted("karl", None).unwrap();
     assert_eq!(door.authenticator.session(&user).unwrap().user(), "thalweg");
     door.run("CREATE ROLE ann LOGIN");
-    assert_eq!(code(door.authenticator.trusted("karl")), "28000");
-    assert_eq!(door.authenticator.trusted("ann").unwrap().name, "ann");
-    assert_eq!(door.authenticator.trusted("thalweg").unwrap().name, "thalweg");
+    assert_eq!(code(door.authenticator.trusted("karl", None)), "28000");
+    assert_eq!(door.authenticator.trusted("ann", None).unwrap().name, "ann");
+    assert_eq!(door.authenticator.trusted("thalweg", None).unwrap().name, "thalweg");
     door.run("CREATE ROLE bob");
-    assert_eq!(code(door.authenticator.trusted("bob")), "28000");
+    assert_eq!(code(door.authenticator.trusted("bob", None)), "28000");
     // What a client says besides its name is not asked for.
-    assert_eq!(door.authenticator.password("ann", "anything").unwrap().name, "ann");
+    assert_eq!(door.authenticator.password("ann", "anything", None).unwrap().name, "ann");
 }

@@ -1,7 +1,7 @@
 //! Connections on their way to gRPC.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use tonic::transport::server::Connected;
 
 use crate::connections::Connection;
 use crate::context::Context;
+use crate::metrics::{Opened, Protocol};
 
 /// Encrypted connections that are ready before gRPC takes them.
 const READY_MAX: usize = 16;
@@ -28,12 +29,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What gRPC knows of the connection of a call.
 #[derive(Clone, Default)]
-pub struct Peer(Arc<AtomicBool>);
+pub struct Peer {
+    let_in: Arc<AtomicBool>,
+    /// `None` only in tests.
+    pub from: Option<IpAddr>,
+}
 
 impl Peer {
     /// One of its calls has shown who the client is: from now on it may be silent.
     pub fn let_in(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.let_in.store(true, Ordering::Relaxed);
     }
 }
 
@@ -75,13 +80,14 @@ async fn accept(listener: TcpListener, context: Arc<Context>, ready: mpsc::Sende
             Err(e) => {
                 // Nothing can be said before HTTP/2 has begun: it is closed.
                 tracing::warn!(%address, "connection refused: {e}");
+                context.metrics.refused(Protocol::Flight);
                 continue;
             }
         };
         // It only makes answers slower.
         let _ = stream.set_nodelay(true);
         let timeout = context.config.handshake_timeout;
-        let (tls, ready) = (tls.clone(), ready.clone());
+        let (tls, ready, context) = (tls.clone(), ready.clone(), Arc::clone(&context));
         tokio::spawn(async move {
             let transport = match tls {
                 None => Transport::Plain(stream),
@@ -94,9 +100,9 @@ async fn accept(listener: TcpListener, context: Arc<Context>, ready: mpsc::Sende
             let io = Io {
                 transport,
                 address,
-                peer: Peer::default(),
+                peer: Peer { let_in: Arc::default(), from: Some(address.ip()) },
                 deadline: Some(Box::pin(tokio::time::sleep(timeout))),
-                _connection: connection,
+                _connection: (connection, context.metrics.connection(Protocol::Flight)),
             };
             // Nobody takes it: the server drains.
             let _ = ready.send(io).await;
@@ -117,7 +123,7 @@ pub struct Io {
     address: SocketAddr,
     peer: Peer,
     deadline: Option<Pin<Box<Sleep>>>,
-    _connection: Connection,
+    _connection: (Connection, Opened),
 }
 
 enum Transport {
@@ -128,7 +134,7 @@ enum Transport {
 impl Io {
     fn in_time(&mut self, cx: &mut Poller<'_>) -> io::Result<()> {
         let Some(deadline) = &mut self.deadline else { return Ok(()) };
-        if self.peer.0.load(Ordering::Relaxed) {
+        if self.peer.let_in.load(Ordering::Relaxed) {
             self.deadline = None;
         } else if deadline.as_mut().poll(cx).is_ready() {
             tracing::info!(address = %self.address, "closed: its client did not log in in time");

@@ -51,10 +51,11 @@ impl Caller {
         extensions: &Extensions,
     ) -> Result<Caller> {
         let authenticator = &state.context.authenticator;
+        let from = extensions.get::<Peer>().and_then(|peer| peer.from);
         let mut session = None;
         let user = match credentials(metadata)? {
             Some(Credentials::Basic(name, password)) => {
-                state.check_password(name, password).await?
+                state.check_password(name, password, from).await?
             }
             Some(Credentials::Bearer(token)) => match state.sessions.of_token(&token)? {
                 Some(client) => {
@@ -62,10 +63,10 @@ impl Caller {
                     session = Some((SessionId::token(&token), client));
                     user
                 }
-                None => authenticator.token(&token)?,
+                None => authenticator.token(&token, from)?,
             },
             None if authenticator.mode() == Authentication::Trust => {
-                authenticator.trusted(ANYBODY)?
+                authenticator.trusted(ANYBODY, from)?
             }
             None => {
                 return Err(Error::user("this server has to know who you are").code("28000").hint(
@@ -98,7 +99,10 @@ pub async fn handshake(
     request: Request<Streaming<HandshakeRequest>>,
 ) -> Result<Response<HandshakeStream>> {
     let user = match credentials(request.metadata())? {
-        Some(Credentials::Basic(name, password)) => state.check_password(name, password).await?,
+        Some(Credentials::Basic(name, password)) => {
+            let from = request.extensions().get::<Peer>().and_then(|peer| peer.from);
+            state.check_password(name, password, from).await?
+        }
         _ => {
             return Err(Error::user("a handshake takes a user's name and password")
                 .code("28000")

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn user(name: &str) -> User {
-        User { name: name.into() }
+        User::named(name)
     }
 
     #[test]

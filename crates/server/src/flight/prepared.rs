@@ -112,8 +112,8 @@ pub async fn info(state: &State, caller: &Caller, handle: &[u8]) -> Result<Fligh
         }
     };
     let place = prepared.place(state, caller)?;
-    let answer = place.query_with(&prepared.sql, &values).await?;
-    tickets::hold(state, caller, place, answer)
+    let begun = place.query_with(&prepared.sql, &values).await?;
+    tickets::hold(state, caller, place, begun)
 }
 
 fn nothing_bound(wanted: usize) -> Error {
@@ -236,7 +236,7 @@ async fn run_all(
             };
             for row in 0..batch.num_rows() {
                 let values = parameters::values(&batch, row)?;
-                count += rows_of(session.query_with(&prepared.sql, &values).await?).await?;
+                count += rows_of(place.query_in(&session, &prepared.sql, &values).await?).await?;
             }
         }
         match next {

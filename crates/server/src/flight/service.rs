@@ -1,6 +1,7 @@
 //! The calls of Flight: each finds out who calls, and goes to the module of its command.
 
 use std::any::Any as Payload;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use super::transactions::Transactions;
 use super::{info, ingest, metadata, options, prepared, statements, tickets, transactions};
 use crate::auth::User;
 use crate::context::{Context, Phase};
+use crate::metrics::Protocol;
 
 /// What all calls share.
 pub struct State {
@@ -55,11 +57,19 @@ impl State {
     }
 
     /// A password takes a while to check, on purpose.
-    pub async fn check_password(&self, user: String, password: String) -> Result<User> {
+    pub async fn check_password(
+        &self,
+        user: String,
+        password: String,
+        from: Option<IpAddr>,
+    ) -> Result<User> {
         let context = Arc::clone(&self.context);
-        let checked = move || context.authenticator.password(&user, &password);
+        let checked = move || context.authenticator.password(&user, &password, from);
         let checked = tokio::task::spawn_blocking(checked).await;
-        checked.unwrap_or_else(|_| Err(Error::internal("the password could not be checked")))
+        let failed = |_| Err(Error::internal("the password could not be checked"));
+        checked
+            .unwrap_or_else(failed)
+            .inspect_err(|_| self.context.metrics.rejected(Protocol::Flight))
     }
 
     /// A call, unless the server stops meanwhile.

@@ -18,11 +18,22 @@ use super::service::State;
 use super::status::from_arrow;
 use super::tickets;
 use super::transactions::{self, Open};
+use crate::context::Context;
+use crate::metrics::Protocol;
+use crate::statement::Running;
 
 /// Where a statement runs.
 pub struct Place {
     pub session: Session,
+    context: Arc<Context>,
+    user: String,
     kind: PlaceKind,
+}
+
+/// A statement that has begun to answer.
+pub struct Begun {
+    pub answer: Answer,
+    pub running: Running,
 }
 
 enum PlaceKind {
@@ -38,34 +49,47 @@ impl Place {
     /// In the transaction, if one is named; else in the session of the caller, or in one of the
     /// call's own.
     pub fn of(state: &State, caller: &Caller, transaction: Option<&Bytes>) -> Result<Place> {
+        let place = |session, kind| {
+            let (context, user) = (Arc::clone(&state.context), caller.user.name.clone());
+            Place { session, context, user, kind }
+        };
         if let Some(id) = transaction.filter(|id| !id.is_empty()) {
             let open = transactions::find(state, caller, id)?;
             let session = open.session.clone();
-            return Ok(Place { session, kind: PlaceKind::Transaction(open) });
+            return Ok(place(session, PlaceKind::Transaction(open)));
         }
         let authenticator = &state.context.authenticator;
         match &caller.session {
             Some((_, client)) => {
                 let session = client.session(authenticator)?;
-                Ok(Place { session, kind: PlaceKind::Lasting })
+                Ok(place(session, PlaceKind::Lasting))
             }
             None => {
                 let session = authenticator.session(&caller.user)?;
-                Ok(Place { session, kind: PlaceKind::Call })
+                Ok(place(session, PlaceKind::Call))
             }
         }
     }
 
-    pub async fn query(&self, sql: &str) -> Result<Answer> {
+    pub async fn query(&self, sql: &str) -> Result<Begun> {
         self.query_with(sql, &[]).await
     }
 
-    pub async fn query_with(&self, sql: &str, values: &[Value]) -> Result<Answer> {
+    pub async fn query_with(&self, sql: &str, values: &[Value]) -> Result<Begun> {
         self.check(sql)?;
-        if values.is_empty() {
-            return self.session.query(sql).await;
-        }
-        self.session.query_with(sql, values).await
+        self.query_in(&self.session, sql, values).await
+    }
+
+    /// In a session of its own.
+    pub async fn query_in(&self, session: &Session, sql: &str, values: &[Value]) -> Result<Begun> {
+        let mut running = Running::new(&self.context, Protocol::Flight, &self.user, sql);
+        let answer = match values {
+            [] => session.query(sql).await,
+            values => session.query_with(sql, values).await,
+        };
+        let answer = answer.inspect_err(|e| running.error = Some(e.again()))?;
+        running.query = Some(answer.query());
+        Ok(Begun { answer, running })
     }
 
     /// Whether statements of this place are already part of a transaction.
@@ -170,8 +194,8 @@ pub async fn info(
     query: CommandStatementQuery,
 ) -> Result<FlightInfo> {
     let place = Place::of(state, caller, query.transaction_id.as_ref())?;
-    let answer = place.query(&query.query).await?;
-    tickets::hold(state, caller, place, answer)
+    let begun = place.query(&query.query).await?;
+    tickets::hold(state, caller, place, begun)
 }
 
 /// `GetSchema`: plans the statement only.
@@ -205,13 +229,15 @@ pub async fn update(
 }
 
 /// How many rows a statement has changed, or has given: those of RETURNING are the changed ones.
-pub async fn rows_of(mut answer: Answer) -> Result<u64> {
+pub async fn rows_of(begun: Begun) -> Result<u64> {
+    let Begun { mut answer, mut running } = begun;
     let mut rows = match answer.tag {
         Tag::Count(_, rows) => rows,
         Tag::Rows | Tag::Done(_) => 0,
     };
     while let Some(batch) = answer.next().await {
-        rows += batch?.num_rows() as u64;
+        let batch = batch.inspect_err(|e| running.error = Some(e.again()))?;
+        rows += batch.num_rows() as u64;
     }
     Ok(rows)
 }

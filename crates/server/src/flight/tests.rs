@@ -610,9 +610,9 @@ fn connections_may_be_encrypted() {
     let engine = Engine::open(":memory:", engine).unwrap();
     let (phase, watched) = tokio::sync::watch::channel(Phase::Running);
     let context = Arc::new(Context {
-        authenticator: Authenticator::new(Arc::clone(&engine), Authentication::Trust),
+        authenticator: Authenticator::new(Arc::clone(&engine), Authentication::Trust, None),
         connections: Connections::new(10),
-        metrics: Metrics::default(),
+        metrics: Metrics::new(&engine, &Config::default()).unwrap(),
         tls: Some(Arc::new(tls)),
         phase: watched,
         config: Config::default(),

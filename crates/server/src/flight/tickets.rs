@@ -31,9 +31,10 @@ use super::auth::Caller;
 use super::kept::Kept;
 use super::plain::Plain;
 use super::service::{State, stopped};
-use super::statements::Place;
+use super::statements::{Begun, Place};
 use super::status::{from_arrow, malformed, status};
 use crate::context::Phase;
+use crate::statement::Running;
 
 /// Answers that wait for their client or are on their way to it. One that is not fetched in time
 /// is stopped: it holds memory.
@@ -48,7 +49,7 @@ pub fn new() -> Tickets {
 
 pub struct Held {
     /// `None` once it is fetched.
-    answer: Mutex<Option<Answer>>,
+    answer: Mutex<Option<(Answer, Running)>>,
     query: QueryId,
     plain: Plain,
     /// What the statement runs in lives as long as its answer.
@@ -56,7 +57,8 @@ pub struct Held {
 }
 
 /// Keeps an answer for the client, and tells it how to get it.
-pub fn hold(state: &State, caller: &Caller, place: Place, answer: Answer) -> Result<FlightInfo> {
+pub fn hold(state: &State, caller: &Caller, place: Place, begun: Begun) -> Result<FlightInfo> {
+    let Begun { answer, running } = begun;
     let plain = Plain::new(&answer.schema);
     let schema = Arc::clone(plain.schema());
     // Rows that were changed are what clients show as the number of rows.
@@ -65,7 +67,7 @@ pub fn hold(state: &State, caller: &Caller, place: Place, answer: Answer) -> Res
         _ => -1,
     };
     let query = answer.query();
-    let held = Held { answer: Mutex::new(Some(answer)), query, plain, _place: place };
+    let held = Held { answer: Mutex::new(Some((answer, running))), query, plain, _place: place };
     let handle = state.tickets.keep(&caller.user, Arc::new(held))?;
     let ticket = TicketStatementQuery { statement_handle: handle };
     info(&schema, ticket.as_any().encode_to_vec(), records)
@@ -81,16 +83,27 @@ pub fn info(schema: &SchemaRef, ticket: Vec<u8>, records: i64) -> Result<FlightI
 /// The rows of a statement.
 pub fn rows(state: &Arc<State>, caller: &Caller, handle: Bytes) -> Result<Rows> {
     let held = state.tickets.find(&caller.user, &handle)?;
-    let answer = held.answer.lock().take().ok_or_else(|| {
+    let (answer, mut running) = held.answer.lock().take().ok_or_else(|| {
         Error::user("the ticket has been used").hint("execute the statement again for a new one")
     })?;
     let plain = held.plain.clone();
     let schema = Arc::clone(plain.schema());
     let batches = answer.flat_map(move |batch| {
+        // All of it, and not copies of its fields.
+        let running = &mut running;
         let parts = batch.and_then(|batch| plain.batches(batch));
         let parts = match parts {
-            Ok(parts) => parts.into_iter().map(Ok).collect(),
-            Err(e) => vec![Err(FlightError::from(status(&e)))],
+            Ok(parts) => {
+                for part in &parts {
+                    running.rows += part.num_rows() as u64;
+                    running.bytes += part.get_array_memory_size() as u64;
+                }
+                parts.into_iter().map(Ok).collect()
+            }
+            Err(e) => {
+                running.error = Some(e.again());
+                vec![Err(FlightError::from(status(&e)))]
+            }
         };
         stream::iter(parts)
     });

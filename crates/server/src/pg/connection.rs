@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, QueryId, Result};
 use thalweg_engine::{Session, TransactionStatus};
 
 use super::cancel::Key;
@@ -16,6 +16,8 @@ use super::startup::Told;
 use crate::auth::User;
 use crate::connections;
 use crate::context::{Context, Phase};
+use crate::metrics::{Opened, Protocol};
+use crate::statement::Running;
 
 pub struct Connection {
     pub context: Arc<Context>,
@@ -34,8 +36,9 @@ pub struct Connection {
     pub has_set: bool,
     /// After an error, messages are skipped up to a Sync.
     pub skipping: bool,
-    /// Where its cancel requests find it, and its place among the connections.
-    pub held: (Key, connections::Connection),
+    /// Where its cancel requests find it, its place among the connections, and its being counted.
+    #[expect(dead_code, reason = "held")]
+    pub held: (Key, connections::Connection, Opened),
 }
 
 /// Why a statement or a connection does not go on.
@@ -43,6 +46,13 @@ pub enum Stop {
     /// The client has left: there is nobody to tell.
     Gone,
     Failed(Error),
+}
+
+/// What a statement has come to.
+#[derive(Default)]
+pub struct Done {
+    pub query: Option<QueryId>,
+    pub rows: u64,
 }
 
 impl From<Error> for Stop {
@@ -134,7 +144,12 @@ impl Connection {
             let more = async {
                 let fill = self.input.fill();
                 if idle {
-                    return Ok(fill.await);
+                    let Some(limit) = self.context.config.idle_timeout else {
+                        return Ok(fill.await);
+                    };
+                    return tokio::time::timeout(limit, fill).await.map_err(|_| {
+                        Error::cancelled("the connection was idle for too long").code("57P05")
+                    });
                 }
                 let limit = self.context.config.message_timeout;
                 tokio::time::timeout(limit, fill).await.map_err(|_| {
@@ -183,6 +198,23 @@ impl Connection {
             self.told.again(&self.session, &mut self.output.out);
         }
         self.output.out.ready(self.session.transaction_status());
+    }
+
+    /// A statement begins, as operators see it.
+    pub fn running(&self, sql: &str) -> Running {
+        let mut running = Running::new(&self.context, Protocol::Pg, &self.user.name, sql);
+        running.bytes = self.output.count();
+        running
+    }
+
+    /// It has ended.
+    pub fn ended(&mut self, mut running: Running, done: &Result<Done, Stop>) {
+        running.bytes = self.output.count() - running.bytes;
+        match done {
+            Ok(done) => (running.query, running.rows) = (done.query, done.rows),
+            Err(Stop::Failed(e)) => running.error = Some(e.again()),
+            Err(Stop::Gone) => running.error = Some(Error::cancelled("the client has left")),
+        }
     }
 
     /// Runs a statement that gives no rows.

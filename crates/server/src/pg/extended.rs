@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use thalweg_base::{Error, Result};
 use thalweg_engine::{ClientCopy, Session, TransactionStatus, Value};
 
-use super::connection::{Connection, Stop};
+use super::connection::{Connection, Done, Stop};
 use super::encode::Format;
 use super::message::{Bind, Subject};
 use super::results::{self, Cursor};
@@ -171,6 +171,11 @@ impl Connection {
                 columns(&mut self.output.out, &statement.sql, described.schema.as_ref(), &[])?;
                 Ok(())
             }
+            // Those of DECLARE are portals, too.
+            Subject::Portal(name) if self.cursors.contains_key(&name) => {
+                let fetch = cursor::Command::Fetch { name, rows: None, moves: false };
+                Ok(self.describe_cursor(&fetch, &[])?)
+            }
             Subject::Portal(name) => {
                 let mut portal = self.take(&name)?;
                 let described = self.describe_portal(&mut portal).await;
@@ -227,12 +232,24 @@ impl Connection {
     }
 
     pub async fn execute(&mut self, name: &str, rows_max: usize) -> Result<(), Stop> {
-        let mut portal = self.take(name)?;
+        let portal = self.take(name)?;
+        let running = self.running(&portal.statement.sql);
+        let done = self.run_portal(name, portal, rows_max).await;
+        self.ended(running, &done);
+        done.map(drop)
+    }
+
+    async fn run_portal(
+        &mut self,
+        name: &str,
+        mut portal: Portal,
+        rows_max: usize,
+    ) -> Result<Done, Stop> {
         let sql = portal.statement.sql.clone();
         if sql.is_empty() {
             self.output.out.empty_query();
             self.portals.insert(name.into(), portal);
-            return Ok(());
+            return Ok(Done::default());
         }
         self.has_set |= command::sets(&sql);
         self.begin_implicit(&sql).await?;
@@ -240,23 +257,27 @@ impl Connection {
             let tag =
                 if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
             self.output.out.complete(&tag);
-            return Ok(());
+            return Ok(Done::default());
         }
         if let Some(command) = cursor::parse(&sql)? {
             let tag = self.cursor(command, Some(&portal.result_formats)).await?;
             self.output.out.complete(&tag);
-            return Ok(());
+            return Ok(Done::default());
         }
         if matches!(portal.state, State::New) {
             self.start(&mut portal).await?;
         }
+        let mut done = Done::default();
         if let State::Running(cursor) = &mut portal.state {
             let before = cursor.sent;
-            if !self.send_rows(cursor, rows_max).await? {
+            done.query = Some(cursor.answer.query());
+            let all = self.send_rows(cursor, rows_max).await?;
+            done.rows = cursor.sent - before;
+            if !all {
                 self.output.out.portal_suspended();
             } else {
                 // Of this part, as PostgreSQL counts.
-                let tag = command::tag(&sql, &cursor.answer.tag, cursor.sent - before);
+                let tag = command::tag(&sql, &cursor.answer.tag, done.rows);
                 self.output.out.complete(&tag);
                 if !command::has_rows(&cursor.answer) {
                     portal.state = State::Done;
@@ -268,7 +289,7 @@ impl Connection {
                 .into());
         }
         self.portals.insert(name.into(), portal);
-        Ok(())
+        Ok(done)
     }
 
     /// Statements up to a Sync are one transaction. If the Sync is there already, this one is it,
@@ -288,7 +309,10 @@ impl Connection {
     pub fn close(&mut self, subject: Subject) -> Result<(), Stop> {
         match subject {
             Subject::Statement(name) => drop(self.statements.remove(&name)),
-            Subject::Portal(name) => drop(self.portals.remove(&name)),
+            Subject::Portal(name) => {
+                self.portals.remove(&name);
+                self.cursors.remove(&name);
+            }
         }
         self.output.out.close_complete();
         Ok(())

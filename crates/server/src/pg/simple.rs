@@ -3,7 +3,7 @@
 use thalweg_base::Result;
 use thalweg_engine::{ClientCopy, Session, TransactionStatus};
 
-use super::connection::{Connection, Stop};
+use super::connection::{Connection, Done, Stop};
 use super::results::{self, Cursor};
 use super::{command, cursor};
 
@@ -24,7 +24,10 @@ impl Connection {
             self.implicit = true;
         }
         for statement in &statements {
-            self.one(statement).await?;
+            let running = self.running(statement);
+            let done = self.one(statement).await;
+            self.ended(running, &done);
+            done?;
         }
         if std::mem::take(&mut self.implicit) {
             self.control("COMMIT").await?;
@@ -32,18 +35,18 @@ impl Connection {
         Ok(())
     }
 
-    async fn one(&mut self, sql: &str) -> Result<(), Stop> {
+    async fn one(&mut self, sql: &str) -> Result<Done, Stop> {
         self.has_set |= command::sets(sql);
         if let Some(copy) = ClientCopy::parse(sql) {
             let tag =
                 if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
             self.output.out.complete(&tag);
-            return Ok(());
+            return Ok(Done::default());
         }
         if let Some(command) = cursor::parse(sql)? {
             let tag = self.cursor(command, None).await?;
             self.output.out.complete(&tag);
-            return Ok(());
+            return Ok(Done::default());
         }
         let session = self.session.clone();
         let answer = self.watched(session.query(sql)).await??;
@@ -55,6 +58,6 @@ impl Connection {
         let mut cursor = Cursor::new(answer, formats);
         self.send_rows(&mut cursor, 0).await?;
         self.output.out.complete(&command::tag(sql, &tag, cursor.sent));
-        Ok(())
+        Ok(Done { query: Some(cursor.answer.query()), rows: cursor.sent })
     }
 }

@@ -26,6 +26,8 @@ pub struct Input {
 pub struct Output {
     write: WriteHalf<Stream>,
     pub out: Out,
+    /// Bytes that the client has been sent.
+    sent: u64,
 }
 
 /// Bytes that are gathered before they are sent.
@@ -35,7 +37,7 @@ const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 pub fn split(stream: Stream, buffer: BytesMut) -> (Input, Output) {
     let (read, write) = tokio::io::split(stream);
-    (Input { read, buffer }, Output { write, out: Out::default() })
+    (Input { read, buffer }, Output { write, out: Out::default(), sent: 0 })
 }
 
 impl Input {
@@ -61,7 +63,13 @@ impl Output {
         self.out.0.len() >= OUT_BYTES
     }
 
+    /// Bytes for the client so far, those that are gathered included.
+    pub fn count(&self) -> u64 {
+        self.sent + self.out.0.len() as u64
+    }
+
     pub async fn flush(&mut self) -> io::Result<()> {
+        self.sent += self.out.0.len() as u64;
         self.write.write_all_buf(&mut self.out.0).await?;
         self.write.flush().await
     }

@@ -19,9 +19,7 @@ use super::write::Out;
 use crate::auth::User;
 use crate::config::Authentication;
 use crate::context::Context;
-
-/// As drivers read it: they ask for features by PostgreSQL's version.
-pub const SERVER_VERSION: &str = concat!("16.6 (Thalweg ", env!("CARGO_PKG_VERSION"), ")");
+use crate::metrics::{Opened, Protocol};
 
 /// Lets a client in. `None`: it has been told why not, or has asked for something else.
 pub async fn begin(
@@ -112,8 +110,12 @@ struct Peer {
     encrypted: bool,
 }
 
-type Entered =
-    (thalweg_engine::Session, User, Told, (super::cancel::Key, crate::connections::Connection));
+type Entered = (
+    thalweg_engine::Session,
+    User,
+    Told,
+    (super::cancel::Key, crate::connections::Connection, Opened),
+);
 
 async fn enter(
     input: &mut Input,
@@ -135,9 +137,13 @@ async fn enter(
     let name = parameter("user").filter(|name| !name.is_empty()).ok_or_else(|| {
         Error::user("the client does not say who it is").code("28000").hint("give a user's name")
     })?;
-    let place = context.connections.open()?;
-    let user = authenticate(input, output, context, peer, name).await?;
+    let place =
+        context.connections.open().inspect_err(|_| context.metrics.refused(Protocol::Pg))?;
+    let user = authenticate(input, output, context, peer, name)
+        .await
+        .inspect_err(|_| context.metrics.rejected(Protocol::Pg))?;
     let session = context.authenticator.session(&user)?;
+    session.set_timeout(context.config.statement_timeout);
     for (name, value) in settings(parameters)? {
         set(&session, &name, &value).await?;
     }
@@ -149,7 +155,7 @@ async fn enter(
     out.key(key.process, key.secret);
     out.ready(session.transaction_status());
     output.flush().await.map_err(|e| Error::io("the client has left", e))?;
-    Ok((session, user, told, (key, place)))
+    Ok((session, user, told, (key, place, context.metrics.connection(Protocol::Pg))))
 }
 
 async fn authenticate(
@@ -161,7 +167,7 @@ async fn authenticate(
 ) -> Result<User> {
     let authenticator = &context.authenticator;
     match authenticator.mode() {
-        Authentication::Trust => authenticator.trusted_from(name, peer.from),
+        Authentication::Trust => authenticator.trusted(name, peer.from),
         Authentication::Scram => {
             sasl::prove(input, output, authenticator, name, peer.from, peer.encrypted).await
         }
