@@ -27,9 +27,9 @@ def main():
         try:
             function()
             print(f"ok {feature}", flush=True)
-        except Exception:
+        except Exception as error:
             failed += 1
-            lines = traceback.format_exc().strip().splitlines()
-            print(f"FAILED {feature}: {lines[-1]}", flush=True)
-            print("\n".join(lines), file=sys.stderr, flush=True)
+            why = (str(error).splitlines() or [""])[0]
+            print(f"FAILED {feature}: {type(error).__name__}: {why}", flush=True)
+            traceback.print_exc()
     sys.exit(1 if failed else 0)

@@ -1,14 +1,16 @@
 """Arrow Flight SQL as ADBC and pyarrow speak it.
 
-    flight.py HOST:PORT [--user NAME --password PASSWORD] [CHECK ...]
+    flight.py [CHECK ...]
 
-Without a user the server has to trust whoever comes. Prints a line per check; the exit code says
-whether all of them passed.
+The server is in THALWEG_FLIGHT (host:port), PGUSER and PGPASSWORD, its certificate in PGSSLROOTCERT.
+Without a password the server has to trust whoever comes, without a certificate it is spoken to in
+clear. Prints a line per check; the exit code says whether all of them passed.
 """
 
-import argparse
 import datetime
 import decimal
+import os
+import pathlib
 import sys
 import threading
 import time
@@ -24,21 +26,39 @@ CHECKS = []
 ENDLESS = "SELECT count(*) FROM generate_series(1, 100000000000) AS t(i)"
 
 
-def check(f):
-    CHECKS.append(f)
-    return f
+def check(feature):
+    """Marks a function as a check of a feature, by the name that the table of clients has."""
+
+    def mark(f):
+        CHECKS.append((feature, f))
+        return f
+
+    return mark
 
 
 class Server:
-    def __init__(self, address, user, password):
-        self.uri = f"grpc://{address}"
+    def __init__(self, address, user, password, certificate):
+        self.address = address
+        self.uri = f"grpc+tls://{address}" if certificate else f"grpc://{address}"
         self.user = user
         self.password = password
+        self.certificate = certificate
+
+    def of(self, user, password):
+        """The same for somebody else."""
+        return Server(self.address, user, password, self.certificate)
 
     def options(self):
-        if self.user is None:
-            return {}
-        return {"username": self.user, "password": self.password}
+        found = {}
+        if self.certificate:
+            found["adbc.flight.sql.client_option.tls_root_certs"] = self.certificate
+        if self.user is not None:
+            found |= {"username": self.user, "password": self.password}
+        return found
+
+    def client(self):
+        """A client of Flight alone."""
+        return pa.flight.FlightClient(self.uri, tls_root_certs=self.certificate)
 
     def connect(self, autocommit=True, **options):
         return dbapi.connect(
@@ -47,7 +67,7 @@ class Server:
 
     def pyarrow(self):
         """A client of Flight alone, and the options of its calls."""
-        client = pa.flight.FlightClient(self.uri)
+        client = self.client()
         if self.user is None:
             return client, pa.flight.FlightCallOptions()
         header = client.authenticate_basic_token(self.user, self.password)
@@ -84,7 +104,7 @@ def fresh(connection, table, columns):
     run(connection, f"CREATE TABLE {table} ({columns})")
 
 
-@check
+@check("types in binary")
 def numbers(server):
     with server.connect() as c:
         sql = """SELECT 1::tinyint, 2::smallint, 3::int, 4::bigint, 5::tinyint unsigned,
@@ -93,7 +113,7 @@ def numbers(server):
         equal(found, [(1, 2, 3, 4, 5, 18446744073709551615, 1.5, 2.5, True, None)])
 
 
-@check
+@check("types in binary")
 def decimals(server):
     with server.connect() as c:
         sql = "SELECT '12345678901234567890.123456789'::decimal(38, 9), -0.01::decimal(4, 2)"
@@ -101,7 +121,7 @@ def decimals(server):
         equal(rows(c, sql), [expected])
 
 
-@check
+@check("types in binary")
 def times(server):
     with server.connect() as c:
         sql = """SELECT DATE '1969-07-20', TIMESTAMP '2024-02-29 12:34:56.789',
@@ -116,21 +136,21 @@ def times(server):
         equal(str(old.as_py()), "1900-01-01 00:00:00")
 
 
-@check
+@check("types in binary")
 def strings(server):
     with server.connect() as c:
         found = rows(c, "SELECT 'Ünïcödé ✓', '', NULL::varchar, X'00ff', 'it''s'")
         equal(found, [("Ünïcödé ✓", "", None, b"\x00\xff", "it's")])
 
 
-@check
+@check("types in binary")
 def nested(server):
     with server.connect() as c:
         found = rows(c, "SELECT [1, 2, NULL], ['a', NULL], {'x': 1, 'y': 'two'}, [[1], []]")
         equal(found, [([1, 2, None], ["a", None], {"x": 1, "y": "two"}, [[1], []])])
 
 
-@check
+@check("types in binary")
 def nulls(server):
     with server.connect() as c:
         sql = """SELECT CASE WHEN i % 3 = 0 THEN NULL ELSE i END AS i,
@@ -142,7 +162,7 @@ def nulls(server):
         equal((found.num_rows, found["i"].null_count, found["s"].null_count), (30000, 10000, 15000))
 
 
-@check
+@check("queries")
 def no_rows(server):
     with server.connect() as c, c.cursor() as cursor:
         cursor.execute("SELECT 1 AS a, 'x' AS b WHERE false")
@@ -150,7 +170,7 @@ def no_rows(server):
         equal((found.num_rows, found.column_names), (0, ["a", "b"]))
 
 
-@check
+@check("streaming")
 def a_million_strings(server):
     with server.connect() as c:
         fresh(c, "flight_many", "i BIGINT, s VARCHAR")
@@ -171,7 +191,7 @@ def a_million_strings(server):
         run(c, "DROP TABLE flight_many")
 
 
-@check
+@check("parameters")
 def parameters(server):
     with server.connect() as c:
         equal(rows(c, "SELECT $1 + 1", (41,)), [(42,)])
@@ -187,7 +207,7 @@ def parameters(server):
         run(c, "DROP TABLE flight_parameters")
 
 
-@check
+@check("parameters")
 def many_parameters(server):
     with server.connect() as c:
         fresh(c, "flight_many_parameters", "i BIGINT, s VARCHAR")
@@ -200,7 +220,7 @@ def many_parameters(server):
         run(c, "DROP TABLE flight_many_parameters")
 
 
-@check
+@check("changes")
 def updates(server):
     with server.connect() as c:
         fresh(c, "flight_updates", "a INT")
@@ -232,7 +252,7 @@ def ingest(connection, mode, table=TABLE, name="flight_ingest", **options):
         return cursor.adbc_ingest(name, table, mode=mode, **options)
 
 
-@check
+@check("copy in")
 def ingest_modes(server):
     with server.connect() as c:
         run(c, "DROP TABLE IF EXISTS flight_ingest")
@@ -255,7 +275,7 @@ def ingest_modes(server):
         run(c, "DROP TABLE flight_ingest")
 
 
-@check
+@check("copy in")
 def ingest_a_stream(server):
     schema = pa.schema([("i", pa.int64()), ("s", pa.string_view())])
 
@@ -282,7 +302,7 @@ def ingest_a_stream(server):
         run(c, "DROP TABLE flight_stream")
 
 
-@check
+@check("transactions")
 def transactions(server):
     with server.connect() as c:
         fresh(c, "flight_transactions", "a INT")
@@ -305,7 +325,7 @@ def transactions(server):
         run(c, "DROP TABLE flight_transactions")
 
 
-@check
+@check("metadata")
 def objects(server):
     with server.connect() as c:
         fresh(c, "flight_objects", "a INT NOT NULL, b DECIMAL(12, 2), c VARCHAR")
@@ -332,7 +352,7 @@ def objects(server):
         run(c, "DROP TABLE flight_objects")
 
 
-@check
+@check("metadata")
 def info(server):
     with server.connect() as c:
         found = c.adbc_get_info()
@@ -340,7 +360,7 @@ def info(server):
         assert found["vendor_version"] and found["vendor_arrow_version"], found
 
 
-@check
+@check("prepared")
 def schema_of_a_query(server):
     with server.connect() as c, c.cursor() as cursor:
         schema = cursor.adbc_execute_schema("SELECT 1 AS a, 'x' AS b, 1.5::decimal(3, 1) AS c")
@@ -350,7 +370,7 @@ def schema_of_a_query(server):
         equal([f.type for f in prepared], [pa.int64()])
 
 
-@check
+@check("settings")
 def sessions(server):
     options = {"adbc.flight.sql.rpc.call_header.x-session-id": "flight.py"}
     with server.connect(**options) as c:
@@ -382,7 +402,7 @@ def until_none_runs(connection):
         time.sleep(0.05)
 
 
-@check
+@check("cancel")
 def cancel(server):
     with server.connect() as c, server.connect() as other:
         with c.cursor() as cursor:
@@ -399,7 +419,7 @@ def cancel(server):
         until_none_runs(other)
 
 
-@check
+@check("streaming")
 def a_client_that_goes_away(server):
     with server.connect() as other:
         c = server.connect()
@@ -414,7 +434,7 @@ def a_client_that_goes_away(server):
         until_none_runs(other)
 
 
-@check
+@check("errors")
 def errors(server):
     with server.connect() as c:
         e = fails(lambda: run(c, "SELECT * FROM nowhere"), "nowhere", "42P01", "hint")
@@ -428,18 +448,31 @@ def errors(server):
         equal(rows(c, "SELECT 1"), [(1,)])
 
 
-@check
+@check("passwords")
 def passwords(server):
     if server.user is None:
         return "the server trusts whoever comes"
     for user, password in [(server.user, "wrong"), ("nobody", "x"), (server.user, "")]:
-        stranger = Server(server.uri.removeprefix("grpc://"), user, password)
+        stranger = server.of(user, password)
         fails(lambda: rows(stranger.connect(), "SELECT 1"))
-    stranger = Server(server.uri.removeprefix("grpc://"), None, None)
+    stranger = server.of(None, None)
     fails(lambda: rows(stranger.connect(), "SELECT 1"), "28000")
-    client = pa.flight.FlightClient(server.uri)
+    client = server.client()
     header = pa.flight.FlightCallOptions(headers=[(b"authorization", b"Bearer guessed")])
     fails(lambda: client.get_flight_info(command("SELECT 1"), header))
+
+
+@check("TLS")
+def encrypted(server):
+    if not server.certificate:
+        return "the server has no certificate"
+    with server.connect() as c:
+        equal(rows(c, "SELECT 1"), [(1,)])
+    # Without the certificate it is not believed, in clear it does not answer.
+    blind = Server(server.address, server.user, server.password, None)
+    fails(lambda: rows(blind.connect(), "SELECT 1"))
+    blind.uri = f"grpc+tls://{server.address}"
+    fails(lambda: rows(blind.connect(), "SELECT 1"), "certificate")
 
 
 def varint(n):
@@ -461,7 +494,7 @@ def command(sql):
     return pa.flight.FlightDescriptor.for_command(text)
 
 
-@check
+@check("queries")
 def pyarrow_alone(server):
     client, options = server.pyarrow()
     info = client.get_flight_info(command("SELECT 1 AS a, 'x' AS b"), options)
@@ -480,7 +513,7 @@ def pyarrow_alone(server):
     client.close()
 
 
-@check
+@check("many at once")
 def many_at_once(server):
     failures = []
 
@@ -498,27 +531,44 @@ def many_at_once(server):
     assert not failures, failures[0]
 
 
+@check("many at once")
+def results_that_nobody_reads_hold_nothing(server):
+    options = {"adbc.flight.sql.rpc.call_header.x-session-id": "few"}
+    with server.connect(**options) as c:
+        run(c, "SET thalweg.max_running = 2")
+        begun = time.monotonic()
+        try:
+            for i in range(8):
+                run(c, f"CREATE OR REPLACE TABLE flight_few AS SELECT {i} AS i")
+                assert time.monotonic() - begun < 20, "it waits for results that nobody reads"
+            run(c, "DROP TABLE flight_few")
+        finally:
+            run(c, "RESET thalweg.max_running")
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("address", help="host:port")
-    parser.add_argument("--user")
-    parser.add_argument("--password", default="")
-    parser.add_argument("checks", nargs="*", help="only these")
-    args = parser.parse_args()
-    server = Server(args.address, args.user, args.password)
+    wanted = sys.argv[1:]
+    certificate = os.environ.get("PGSSLROOTCERT")
+    password = os.environ.get("PGPASSWORD")
+    server = Server(
+        os.environ["THALWEG_FLIGHT"],
+        os.environ["PGUSER"] if password else None,
+        password,
+        pathlib.Path(certificate).read_text() if certificate else None,
+    )
     failed = 0
-    for f in CHECKS:
-        if args.checks and f.__name__ not in args.checks:
+    for feature, f in CHECKS:
+        if wanted and f.__name__ not in wanted:
             continue
+        name = f"{feature}: {f.__name__.replace('_', ' ')}"
         try:
             note = f(server)
-            print(f"ok {f.__name__}" + (f" ({note})" if note else ""), flush=True)
+            print(f"ok {name}" + (f" ({note})" if note else ""), flush=True)
         except Exception as e:
             failed += 1
             text = " ".join(str(e).split()) or type(e).__name__
-            print(f"FAILED {f.__name__}: {text}", flush=True)
-            if args.checks:
-                traceback.print_exc()
+            print(f"FAILED {name}: {text}", flush=True)
+            traceback.print_exc()
     return 1 if failed else 0
 
 

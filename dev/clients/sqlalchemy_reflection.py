@@ -1,27 +1,41 @@
-"""SQLAlchemy's inspector over psycopg, against a server that it is given the address of.
+"""SQLAlchemy 2 over psycopg 3: its inspector, and what an application does. The server is in PGHOST, …
 
-    python dev/clients/sqlalchemy_reflection.py postgresql+psycopg://user:password@host:port/thalweg
-
-Needs sqlalchemy 2 and psycopg 3. It makes a schema of its own and drops it; exits with 1 at the
-first thing that is not as it should be.
+It makes a schema of its own and drops it.
 """
 
-import sys
+import datetime
+import decimal
 
 import sqlalchemy as sa
+import sqlalchemy.orm
+from checks import check, equal, main
 
 SCHEMA = "reflection_test"
+# The rest is in libpq's environment.
+ENGINE = sa.create_engine("postgresql+psycopg:///thalweg")
 
 
-def check(what, found, expected):
-    if found != expected:
-        sys.exit(f"{what}: expected {expected!r}, found {found!r}")
-    print(f"ok {what}")
+class Base(sa.orm.DeclarativeBase):
+    pass
 
 
-def main(url):
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
+class Order(Base):
+    """Keys are the application's: there are no sequences."""
+
+    __tablename__ = "orders"
+    __table_args__ = {"schema": SCHEMA}
+    id = sa.Column(sa.BigInteger, primary_key=True, autoincrement=False)
+    name = sa.Column(sa.String(20))
+    price = sa.Column(sa.Numeric(12, 2))
+    day = sa.Column(sa.Date)
+
+
+DAY = datetime.date(2024, 2, 29)
+
+
+@check("metadata")
+def metadata():
+    with ENGINE.begin() as connection:
         run = lambda sql: connection.exec_driver_sql(sql)
         run(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
         run(f"CREATE SCHEMA {SCHEMA}")
@@ -31,23 +45,18 @@ def main(url):
             " real_ REAL, double_ DOUBLE PRECISION, bytes BYTEA, tags TEXT[])"
         )
         run(f"CREATE VIEW {SCHEMA}.v AS SELECT id, name FROM {SCHEMA}.t")
-    try:
-        reflect(engine)
-    finally:
-        with engine.begin() as connection:
-            connection.exec_driver_sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+    reflect()
 
 
-def reflect(engine):
-    inspector = sa.inspect(engine)
-    check("default schema", inspector.default_schema_name, "public")
-    check("schemas", SCHEMA in inspector.get_schema_names(), True)
-    check("tables", inspector.get_table_names(SCHEMA), ["t"])
-    check("views", inspector.get_view_names(SCHEMA), ["v"])
-    check("has_table", [inspector.has_table(n, SCHEMA) for n in ("t", "v", "w")], [True, True, False])
+def reflect():
+    inspector = sa.inspect(ENGINE)
+    equal(inspector.default_schema_name, "public")
+    equal(SCHEMA in inspector.get_schema_names(), True)
+    equal(inspector.get_table_names(SCHEMA), ["t"])
+    equal(inspector.get_view_names(SCHEMA), ["v"])
+    equal([inspector.has_table(n, SCHEMA) for n in ("t", "v", "w")], [True, True, False])
     columns = inspector.get_columns("t", SCHEMA)
-    check(
-        "columns",
+    equal(
         [(c["name"], str(c["type"]), c["nullable"]) for c in columns],
         [
             ("id", "BIGINT", False),
@@ -63,22 +72,105 @@ def reflect(engine):
             ("tags", "ARRAY", True),
         ],
     )
-    check("default", columns[1]["default"] is not None, True)
-    check("time zone", [columns[3]["type"].timezone, columns[4]["type"].timezone], [False, True])
-    check("primary key", inspector.get_pk_constraint("t", SCHEMA)["constrained_columns"], [])
+    equal(columns[1]["default"] is not None, True)
+    # TIMESTAMPTZ is stored without its zone.
+    equal([columns[3]["type"].timezone, columns[4]["type"].timezone], [False, False])
+    equal(inspector.get_pk_constraint("t", SCHEMA)["constrained_columns"], [])
     for what in ("foreign_keys", "indexes", "unique_constraints", "check_constraints"):
-        check(what, getattr(inspector, f"get_{what}")("t", SCHEMA), [])
-    check("comment", inspector.get_table_comment("t", SCHEMA), {"text": None})
-    check("view definition", "SELECT" in inspector.get_view_definition("v", SCHEMA), True)
-    check("enums", inspector.get_enums(SCHEMA), [])
-    check("sequences", inspector.get_sequence_names(SCHEMA), [])
-    table = sa.Table("t", sa.MetaData(), schema=SCHEMA, autoload_with=engine)
-    check("autoload", len(table.columns), 11)
-    with engine.connect() as connection:
-        check("count", connection.execute(sa.select(sa.func.count()).select_from(table)).scalar(), 0)
+        equal(getattr(inspector, f"get_{what}")("t", SCHEMA), [])
+    equal(inspector.get_table_comment("t", SCHEMA), {"text": None})
+    equal("SELECT" in inspector.get_view_definition("v", SCHEMA), True)
+    equal(inspector.get_enums(SCHEMA), [])
+    equal(inspector.get_sequence_names(SCHEMA), [])
+    table = sa.Table("t", sa.MetaData(), schema=SCHEMA, autoload_with=ENGINE)
+    equal(len(table.columns), 11)
+    with ENGINE.connect() as connection:
+        equal(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar(), 0)
+
+
+@check("changes")
+def changes():
+    with ENGINE.begin() as connection:
+        Base.metadata.drop_all(connection)
+        # Without the key that SQLAlchemy declares: there is none.
+        connection.exec_driver_sql(
+            f"CREATE TABLE {SCHEMA}.orders (id BIGINT NOT NULL, name VARCHAR, price DECIMAL(12,2), day DATE)"
+        )
+    with sa.orm.Session(ENGINE) as session:
+        session.add_all([Order(id=i, name=f"n{i}", price=decimal.Decimal("1.50"), day=DAY) for i in range(5)])
+        session.commit()
+        order = session.get(Order, 3)
+        order.name = "it's"
+        session.delete(session.get(Order, 4))
+        session.commit()
+        equal(session.scalars(sa.select(Order.name).order_by(Order.id)).all(), ["n0", "n1", "n2", "it's"])
+
+
+@check("queries")
+def queries():
+    with sa.orm.Session(ENGINE) as session:
+        found = session.execute(
+            sa.select(Order.day, sa.func.count(), sa.func.sum(Order.price)).group_by(Order.day)
+        ).all()
+        equal([tuple(row) for row in found], [(DAY, 4, decimal.Decimal("6.00"))])
+        page = sa.select(Order).where(Order.name.like("n%")).order_by(Order.id).limit(2).offset(1)
+        equal([order.id for order in session.scalars(page)], [1, 2])
+
+
+@check("parameters")
+def parameters():
+    with ENGINE.connect() as connection:
+        found = connection.execute(
+            sa.text(f"SELECT id FROM {SCHEMA}.orders WHERE name = :name AND day = :day"),
+            {"name": "it's", "day": DAY},
+        )
+        equal(found.scalar(), 3)
+        several = sa.select(sa.func.count()).where(Order.id.in_([1, 2, 77]))
+        equal(connection.execute(several).scalar(), 2)
+
+
+@check("transactions")
+def transactions():
+    with sa.orm.Session(ENGINE) as session:
+        session.execute(sa.delete(Order))
+        with session.begin_nested() as inner:
+            session.add(Order(id=9))
+            session.flush()
+            inner.rollback()
+        equal(session.scalar(sa.select(sa.func.count()).select_from(Order)), 0)
+        session.rollback()
+        equal(session.scalar(sa.select(sa.func.count()).select_from(Order)), 4)
+
+
+@check("server-side cursors")
+def cursors():
+    with ENGINE.connect().execution_options(stream_results=True, max_row_buffer=10) as connection:
+        seen = connection.exec_driver_sql("SELECT * FROM generate_series(1, 1000)").scalars().all()
+        equal(sum(seen), 500500)
+
+
+@check("errors")
+def errors():
+    try:
+        with ENGINE.connect() as connection:
+            connection.exec_driver_sql("SELECT nosuch")
+    except sa.exc.ProgrammingError as error:
+        equal(error.orig.sqlstate, "42703")
+        return
+    raise AssertionError("no error")
+
+
+@check("settings")
+def settings():
+    with ENGINE.connect() as connection:
+        equal(connection.get_isolation_level(), connection.default_isolation_level)
+        with connection.execution_options(isolation_level="AUTOCOMMIT") as autocommit:
+            equal(autocommit.exec_driver_sql("SELECT 1").scalar(), 1)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    main(sys.argv[1])
+    try:
+        main()
+    finally:
+        with ENGINE.begin() as connection:
+            connection.exec_driver_sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")

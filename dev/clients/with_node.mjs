@@ -1,6 +1,7 @@
 // node-postgres. The server is in PGHOST, PGPORT, …
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const pg = createRequire(process.env.NODE_MODULES + "/")("pg");
@@ -72,6 +73,21 @@ check("cancel", async (c) => {
   await running;
   await other.end();
 });
+
+if (process.env.PGSSLROOTCERT) {
+  check("TLS", async () => {
+    const ca = readFileSync(process.env.PGSSLROOTCERT, "utf8");
+    const client = new pg.Client({ database: "thalweg", ssl: { ca } });
+    await client.connect();
+    assert.equal((await client.query("SELECT 1 AS a")).rows[0].a, "1");
+    assert.ok(client.connection.stream.encrypted);
+    await client.end();
+  });
+  check("passwords", async () => {
+    const client = new pg.Client({ database: "thalweg", password: "wrong" });
+    await fails("28P01", client.connect());
+  });
+}
 
 let failed = 0;
 for (const [feature, work] of checks) {

@@ -16,10 +16,10 @@ public class Reflect {
 
     static void check(String what, Object found, Object expected) {
         if (!found.equals(expected)) {
-            System.err.println(what + ": expected " + expected + ", found " + found);
+            System.out.println("FAILED metadata: " + what + ": expected " + expected + ", found " + found);
             System.exit(1);
         }
-        System.out.println("ok " + what);
+        System.out.println("ok metadata: " + what);
     }
 
     /** Reads all of a result; the values of one column, joined. */
@@ -35,12 +35,18 @@ public class Reflect {
         return all.toString();
     }
 
-    public static void main(String[] args) throws Exception {
-        if (args.length != 1) {
-            System.err.println("usage: Reflect jdbc:postgresql://host:port/thalweg?user=…");
-            System.exit(2);
+    public static void main(String[] args) {
+        try {
+            run(args[0]);
+        } catch (Exception e) {
+            System.out.println("FAILED metadata: " + String.valueOf(e.getMessage()).split("\n")[0]);
+            e.printStackTrace();
+            System.exit(1);
         }
-        try (Connection connection = DriverManager.getConnection(args[0])) {
+    }
+
+    static void run(String url) throws Exception {
+        try (Connection connection = DriverManager.getConnection(url)) {
             try (Statement statement = connection.createStatement()) {
                 statement.execute("DROP SCHEMA IF EXISTS " + SCHEMA + " CASCADE");
                 statement.execute("CREATE SCHEMA " + SCHEMA);

@@ -1,12 +1,16 @@
 #!/bin/sh
-# pgJDBC's metadata against a server: dev/clients/jdbc/run.sh 'jdbc:postgresql://host:port/thalweg?user=…'
-# Needs a JDK and Maven, which fetches the driver once.
-set -eu
+# pgJDBC against a server: dev/clients/jdbc/run.sh postgresql.jar. The server is in PGHOST, …; with
+# its certificate in PGSSLROOTCERT it is spoken to over TLS. Needs a JDK.
+set -u
 here=$(cd "$(dirname "$0")" && pwd)
-version=42.7.4
-out=${TMPDIR:-/tmp}/thalweg-jdbc
-mkdir -p "$out"
-jar=$out/postgresql-$version.jar
-[ -f "$jar" ] || mvn -q dependency:copy -Dartifact=org.postgresql:postgresql:$version -DoutputDirectory="$out"
-javac -cp "$jar" -d "$out" "$here/Reflect.java"
-exec java -cp "$out:$jar" Reflect "$1"
+jar=$1
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+url="jdbc:postgresql://$PGHOST:$PGPORT/$PGDATABASE?user=$PGUSER&password=${PGPASSWORD:-}"
+if [ -n "${PGSSLROOTCERT:-}" ]; then
+    url="$url&sslmode=verify-full&sslrootcert=$PGSSLROOTCERT"
+fi
+javac -cp "$jar" -d "$out" "$here"/*.java || exit
+java -cp "$out:$jar" Reflect "$url"
+reflected=$?
+java -cp "$out:$jar" Use "$url" && exit "$reflected"
