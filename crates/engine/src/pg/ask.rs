@@ -222,6 +222,12 @@ impl Visitor for Look<'_> {
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         match factor {
             TableFactor::Table { name, args: None, .. } => self.relation(name),
+            // A function that gives rows: `FROM pg_catalog.pg_get_keywords()`.
+            TableFactor::Table { name, args: Some(_), .. } => {
+                let mut parts = name.0.iter().filter_map(|part| part.as_ident()).map(names::ident);
+                self.server |= parts.next().is_some_and(|schema| schema == PG_CATALOG);
+                ControlFlow::Continue(())
+            }
             _ => ControlFlow::Continue(()),
         }
     }

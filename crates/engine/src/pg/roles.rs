@@ -3,7 +3,7 @@
 use thalweg_pgcatalog::database::Role;
 use thalweg_pgcatalog::{Oid, Privilege as On};
 
-use super::database::{relation_oid, schema_oid};
+use super::database::{find, schema_oid};
 use crate::access::{Object, Privilege, Viewer};
 use crate::session::Inner;
 
@@ -41,12 +41,7 @@ pub fn may(session: &Inner, user: Option<&str>, what: On, on: Oid, privilege: &s
     }
     let snapshot = session.catalog.snapshot();
     let object = match what {
-        On::Relation => snapshot.schemas.values().find_map(|schema| {
-            let names = schema.tables.keys().chain(schema.views.keys());
-            let mut names = names.chain(schema.externals.keys());
-            let name = names.find(|name| relation_oid(&schema.name, name) == on)?;
-            Some(Object::relation(&schema.name, name))
-        }),
+        On::Relation => find(&snapshot, on).map(|(schema, name)| Object::relation(schema, name)),
         On::Schema => {
             let name = snapshot.schemas.keys().find(|name| schema_oid(name) == on);
             name.map(|name| Object::Schema(name.clone()))

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use arrow_flight::{HandshakeRequest, HandshakeResponse};
 use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use futures::{Stream, stream};
 use thalweg_base::{Error, Result};
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
@@ -24,6 +25,12 @@ use super::sessions::{Client, SessionId};
 use super::status::malformed;
 use crate::auth::User;
 use crate::config::Authentication;
+
+/// Go's client sends it without padding, others with.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 const AUTHORIZATION: &str = "authorization";
 const SESSION_HEADER: &str = "x-session-id";
@@ -145,7 +152,7 @@ fn credentials(metadata: &MetadataMap) -> Result<Option<Credentials>> {
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(unreadable());
     }
-    let decoded = BASE64_STANDARD.decode(rest).map_err(|_| unreadable())?;
+    let decoded = BASE64.decode(rest).map_err(|_| unreadable())?;
     let decoded = String::from_utf8(decoded).map_err(|_| unreadable())?;
     let (user, password) = decoded.split_once(':').ok_or_else(unreadable)?;
     Ok(Some(Credentials::Basic(user.to_string(), password.to_string())))
@@ -170,6 +177,8 @@ pub fn set_cookie(name: &str, ends: bool) -> Result<AsciiMetadataValue> {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     fn metadata(name: &'static str, value: &str) -> MetadataMap {

@@ -113,7 +113,7 @@ pub async fn info(state: &State, caller: &Caller, handle: &[u8]) -> Result<Fligh
     };
     let place = prepared.place(state, caller)?;
     let begun = place.query_with(&prepared.sql, &values).await?;
-    tickets::hold(state, caller, place, begun)
+    tickets::hold(state, caller, place, begun).await
 }
 
 fn nothing_bound(wanted: usize) -> Error {

@@ -195,7 +195,7 @@ pub async fn info(
 ) -> Result<FlightInfo> {
     let place = Place::of(state, caller, query.transaction_id.as_ref())?;
     let begun = place.query(&query.query).await?;
-    tickets::hold(state, caller, place, begun)
+    tickets::hold(state, caller, place, begun).await
 }
 
 /// `GetSchema`: plans the statement only.

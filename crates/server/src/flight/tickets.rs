@@ -20,11 +20,12 @@ use arrow_flight::{
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use prost::Message;
 use thalweg_base::{Error, QueryId, Result};
-use thalweg_engine::{Answer, Tag};
+use thalweg_engine::Tag;
 use tonic::Status;
 
 use super::auth::Caller;
@@ -49,7 +50,7 @@ pub fn new() -> Tickets {
 
 pub struct Held {
     /// `None` once it is fetched.
-    answer: Mutex<Option<(Answer, Running)>>,
+    answer: Mutex<Option<(BoxStream<'static, Result<RecordBatch>>, Running)>>,
     query: QueryId,
     plain: Plain,
     /// What the statement runs in lives as long as its answer.
@@ -57,8 +58,19 @@ pub struct Held {
 }
 
 /// Keeps an answer for the client, and tells it how to get it.
-pub fn hold(state: &State, caller: &Caller, place: Place, begun: Begun) -> Result<FlightInfo> {
-    let Begun { answer, running } = begun;
+pub async fn hold(
+    state: &State,
+    caller: &Caller,
+    place: Place,
+    begun: Begun,
+) -> Result<FlightInfo> {
+    let Begun { mut answer, mut running } = begun;
+    if answer.tag != Tag::Rows {
+        // Nobody may come for it: it ends here, and holds no slot.
+        while let Some(done) = answer.next().await {
+            done.inspect_err(|e| running.error = Some(e.again()))?;
+        }
+    }
     let plain = Plain::new(&answer.schema);
     let schema = Arc::clone(plain.schema());
     // Rows that were changed are what clients show as the number of rows.
@@ -67,7 +79,12 @@ pub fn hold(state: &State, caller: &Caller, place: Place, begun: Begun) -> Resul
         _ => -1,
     };
     let query = answer.query();
-    let held = Held { answer: Mutex::new(Some((answer, running))), query, plain, _place: place };
+    let batches = match answer.tag {
+        Tag::Rows => answer.boxed(),
+        // It has ended, and is one of the server's queries no more.
+        _ => stream::empty().boxed(),
+    };
+    let held = Held { answer: Mutex::new(Some((batches, running))), query, plain, _place: place };
     let handle = state.tickets.keep(&caller.user, Arc::new(held))?;
     let ticket = TicketStatementQuery { statement_handle: handle };
     info(&schema, ticket.as_any().encode_to_vec(), records)
@@ -83,12 +100,12 @@ pub fn info(schema: &SchemaRef, ticket: Vec<u8>, records: i64) -> Result<FlightI
 /// The rows of a statement.
 pub fn rows(state: &Arc<State>, caller: &Caller, handle: Bytes) -> Result<Rows> {
     let held = state.tickets.find(&caller.user, &handle)?;
-    let (answer, mut running) = held.answer.lock().take().ok_or_else(|| {
+    let (batches, mut running) = held.answer.lock().take().ok_or_else(|| {
         Error::user("the ticket has been used").hint("execute the statement again for a new one")
     })?;
     let plain = held.plain.clone();
     let schema = Arc::clone(plain.schema());
-    let batches = answer.flat_map(move |batch| {
+    let batches = batches.flat_map(move |batch| {
         // All of it, and not copies of its fields.
         let running = &mut running;
         let parts = batch.and_then(|batch| plain.batches(batch));

@@ -26,10 +26,10 @@ mod sasl;
 mod simple;
 mod socket;
 mod startup;
-mod text;
-mod types;
 #[cfg(test)]
 mod tests;
+mod text;
+mod types;
 mod write;
 
 use std::sync::Arc;

@@ -73,6 +73,12 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<ArrayRef> {
             let array: ArrayRef = Arc::new(BinaryArray::from(vec![&value[..]]));
             return cast(&array, data_type, &wrong);
         }
+        // A time or a zone after the day is not looked at, as in PostgreSQL: JDBC sends one.
+        DataType::Date32 | DataType::Date64 => {
+            let day = trimmed.split([' ', 'T']).next().unwrap_or_default();
+            let day: ArrayRef = Arc::new(StringArray::from(vec![day]));
+            return cast(&day, data_type, &wrong);
+        }
         DataType::Decimal128(38, 10) => decimal(trimmed).ok_or_else(wrong)?,
         t => match types::item(t) {
             Some(item) => {

@@ -89,7 +89,8 @@ fn a_driver_copies_both_ways() {
             sink.send(bytes::Bytes::from_static(piece.as_bytes())).await.unwrap();
         }
         assert_eq!(sink.finish().await.unwrap(), 2);
-        let out = client.copy_out("COPY (SELECT * FROM t WHERE i >= 19999 ORDER BY i) TO STDOUT CSV");
+        let out =
+            client.copy_out("COPY (SELECT * FROM t WHERE i >= 19999 ORDER BY i) TO STDOUT CSV");
         let out: Vec<bytes::Bytes> = out.await.unwrap().try_collect().await.unwrap();
         assert_eq!(out.concat(), b"19999,\n20000,a\tb\n20001,\n");
         let broken = client.copy_in("COPY t FROM STDIN").await.unwrap();
