@@ -290,8 +290,10 @@ mod tests {
         ];
         let server = started(&roles, config).unwrap();
         let port = server.pg().unwrap().port();
-        let refused =
-            |user: &str, password: &str| enter(port, user, password).err().expect("it is refused");
+        let refused = |user: &str, password: &str| match enter(port, user, password) {
+            Err(refused) => refused,
+            Ok(_) => panic!("it is let in"),
+        };
         let mut client = enter(port, "ann", "correct horse").unwrap();
         assert_eq!(query(&mut client, "SELECT * FROM t"), "42501");
         assert_eq!(query(&mut client, "SELECT 1"), "");

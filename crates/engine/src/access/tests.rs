@@ -142,7 +142,7 @@ fn no_role_gets_the_plan_or_the_rows_of_another() {
 fn names_that_are_the_engines_own_cannot_be_typed() {
     let (engine, _root) = engine(&["CREATE TABLE t AS SELECT 42 AS a", "CREATE ROLE bob"]);
     let bob = engine.session_as("bob").unwrap();
-    for name in ["t\0rows", "t\0into", "t\01"] {
+    for name in ["t\0rows", "t\0into", "t\u{0}1"] {
         for sql in [
             format!("SELECT * FROM \"{name}\""),
             format!("SELECT * FROM '{name}'"),

@@ -236,7 +236,7 @@ async fn run_all(
             };
             for row in 0..batch.num_rows() {
                 let values = parameters::values(&batch, row)?;
-                count += rows_of(place.query_in(&session, &prepared.sql, &values).await?).await?;
+                count += rows_of(place.query_in(session, &prepared.sql, &values).await?).await?;
             }
         }
         match next {

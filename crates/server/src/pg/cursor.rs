@@ -75,7 +75,7 @@ pub fn parse(sql: &str) -> Result<Option<Command>> {
         "FETCH" | "MOVE" => {
             let mut rows = Some(1);
             let mut last = None;
-            while let Some(word) = words.next() {
+            for word in words.by_ref() {
                 match word.to_uppercase().as_str() {
                     "NEXT" | "FORWARD" | "RELATIVE" | "FROM" | "IN" => {}
                     "ALL" => rows = None,

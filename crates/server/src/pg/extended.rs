@@ -148,10 +148,11 @@ impl Connection {
                 let statement = self.statement(&name)?;
                 if statement.sql.is_empty() || is_protocols(&statement.sql)? {
                     self.output.out.parameter_types(&[]);
-                    return Ok(match cursor::parse(&statement.sql)? {
+                    match cursor::parse(&statement.sql)? {
                         Some(command) => self.describe_cursor(&command, &[])?,
                         None => self.output.out.no_data(),
-                    });
+                    }
+                    return Ok(());
                 }
                 let session = self.session.clone();
                 let asked = session.describe_catalog(&statement.sql, &statement.declared);
@@ -174,7 +175,8 @@ impl Connection {
             // Those of DECLARE are portals, too.
             Subject::Portal(name) if self.cursors.contains_key(&name) => {
                 let fetch = cursor::Command::Fetch { name, rows: None, moves: false };
-                Ok(self.describe_cursor(&fetch, &[])?)
+                self.describe_cursor(&fetch, &[])?;
+                Ok(())
             }
             Subject::Portal(name) => {
                 let mut portal = self.take(&name)?;
@@ -188,7 +190,8 @@ impl Connection {
     async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Stop> {
         let sql = portal.statement.sql.clone();
         if let Some(command) = cursor::parse(&sql)? {
-            return Ok(self.describe_cursor(&command, &portal.result_formats)?);
+            self.describe_cursor(&command, &portal.result_formats)?;
+            return Ok(());
         }
         if sql.is_empty() || ClientCopy::parse(&sql).is_some() {
             self.output.out.no_data();
