@@ -43,6 +43,12 @@ type Client = FlightSqlServiceClient<Channel>;
 fn with_server<F: Future<Output = ()>>(config: Config, test: impl FnOnce(Fixture) -> F) {
     let engine = EngineConfig { threads: 2, ..EngineConfig::default() };
     let engine = Engine::open(":memory:", engine).unwrap();
+    engine.block_on(async {
+        for name in ["ada", "bob"] {
+            let role = format!("CREATE ROLE {name} LOGIN SUPERUSER PASSWORD 'secret'");
+            engine.session().query(&role).await.unwrap();
+        }
+    });
     let flight = Some("127.0.0.1:0".parse().unwrap());
     let server = Server::start(engine, Config { flight, ..config }).unwrap();
     let runtime =

@@ -212,7 +212,7 @@ fn no_bytes_break_the_messages() {
             }
         }
     }
-    assert!(understood > 50_000 && refused > 50_000, "{understood} {refused}");
+    assert!(understood > 50_000 && refused > 20_000, "{understood} {refused}");
 }
 
 #[test]
