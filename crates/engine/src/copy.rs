@@ -32,6 +32,7 @@ use crate::error::from_datafusion;
 use crate::load::{self, Load, LoadRequest};
 use crate::names;
 use crate::runtime::blocking;
+use crate::script;
 use crate::statement::{self, Started};
 
 #[derive(Debug)]
@@ -63,10 +64,11 @@ pub struct ClientCopy {
 impl ClientCopy {
     /// `None`: the statement is another, perhaps a broken one.
     pub fn parse(sql: &str) -> Option<ClientCopy> {
-        let mut parser = Parser::new(&Thalweg).try_with_sql(sql).ok()?;
-        if !parser.peek_keyword(Keyword::COPY) {
+        // Asked of every statement of a client: most are none by their first word.
+        if !script::first_word(sql).eq_ignore_ascii_case("copy") {
             return None;
         }
+        let mut parser = Parser::new(&Thalweg).try_with_sql(sql).ok()?;
         let copy = parse(&mut parser).ok().filter(|copy| copy.client)?;
         let (table, columns, query) = match copy.source {
             Source::Query(query) => (None, vec![], query.to_string()),

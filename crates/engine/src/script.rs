@@ -61,6 +61,21 @@ pub fn placeholders(sql: &str) -> Vec<(Range<usize>, usize)> {
     found
 }
 
+/// The word that a statement begins with, after blanks and comments; empty if it begins otherwise.
+pub fn first_word(sql: &str) -> &str {
+    let bytes = sql.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        match opaque(bytes, i) {
+            Some((end, true)) => i = end,
+            None if bytes[i].is_ascii_whitespace() => i += 1,
+            _ => break,
+        }
+    }
+    let length = bytes[i..].iter().take_while(|b| b.is_ascii_alphabetic()).count();
+    &sql[i..i + length]
+}
+
 /// What begins at `i` and hides what is in it: where it ends, and whether it is a comment.
 fn opaque(bytes: &[u8], i: usize) -> Option<(usize, bool)> {
     let rest = &bytes[i..];
@@ -127,7 +142,7 @@ fn end_of_dollar_quoted(bytes: &[u8], open: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{placeholders, split};
+    use super::{first_word, placeholders, split};
 
     #[test]
     fn statements_end_at_semicolons_that_count() {
@@ -156,5 +171,18 @@ mod tests {
         check("SELECT a$1, ü$2, (a)$3", &[("$3", 3)]);
         check("SELECT $, $$ $1 $$, $99999999999999999999999", &[]);
         check("$1", &[("$1", 1)]);
+    }
+
+    #[test]
+    fn first_words() {
+        for (sql, expected) in [
+            ("COPY t FROM STDIN", "COPY"),
+            (" -- x\n/* a /* b */ */\tcopy(SELECT 1) TO STDOUT", "copy"),
+            ("'copy'", ""),
+            ("/* unclosed", ""),
+            ("", ""),
+        ] {
+            assert_eq!(first_word(sql), expected, "{sql}");
+        }
     }
 }
