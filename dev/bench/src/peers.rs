@@ -71,9 +71,12 @@ impl PeerKind {
     }
 }
 
+/// Names the folder where the peers are installed.
+pub const VENV_VARIABLE: &str = "THALWEG_VENV";
+
 /// Where the peers are installed: `$THALWEG_VENV`, else `.cache/venv` below the working folder.
 pub fn venv_dir() -> PathBuf {
-    std::env::var_os("THALWEG_VENV")
+    std::env::var_os(VENV_VARIABLE)
         .filter(|dir| !dir.is_empty())
         .map_or_else(|| PathBuf::from(".cache").join("venv"), PathBuf::from)
 }
@@ -499,7 +502,7 @@ mod tests {
     /// Needs an installed environment, so it runs only where `THALWEG_VENV` names one.
     #[test]
     fn peers_answer_fail_and_time_out() {
-        if std::env::var_os("THALWEG_VENV").is_none() {
+        if std::env::var_os(VENV_VARIABLE).is_none() {
             return;
         }
         let python = venv(&venv_dir(), &|line| println!("{line}")).unwrap();

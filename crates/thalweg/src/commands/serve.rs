@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use thalweg_base::{Error, Result, text};
+use thalweg_bench::peers::VENV_VARIABLE;
 use thalweg_server::Server;
 
 use self::settings::{ALL, DATABASE, Setting, Settings};
@@ -210,9 +211,12 @@ fn resolve(args: &Args, variable: impl Fn(&str) -> Option<OsString>) -> Result<S
 /// Variables that are nearly a setting.
 fn unknown_variables(names: impl Iterator<Item = OsString>) -> Vec<Error> {
     let known: Vec<String> = ALL.iter().map(Setting::variable).collect();
+    // Read elsewhere.
+    let elsewhere = [CONFIG_VARIABLE, VENV_VARIABLE];
     let names = names.filter_map(|name| name.into_string().ok());
     let unknown = names.filter(|name| {
-        name.starts_with("THALWEG_") && name != CONFIG_VARIABLE && !known.contains(name)
+        let ours = name.starts_with("THALWEG_") && !elsewhere.contains(&name.as_str());
+        ours && !known.contains(name)
     });
     let warnings = unknown.filter_map(|name| {
         let nearest = settings::nearest(&name, known.iter().map(String::as_str))?;
@@ -313,8 +317,9 @@ mod tests {
 
     #[test]
     fn a_variable_that_means_nothing_is_told_of() {
-        let names = ["PATH", "THALWEG_PG", "THALWEG_CONFIG", "THALWEG_MAX_CONECTIONS"];
-        let warnings = unknown_variables(names.iter().map(OsString::from));
+        let fine = ["PATH", "THALWEG_PG", "THALWEG_CONFIG", "THALWEG_VENV"];
+        let names = fine.iter().chain(&["THALWEG_MAX_CONECTIONS"]);
+        let warnings = unknown_variables(names.map(OsString::from));
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].hint_text().unwrap().contains("THALWEG_MAX_CONNECTIONS"));
     }

@@ -62,6 +62,12 @@ impl Place {
 fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.current_dir(folder).env("XDG_STATE_HOME", folder.join("state"));
+    // What whoever runs the tests has set is not for the commands under test.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("THALWEG_")) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
