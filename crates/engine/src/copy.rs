@@ -65,7 +65,7 @@ impl ClientCopy {
     /// `None`: the statement is another, perhaps a broken one.
     pub fn parse(sql: &str) -> Option<ClientCopy> {
         // Asked of every statement of a client: most are none by their first word.
-        if !script::first_word(sql).eq_ignore_ascii_case("copy") {
+        if !script::words(sql).next().is_some_and(|word| word.eq_ignore_ascii_case("copy")) {
             return None;
         }
         let mut parser = Parser::new(&Thalweg).try_with_sql(sql).ok()?;

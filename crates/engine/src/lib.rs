@@ -74,7 +74,7 @@ mod prune;
 mod result_names;
 pub mod rules;
 pub mod runtime;
-mod script;
+pub mod script;
 mod session;
 mod share;
 mod show;

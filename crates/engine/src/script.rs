@@ -61,8 +61,8 @@ pub fn placeholders(sql: &str) -> Vec<(Range<usize>, usize)> {
     found
 }
 
-/// The word that a statement begins with, after blanks and comments; empty if it begins otherwise.
-pub fn first_word(sql: &str) -> &str {
+/// A statement without the blanks and comments that it begins with.
+pub fn trim_start(sql: &str) -> &str {
     let bytes = sql.as_bytes();
     let mut i = 0;
     while i < bytes.len() {
@@ -72,8 +72,32 @@ pub fn first_word(sql: &str) -> &str {
             _ => break,
         }
     }
-    let length = bytes[i..].iter().take_while(|b| b.is_ascii_alphabetic()).count();
-    &sql[i..i + length]
+    &sql[i..]
+}
+
+/// The words of a statement in order: neither comments nor what is in quotes.
+pub fn words(sql: &str) -> impl Iterator<Item = &str> {
+    let bytes = sql.as_bytes();
+    let mut i = 0;
+    std::iter::from_fn(move || {
+        while i < bytes.len() {
+            if let Some((end, _)) = opaque(bytes, i) {
+                i = end;
+                continue;
+            }
+            let length = bytes[i..].iter().take_while(|b| is_of_word(**b)).count();
+            let begun = i;
+            i += length.max(1);
+            if length > 0 {
+                return Some(&sql[begun..i]);
+            }
+        }
+        None
+    })
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | 128..)
 }
 
 /// What begins at `i` and hides what is in it: where it ends, and whether it is a comment.
@@ -142,7 +166,7 @@ fn end_of_dollar_quoted(bytes: &[u8], open: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{first_word, placeholders, split};
+    use super::{placeholders, split, trim_start, words};
 
     #[test]
     fn statements_end_at_semicolons_that_count() {
@@ -174,15 +198,24 @@ mod tests {
     }
 
     #[test]
-    fn first_words() {
-        for (sql, expected) in [
-            ("COPY t FROM STDIN", "COPY"),
-            (" -- x\n/* a /* b */ */\tcopy(SELECT 1) TO STDOUT", "copy"),
-            ("'copy'", ""),
-            ("/* unclosed", ""),
-            ("", ""),
-        ] {
-            assert_eq!(first_word(sql), expected, "{sql}");
-        }
+    fn words_are_what_is_neither_quoted_nor_a_comment() {
+        let check = |sql: &str, expected: &[&str]| {
+            assert_eq!(words(sql).collect::<Vec<_>>(), expected, "{sql}");
+        };
+        check(
+            " -- x\n/* a /* b */ */\t(copy(SELECT 1) TO STDOUT",
+            &["copy", "SELECT", "1", "TO", "STDOUT"],
+        );
+        check("SET thalweg.policy = 'fair'", &["SET", "thalweg", "policy"]);
+        check("'a' \"b\" $$ c $$ größe_1, d", &["größe_1", "d"]);
+        check("/* unclosed", &[]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn statements_begin_after_comments() {
+        assert_eq!(trim_start(" -- x\n/* y */\tFETCH -- z"), "FETCH -- z");
+        assert_eq!(trim_start("'a'"), "'a'");
+        assert_eq!(trim_start("-- x"), "");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use thalweg_base::{Error, QueryId};
+use thalweg_engine::script;
 
 use crate::context::Context;
 use crate::metrics::Protocol;
@@ -85,10 +86,8 @@ impl Statement<'_> {
 
 /// By the first word.
 pub fn kind(sql: &str) -> &'static str {
-    let text = after_comments(sql).trim_start_matches(['(', ' ', '\n', '\t', '\r']);
-    let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let word = text[..end].to_ascii_lowercase();
-    match word.as_str() {
+    let word = script::words(sql).next().unwrap_or_default();
+    match word.to_ascii_lowercase().as_str() {
         "select" | "with" | "values" | "table" | "from" => "select",
         "insert" => "insert",
         "update" => "update",
@@ -104,20 +103,6 @@ pub fn kind(sql: &str) -> &'static str {
         "prepare" | "execute" | "deallocate" | "declare" | "fetch" | "close" => "prepared",
         "vacuum" | "optimize" | "analyze" => "maintenance",
         _ => "other",
-    }
-}
-
-/// From the first byte that is neither white nor a comment's.
-fn after_comments(mut sql: &str) -> &str {
-    loop {
-        sql = sql.trim_start();
-        sql = if let Some(rest) = sql.strip_prefix("--") {
-            rest.split_once('\n').map_or("", |(_, rest)| rest)
-        } else if let Some(rest) = sql.strip_prefix("/*") {
-            rest.split_once("*/").map_or("", |(_, rest)| rest)
-        } else {
-            return sql;
-        };
     }
 }
 

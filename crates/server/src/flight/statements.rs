@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use prost::Message;
 use thalweg_base::{Error, Result};
-use thalweg_engine::{Answer, Session, Tag, TransactionStatus, Value};
+use thalweg_engine::{Answer, Session, Tag, TransactionStatus, Value, script};
 
 use super::auth::Caller;
 use super::plain::Plain;
@@ -152,39 +152,8 @@ fn is_shared(first: &str, mut rest: impl Iterator<Item = String>) -> bool {
         && rest.next().is_some_and(|word| SHARED.contains(&word.as_str()))
 }
 
-/// The words of a statement, in upper case, as far as it has only words and points.
 fn words(sql: &str) -> impl Iterator<Item = String> {
-    let mut rest = sql;
-    std::iter::from_fn(move || {
-        loop {
-            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(' || c == '.');
-            if let Some(comment) = rest.strip_prefix("--") {
-                rest = comment.split_once('\n')?.1;
-            } else if let Some(comment) = rest.strip_prefix("/*") {
-                rest = after_comment(comment)?;
-            } else {
-                break;
-            }
-        }
-        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        let (word, tail) = rest.split_at(end);
-        rest = tail;
-        (!word.is_empty()).then(|| word.to_uppercase())
-    })
-}
-
-/// Comments of this kind may have others in them.
-fn after_comment(text: &str) -> Option<&str> {
-    let mut depth = 1;
-    let mut rest = text;
-    while depth > 0 {
-        let (close, open) = (rest.find("*/")?, rest.find("/*"));
-        (depth, rest) = match open {
-            Some(open) if open < close => (depth + 1, &rest[open + 2..]),
-            _ => (depth - 1, &rest[close + 2..]),
-        };
-    }
-    Some(rest)
+    script::words(sql).map(str::to_ascii_uppercase)
 }
 
 /// `GetFlightInfo`: starts the statement. Its rows wait for the ticket.
@@ -257,17 +226,6 @@ pub fn ipc_schema(schema: &Schema) -> Result<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_words_of_a_statement() {
-        let first = |sql: &str| words(sql).next();
-        assert_eq!(first("  select 1").as_deref(), Some("SELECT"));
-        assert_eq!(first("-- a\n /* b /* c */ d */ (Set x = 1)").as_deref(), Some("SET"));
-        assert_eq!(first("/* never closed SET").as_deref(), None);
-        assert_eq!(first("").as_deref(), None);
-        let all: Vec<String> = words("SET thalweg.policy = 'fair'").collect();
-        assert_eq!(all, ["SET", "THALWEG", "POLICY"]);
-    }
 
     #[test]
     fn settings_of_the_engine_last_without_a_session() {

@@ -1,31 +1,35 @@
 //! What kind of statement a text is, as far as the protocol wants to know it.
 
-use thalweg_engine::{Answer, Tag};
+use thalweg_base::Result;
+use thalweg_engine::{Answer, ClientCopy, Tag, script};
 
-/// The words of a statement up to `most`, without comments, in upper case. Texts and names in
-/// quotes are no words.
-fn words(sql: &str) -> impl Iterator<Item = String> {
-    let mut rest = sql;
-    std::iter::from_fn(move || {
-        loop {
-            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
-            let first = rest.chars().next()?;
-            if rest.starts_with("--") {
-                rest = rest.split_once('\n').map_or("", |(_, tail)| tail);
-            } else if rest.starts_with("/*") {
-                rest = rest.split_once("*/").map_or("", |(_, tail)| tail);
-            } else if matches!(first, '\'' | '"') {
-                rest = rest[1..].split_once(first).map_or("", |(_, tail)| tail);
-            } else if first.is_alphabetic() || first == '_' {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-                let (word, tail) = rest.split_at(end.unwrap_or(rest.len()));
-                rest = tail;
-                return Some(word.to_uppercase());
-            } else {
-                rest = &rest[first.len_utf8()..];
-            }
+use super::cursor;
+
+/// Who carries a statement out.
+pub enum Work {
+    /// There is nothing to run.
+    Empty,
+    /// The protocol: rows from the client or to it.
+    Copy(ClientCopy),
+    /// The protocol: it keeps the cursors.
+    Cursor(cursor::Command),
+    Engine,
+}
+
+impl Work {
+    pub fn of(sql: &str) -> Result<Work> {
+        if sql.is_empty() {
+            return Ok(Work::Empty);
         }
-    })
+        if let Some(copy) = ClientCopy::parse(sql) {
+            return Ok(Work::Copy(copy));
+        }
+        Ok(cursor::parse(sql)?.map_or(Work::Engine, Work::Cursor))
+    }
+}
+
+fn words(sql: &str) -> impl Iterator<Item = String> {
+    script::words(sql).map(str::to_ascii_uppercase)
 }
 
 fn first(sql: &str) -> String {

@@ -2,6 +2,7 @@
 //! computed, and none are kept.
 
 use thalweg_base::{Error, Result};
+use thalweg_engine::script;
 
 use super::command;
 use super::connection::{Connection, Stop};
@@ -40,7 +41,7 @@ const CURSORS_MAX: usize = 100;
 
 /// `None`: the statement is another.
 pub fn parse(sql: &str) -> Result<Option<Command>> {
-    let mut words = Words(sql);
+    let mut words = Words(script::trim_start(sql));
     let verb = match words.next() {
         Some(word) if !word.starts_with('"') => word.to_uppercase(),
         _ => return Ok(None),
@@ -153,15 +154,15 @@ impl Connection {
     /// for, which has been told the columns before.
     pub async fn cursor(
         &mut self,
-        command: Command,
+        command: &Command,
         formats: Option<&[i16]>,
     ) -> Result<String, Stop> {
         match command {
             Command::Declare { name, query, holds, binary } => {
-                if !command::is_query(&query) {
+                if !command::is_query(query) {
                     return Err(Error::user("a cursor is of a query").code("42601").into());
                 }
-                if self.cursors.contains_key(&name) {
+                if self.cursors.contains_key(name) {
                     let e = Error::user(format!("cursor {name:?} exists already")).code("42P03");
                     return Err(e.into());
                 }
@@ -171,47 +172,48 @@ impl Connection {
                         .into());
                 }
                 let idle = thalweg_engine::TransactionStatus::Idle;
-                if !holds && self.session.transaction_status() == idle {
+                if !*holds && self.session.transaction_status() == idle {
                     let e = Error::user("DECLARE CURSOR needs an open transaction").code("25P01");
                     return Err(e.hint("BEGIN opens one; WITH HOLD needs none").into());
                 }
                 let session = self.session.clone();
-                let answer = self.watched(session.query(&query)).await??;
+                let answer = self.watched(session.query(query)).await??;
                 let cursor = Cursor::new(answer, vec![]);
-                self.cursors.insert(name, Declared { cursor, holds, binary });
+                let declared = Declared { cursor, holds: *holds, binary: *binary };
+                self.cursors.insert(name.clone(), declared);
                 Ok("DECLARE CURSOR".into())
             }
             Command::Fetch { name, rows, moves } => {
                 // Back in the map only if it has not failed.
-                let mut declared = self.declared(&name)?;
+                let mut declared = self.declared(name)?;
                 let columns = declared.cursor.answer.schema.fields().len();
                 let default = [i16::from(declared.binary)];
                 let codes = formats.filter(|codes| !codes.is_empty()).unwrap_or(&default);
                 declared.cursor.formats = results::formats(codes, columns)?;
                 let before = declared.cursor.sent;
-                if !moves && formats.is_none() {
+                if !*moves && formats.is_none() {
                     let Cursor { answer, formats, .. } = &declared.cursor;
                     results::describe(&mut self.output.out, "", &answer.schema, formats)?;
                 }
                 let most = match rows {
                     Some(0) => None,
-                    Some(rows) => Some(usize::try_from(rows).unwrap_or(usize::MAX)),
+                    Some(rows) => Some(usize::try_from(*rows).unwrap_or(usize::MAX)),
                     None => Some(0),
                 };
                 if let Some(most) = most {
-                    if moves {
+                    if *moves {
                         self.skip_rows(&mut declared.cursor, most).await?;
                     } else {
                         self.send_rows(&mut declared.cursor, most).await?;
                     }
                 }
                 let count = declared.cursor.sent - before;
-                self.cursors.insert(name, declared);
-                Ok(format!("{} {count}", if moves { "MOVE" } else { "FETCH" }))
+                self.cursors.insert(name.clone(), declared);
+                Ok(format!("{} {count}", if *moves { "MOVE" } else { "FETCH" }))
             }
             Command::Close { name } => {
                 match name {
-                    Some(name) => drop(self.declared(&name)?),
+                    Some(name) => drop(self.declared(name)?),
                     None => self.cursors.clear(),
                 }
                 Ok("CLOSE CURSOR".into())
@@ -256,7 +258,7 @@ mod tests {
             Some(Command::Fetch { name, rows, .. }) => format!("{name} {rows:?}"),
             other => panic!("{sql}: {other:?}"),
         };
-        assert_eq!(fetch("FETCH c"), "c Some(1)");
+        assert_eq!(fetch("/* of a driver */ FETCH c"), "c Some(1)");
         assert_eq!(fetch("FETCH FORWARD 10 FROM \"c\""), "c Some(10)");
         assert_eq!(fetch("FETCH ALL IN c"), "c None");
         assert_eq!(fetch("MOVE FORWARD ALL IN c"), "c None");

@@ -1,24 +1,29 @@
 //! Statements that are prepared, bound to values, and executed, perhaps in parts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use thalweg_base::{Error, Result};
-use thalweg_engine::{ClientCopy, Session, TransactionStatus, Value};
+use thalweg_engine::{Session, TransactionStatus, Value};
 
+use super::command::{self, Work};
 use super::connection::{Connection, Done, Stop};
 use super::encode::Format;
 use super::message::{Bind, Subject};
 use super::results::{self, Cursor};
 use super::write::Out;
-use super::{command, cursor, parameter, types};
+use super::{cursor, parameter, types};
 
 /// A statement as the client has prepared it.
 pub struct Prepared {
-    /// Empty: there is nothing to run.
+    name: String,
     sql: String,
+    work: Work,
     /// Types of its values, as far as the client has said them.
     declared: Vec<u32>,
+    /// It has had a plan.
+    is_sound: AtomicBool,
 }
 
 /// A statement with its values.
@@ -39,11 +44,6 @@ enum State {
 
 /// Statements and portals that one client may have.
 const PREPARED_MAX: usize = 10_000;
-
-/// Whether the protocol does it, and not the engine.
-fn is_protocols(sql: &str) -> Result<bool> {
-    Ok(ClientCopy::parse(sql).is_some() || cursor::parse(sql)?.is_some())
-}
 
 impl Prepared {
     fn declared(&self) -> Vec<Option<DataType>> {
@@ -74,11 +74,14 @@ impl Connection {
             return Err(Error::user("a prepared statement is one statement").code("42601").into());
         }
         let sql = statements.pop().unwrap_or_default();
+        let work = Work::of(&sql)?;
         // So that a mistake of syntax shows here.
-        if !sql.is_empty() && !is_protocols(&sql)? {
+        if matches!(work, Work::Engine) {
             self.session.check_syntax(&sql)?;
         }
-        self.statements.insert(name, Arc::new(Prepared { sql, declared }));
+        let is_sound = AtomicBool::new(false);
+        let prepared = Prepared { name: name.clone(), sql, work, declared, is_sound };
+        self.statements.insert(name, Arc::new(prepared));
         self.output.out.parse_complete();
         Ok(())
     }
@@ -97,7 +100,8 @@ impl Connection {
         types.resize(count.max(types.len()), None);
         // What the client has not said is told from where the value stands.
         if types.iter().take(count).any(Option::is_none) {
-            types = self.parameter_types(&statement).await?.into_iter().map(Some).collect();
+            let told = self.parameter_types(&statement).await;
+            types = self.planned(&statement, told)?.into_iter().map(Some).collect();
         }
         if types.len() != count {
             return Err(Error::user(format!(
@@ -146,31 +150,8 @@ impl Connection {
         match subject {
             Subject::Statement(name) => {
                 let statement = self.statement(&name)?;
-                if statement.sql.is_empty() || is_protocols(&statement.sql)? {
-                    self.output.out.parameter_types(&[]);
-                    match cursor::parse(&statement.sql)? {
-                        Some(command) => self.describe_cursor(&command, &[])?,
-                        None => self.output.out.no_data(),
-                    }
-                    return Ok(());
-                }
-                let session = self.session.clone();
-                let asked = session.describe_catalog(&statement.sql, &statement.declared);
-                if let Some(described) = self.watched(asked).await? {
-                    let described = described?;
-                    self.output.out.parameter_types(&described.parameters);
-                    results::describe_catalog(&mut self.output.out, &described.columns);
-                    return Ok(());
-                }
-                let declared = statement.declared();
-                let described = self.watched(session.describe(&statement.sql, &declared)).await??;
-                let oids: Vec<u32> = described.parameters.iter().map(types::oid).collect();
-                let said = |i: usize| statement.declared.get(i).copied().filter(|oid| *oid != 0);
-                let oids: Vec<u32> =
-                    oids.iter().enumerate().map(|(i, oid)| said(i).unwrap_or(*oid)).collect();
-                self.output.out.parameter_types(&oids);
-                columns(&mut self.output.out, &statement.sql, described.schema.as_ref(), &[])?;
-                Ok(())
+                let described = self.describe_statement(&statement).await;
+                self.planned(&statement, described)
             }
             // Those of DECLARE are portals, too.
             Subject::Portal(name) if self.cursors.contains_key(&name) => {
@@ -187,33 +168,78 @@ impl Connection {
         }
     }
 
-    async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Stop> {
-        let sql = portal.statement.sql.clone();
-        if let Some(command) = cursor::parse(&sql)? {
-            self.describe_cursor(&command, &portal.result_formats)?;
+    async fn describe_statement(&mut self, statement: &Prepared) -> Result<(), Stop> {
+        if !matches!(statement.work, Work::Engine) {
+            self.output.out.parameter_types(&[]);
+            return Ok(self.describe_own(&statement.work, &[])?);
+        }
+        let session = self.session.clone();
+        let asked = session.describe_catalog(&statement.sql, &statement.declared);
+        if let Some(described) = self.watched(asked).await? {
+            let described = described?;
+            self.output.out.parameter_types(&described.parameters);
+            results::describe_catalog(&mut self.output.out, &described.columns);
             return Ok(());
         }
-        if sql.is_empty() || ClientCopy::parse(&sql).is_some() {
-            self.output.out.no_data();
-            return Ok(());
+        let declared = statement.declared();
+        let described = self.watched(session.describe(&statement.sql, &declared)).await??;
+        let oids: Vec<u32> = described.parameters.iter().map(types::oid).collect();
+        let said = |i: usize| statement.declared.get(i).copied().filter(|oid| *oid != 0);
+        let oids: Vec<u32> =
+            oids.iter().enumerate().map(|(i, oid)| said(i).unwrap_or(*oid)).collect();
+        self.output.out.parameter_types(&oids);
+        columns(&mut self.output.out, &statement.sql, described.schema.as_ref(), &[])?;
+        Ok(())
+    }
+
+    /// PostgreSQL plans a statement when it is prepared; here that is done when its columns are
+    /// wanted or it runs. One that has no plan is gone then, as if it had been refused before:
+    /// clients do not close what they have been told of an error.
+    fn planned<T>(&mut self, statement: &Prepared, result: Result<T, Stop>) -> Result<T, Stop> {
+        match &result {
+            Ok(_) => statement.is_sound.store(true, Ordering::Relaxed),
+            Err(Stop::Failed(e)) if e.sqlstate().starts_with("42") => {
+                if !statement.is_sound.load(Ordering::Relaxed) {
+                    self.statements.remove(&statement.name);
+                }
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Stop> {
+        let statement = Arc::clone(&portal.statement);
+        let sql = &statement.sql;
+        if !matches!(statement.work, Work::Engine) {
+            return Ok(self.describe_own(&statement.work, &portal.result_formats)?);
         }
         // It will run anyhow, and then knows its columns: planning once is enough.
-        if matches!(portal.state, State::New) && command::is_query(&sql) {
+        if matches!(portal.state, State::New) && command::is_query(sql) {
             self.start(portal).await?;
         }
         let formats = &portal.result_formats;
         match &portal.state {
             State::Running(cursor) => {
-                columns(&mut self.output.out, &sql, Some(&cursor.answer.schema), formats)?;
+                columns(&mut self.output.out, sql, Some(&cursor.answer.schema), formats)?;
             }
             State::Done => self.output.out.no_data(),
             State::New => {
                 let types: Vec<_> =
                     portal.values.iter().map(|v| Some(v.data_type().clone())).collect();
                 let session = self.session.clone();
-                let described = self.watched(session.describe(&sql, &types)).await??;
-                columns(&mut self.output.out, &sql, described.schema.as_ref(), formats)?;
+                let described = self.watched(session.describe(sql, &types)).await??;
+                columns(&mut self.output.out, sql, described.schema.as_ref(), formats)?;
             }
+        }
+        Ok(())
+    }
+
+    /// The columns of what the protocol carries out itself.
+    fn describe_own(&mut self, work: &Work, formats: &[i16]) -> Result<()> {
+        match work {
+            Work::Cursor(command) => self.describe_cursor(command, formats)?,
+            Work::Empty | Work::Copy(_) | Work::Engine => self.output.out.no_data(),
         }
         Ok(())
     }
@@ -228,7 +254,8 @@ impl Connection {
     async fn start(&mut self, portal: &mut Portal) -> Result<(), Stop> {
         let session = self.session.clone();
         let running = session.query_with(&portal.statement.sql, &portal.values);
-        let answer = self.watched(running).await??;
+        let begun = self.watched(running).await?.map_err(Stop::from);
+        let answer = self.planned(&portal.statement, begun)?;
         let formats = results::formats(&portal.result_formats, answer.schema.fields().len())?;
         portal.state = State::Running(Box::new(Cursor::new(answer, formats)));
         Ok(())
@@ -248,22 +275,17 @@ impl Connection {
         mut portal: Portal,
         rows_max: usize,
     ) -> Result<Done, Stop> {
-        let sql = portal.statement.sql.clone();
-        if sql.is_empty() {
+        let statement = Arc::clone(&portal.statement);
+        let sql = &statement.sql;
+        if matches!(statement.work, Work::Empty) {
             self.output.out.empty_query();
             self.portals.insert(name.into(), portal);
             return Ok(Done::default());
         }
-        self.has_set |= command::sets(&sql);
-        self.begin_implicit(&sql).await?;
-        if let Some(copy) = ClientCopy::parse(&sql) {
-            let tag =
-                if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
-            self.output.out.complete(&tag);
-            return Ok(Done::default());
-        }
-        if let Some(command) = cursor::parse(&sql)? {
-            let tag = self.cursor(command, Some(&portal.result_formats)).await?;
+        self.has_set |= command::sets(sql);
+        self.begin_implicit(sql).await?;
+        let formats = Some(portal.result_formats.as_slice());
+        if let Some(tag) = self.own_work(&statement.work, formats).await? {
             self.output.out.complete(&tag);
             return Ok(Done::default());
         }
@@ -280,7 +302,7 @@ impl Connection {
                 self.output.out.portal_suspended();
             } else {
                 // Of this part, as PostgreSQL counts.
-                let tag = command::tag(&sql, &cursor.answer.tag, done.rows);
+                let tag = command::tag(sql, &cursor.answer.tag, done.rows);
                 self.output.out.complete(&tag);
                 if !command::has_rows(&cursor.answer) {
                     portal.state = State::Done;

@@ -1,11 +1,11 @@
 //! A text with any number of statements, answered in text.
 
 use thalweg_base::Result;
-use thalweg_engine::{ClientCopy, Session, TransactionStatus};
+use thalweg_engine::{Session, TransactionStatus};
 
+use super::command::{self, Work};
 use super::connection::{Connection, Done, Stop};
 use super::results::{self, Cursor};
-use super::{command, cursor};
 
 impl Connection {
     /// As PostgreSQL has it, several statements in one message are one transaction, unless they say
@@ -37,14 +37,7 @@ impl Connection {
 
     async fn one(&mut self, sql: &str) -> Result<Done, Stop> {
         self.has_set |= command::sets(sql);
-        if let Some(copy) = ClientCopy::parse(sql) {
-            let tag =
-                if copy.to { self.copy_out(&copy).await? } else { self.copy_in(&copy).await? };
-            self.output.out.complete(&tag);
-            return Ok(Done::default());
-        }
-        if let Some(command) = cursor::parse(sql)? {
-            let tag = self.cursor(command, None).await?;
+        if let Some(tag) = self.own_work(&Work::of(sql)?, None).await? {
             self.output.out.complete(&tag);
             return Ok(Done::default());
         }
@@ -59,5 +52,19 @@ impl Connection {
         self.send_rows(&mut cursor, 0).await?;
         self.output.out.complete(&command::tag(sql, &tag, cursor.sent));
         Ok(Done { query: Some(cursor.answer.query()), rows: cursor.sent })
+    }
+
+    /// What the protocol carries out itself: its tag.
+    pub async fn own_work(
+        &mut self,
+        work: &Work,
+        formats: Option<&[i16]>,
+    ) -> Result<Option<String>, Stop> {
+        Ok(match work {
+            Work::Copy(copy) if copy.to => Some(self.copy_out(copy).await?),
+            Work::Copy(copy) => Some(self.copy_in(copy).await?),
+            Work::Cursor(command) => Some(self.cursor(command, formats).await?),
+            Work::Empty | Work::Engine => None,
+        })
     }
 }

@@ -127,6 +127,48 @@ fn a_driver_cancels_and_rolls_back() {
     });
 }
 
+/// The kinds of the messages that answer `messages`, after a login.
+fn answers(server: &Server, messages: &[(u8, &[u8])]) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(server.pg().unwrap()).unwrap();
+    let mut sent = b"\0\0\0\x16\0\x03\0\0user\0thalweg\0\0".to_vec();
+    for (kind, body) in messages {
+        sent.push(*kind);
+        sent.put_u32(4 + body.len() as u32);
+        sent.extend_from_slice(body);
+    }
+    sent.extend_from_slice(b"X\0\0\0\x04");
+    stream.write_all(&sent).unwrap();
+    let mut received = vec![];
+    stream.read_to_end(&mut received).unwrap();
+    let mut kinds = String::new();
+    let mut rest = &received[..];
+    while let [kind, a, b, c, d, ..] = rest {
+        kinds.push(char::from(*kind));
+        rest = &rest[1 + u32::from_be_bytes([*a, *b, *c, *d]) as usize..];
+    }
+    let begun = kinds.find('Z').expect("it is let in");
+    kinds[begun + 1..].to_owned()
+}
+
+#[test]
+fn what_cannot_be_planned_is_not_prepared() {
+    let server = served();
+    let create: (u8, &[u8]) = (b'Q', b"CREATE TABLE t (i int)\0");
+    let broken: (u8, &[u8]) = (b'P', b"s\0SELECT nosuch FROM t\0\0\0");
+    let whole: (u8, &[u8]) = (b'P', b"s\0SELECT i FROM t\0\0\0");
+    let describe: (u8, &[u8]) = (b'D', b"Ss\0");
+    let sync: (u8, &[u8]) = (b'S', b"");
+    let found = answers(&server, &[create, broken, describe, sync, whole, describe, sync]);
+    assert_eq!(found, "CZ1EZ1tTZ");
+    // What was sound stays, and works again when its table is back.
+    let drop: (u8, &[u8]) = (b'Q', b"DROP TABLE t\0");
+    let found =
+        answers(&server, &[whole, describe, sync, drop, describe, sync, create, describe, sync]);
+    assert_eq!(found, "1tTZCZEZCZtTZ");
+    server.shutdown();
+}
+
 /// What is written in either form is read back as it was.
 #[test]
 fn values_go_there_and_back() {
