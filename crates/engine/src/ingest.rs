@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
 use arrow::compute::take;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::{Stream, StreamExt};
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::text::quoted;
@@ -113,6 +113,33 @@ pub(crate) async fn run(
     };
     session.transactions.write(change).await?;
     Ok(count)
+}
+
+/// The columns of rows for a table that is there, in the order in which they are named; if none
+/// are, all of them.
+pub(crate) async fn columns(
+    session: &Inner,
+    schema: Option<String>,
+    table: String,
+    names: &[String],
+) -> Result<SchemaRef> {
+    let state = session.context.state();
+    let (snapshot, viewer) = statement::begin(session, &state).await?;
+    let named = names.iter().map(|name| Field::new(name, DataType::Null, true));
+    let named = Schema::new(named.collect::<Vec<_>>());
+    let ingest = Ingest::append(schema, table, Arc::new(named));
+    let place = Place::find(session, &snapshot, &ingest)?;
+    place.check(&viewer, &ingest)?;
+    let Place::Table { table, .. } = place else {
+        return Err(Error::internal("rows of a table that is not there"));
+    };
+    let all = &table.arrow_schema;
+    if names.is_empty() {
+        return Ok(Arc::clone(all));
+    }
+    let positions = names.iter().map(|name| all.index_of(name)).collect::<Result<Vec<_>, _>>();
+    let projected = positions.and_then(|positions| all.project(&positions));
+    projected.map(Arc::new).map_err(|e| from_arrow(&e))
 }
 
 enum Place {
@@ -262,7 +289,7 @@ fn check_columns(batch: &RecordBatch, columns: &SchemaRef) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{AsArray, Int64Array, StringArray};
-    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use arrow::datatypes::Int64Type;
     use thalweg_base::Kind;
 
     use super::*;

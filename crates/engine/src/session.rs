@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::CatalogProviderList;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::execution::{SessionState, SessionStateBuilder};
@@ -27,7 +27,7 @@ use crate::config::Settings;
 use crate::describe::{Description, describe};
 use crate::engine::Engine;
 use crate::exec::MemoryBandwidth;
-use crate::ingest::Ingest;
+use crate::ingest::{self, Ingest};
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::parameters::{self, Value};
 use crate::parse;
@@ -302,6 +302,20 @@ impl Session {
         self.begin_ingest(ingest, rows.boxed())?.result().await
     }
 
+    /// The columns of rows for a table that is there, in the order in which they are named; if
+    /// none are, all of them.
+    ///
+    /// # Errors
+    /// There is no such table or column, or the role may not insert.
+    pub async fn ingest_columns(
+        &self,
+        schema: Option<&str>,
+        table: &str,
+        names: &[String],
+    ) -> Result<SchemaRef> {
+        self.begin_ingest_columns(schema, table, names)?.result().await
+    }
+
     // What follows is not async: the code of an async function is compiled where it is awaited, so
     // that every crate with a session would compile the whole engine once more.
 
@@ -315,6 +329,20 @@ impl Session {
             statement::run(&inner, &owner, &text, started, rows).await;
         });
         Ok((job, head, receiver))
+    }
+
+    fn begin_ingest_columns(
+        &self,
+        schema: Option<&str>,
+        table: &str,
+        names: &[String],
+    ) -> Result<Work<SchemaRef>> {
+        let (schema, table, names) = (schema.map(str::to_owned), table.to_owned(), names.to_vec());
+        let sql = format!("COPY {} FROM STDIN", text::quoted(&table));
+        self.work(
+            &sql,
+            move |inner| async move { ingest::columns(&inner, schema, table, &names).await },
+        )
     }
 
     fn begin_describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Work<Description>> {

@@ -254,6 +254,7 @@ impl Command {
             }
             Command::DiscardAll => {
                 session.transactions.check_idle("DISCARD ALL")?;
+                session.identity.become_role(None);
                 reset_all(session)?;
                 deallocate_all(session).await?;
                 done("DISCARD ALL")

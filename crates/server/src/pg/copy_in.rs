@@ -174,8 +174,8 @@ impl Connection {
             return Err(Error::user("COPY … FROM takes a table, not a query").code("42601").into());
         };
         let session = self.session.clone();
-        let described = self.watched(session.describe(&copy.query, &[])).await??;
-        let columns = described.schema.ok_or_else(|| Error::internal("a table without columns"))?;
+        let asked = session.ingest_columns(schema.as_deref(), table, &copy.columns);
+        let columns = self.watched(asked).await??;
         let (sender, receiver) = mpsc::channel::<Item>(BATCHES_MAX);
         let ingest = Ingest::append(schema.clone(), table.clone(), Arc::clone(&columns));
         let mut inserting = JoinSet::new();
