@@ -149,6 +149,10 @@ pub const COMPACT_EXTENTS_MIN: usize = 8;
 /// How often the background looks whether tables have changed.
 pub const BACKGROUND_PERIOD_MS: u64 = 1_000;
 
+/// By how many extents a table may grow before the background compacts it amid its changes; one that
+/// rests is compacted at once.
+pub const BACKGROUND_EXTENTS: usize = 64;
+
 /// What work of the background is expected to take: more than any query, so that policies which
 /// go by it let every query go first.
 pub const BACKGROUND_ESTIMATE_NS: u64 = 3_600_000_000_000;

@@ -478,6 +478,7 @@ impl Database {
         // Of what came and went within the transaction there was never a snapshot.
         new_extents(operations).filter(|e| !kept.contains(&e.id)).for_each(|e| e.expire());
         let left = current.extents().filter(|e| !kept.contains(&e.extent.id));
+        let left = left.inspect(|e| e.extent.close());
         state.leaving.extend(left.map(|e| (next.time_ms, e.extent.clone())));
         let removed = gone(&current, &next, next.time_ms);
         state.history.push(next.clone(), summary, removed);

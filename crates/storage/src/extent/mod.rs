@@ -20,12 +20,12 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, AsArray, BinaryArray};
 use arrow::buffer::{Buffer, OffsetBuffer};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, ExtentId, Prng, Result};
 use vortex::buffer::ByteBuffer;
@@ -195,7 +195,8 @@ pub struct Extent {
     /// Of the table's partitioning, if all rows are of one.
     pub bucket: Option<u32>,
     metadata_at: Location,
-    metadata: OnceLock<Arc<Metadata>>,
+    /// Once it has been read, and as long as the extent is a table's.
+    metadata: RwLock<Option<Arc<Metadata>>>,
     alive: Alive,
     fate: AtomicU8,
 }
@@ -211,7 +212,7 @@ impl Extent {
             chunks: record.chunks,
             bucket: record.bucket,
             metadata_at: record.metadata,
-            metadata: OnceLock::new(),
+            metadata: RwLock::default(),
             alive: home.hold(ExtentId(record.id)),
             fate: AtomicU8::new(Fate::Committed as u8),
         })
@@ -253,12 +254,12 @@ impl Extent {
 
     /// Whether its metadata is in memory.
     pub fn is_open(&self) -> bool {
-        self.metadata.get().is_some()
+        self.metadata.read().is_some()
     }
 
     /// Where its chunks lie and what is in them. The first call reads it: blocks on the store.
     pub(crate) fn open(&self) -> Result<Arc<Metadata>> {
-        if let Some(metadata) = self.metadata.get() {
+        if let Some(metadata) = self.metadata.read().as_ref() {
             return Ok(metadata.clone());
         }
         let object = self.to_string();
@@ -274,7 +275,7 @@ impl Extent {
             ))
             .hint("restore the database from a backup"));
         }
-        Ok(self.metadata.get_or_init(|| metadata).clone())
+        Ok(self.metadata.write().get_or_insert(metadata).clone())
     }
 
     /// A part of the file, verified: blocks on the store. `what` names it in messages.
@@ -372,6 +373,12 @@ impl Extent {
     /// A commit has named it.
     pub(crate) fn keep(&self) {
         self.fate.store(Fate::Committed as u8, Ordering::Release);
+    }
+
+    /// It has left its table: who reads an old snapshot may read its metadata anew, and most are
+    /// never asked for again.
+    pub(crate) fn close(&self) {
+        *self.metadata.write() = None;
     }
 
     /// No snapshot that may still be asked for names it.

@@ -5,13 +5,14 @@
 //! background: CPU parallelism comes from many writers.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
+use parking_lot::RwLock;
 use thalweg_base::limits::{CHUNK_ROWS_MAX, CLUSTER_SORT_BYTES_MAX, EXTENT_BYTES_TARGET};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, ExtentId, Result};
@@ -572,7 +573,7 @@ impl Closed {
             chunks: self.chunks,
             bucket: self.bucket,
             metadata_at: self.metadata_at,
-            metadata: OnceLock::from(Arc::new(self.metadata)),
+            metadata: RwLock::new(Some(Arc::new(self.metadata))),
             alive: self.alive,
             fate: AtomicU8::new(Fate::Draft as u8),
         };
