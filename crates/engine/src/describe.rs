@@ -56,7 +56,10 @@ pub(crate) async fn describe(
         let schema = match resolved(session, &state, &snapshot, &text, For::Columns).await? {
             Some(statement) => {
                 let plan = statement::plan(&state, statement).await.map_err(from_datafusion)?;
-                Some(Arc::clone(plan.schema().inner()))
+                // The branches of a UNION agree on their types only here.
+                let analysed =
+                    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {});
+                Some(Arc::clone(analysed.map_err(from_datafusion)?.schema().inner()))
             }
             None => None,
         };

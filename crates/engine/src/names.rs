@@ -49,6 +49,34 @@ impl VisitorMut for Names {
     }
 }
 
+/// The same for the branches of set operations that do not name the result. The planner gives an
+/// expression there the name of the column that it becomes, which may be the name of another column
+/// of its own branch: `SELECT i, h … UNION SELECT h, i * 2 …`.
+pub fn branches(statement: &mut Statement) {
+    let mut inner = statement;
+    while let Statement::Explain(explain) = inner {
+        inner = &mut explain.statement;
+    }
+    if let Statement::Statement(statement) = inner {
+        let _ = walk_mut(statement, &mut Branches);
+    }
+}
+
+struct Branches;
+
+impl VisitorMut for Branches {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let mut body = &mut *query.body;
+        while let SetExpr::SetOperation { left, right, .. } = body {
+            name_body(right);
+            body = left;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Queries in parentheses are visited on their own.
 fn name_body(body: &mut SetExpr) {
     match body {
@@ -95,6 +123,20 @@ fn name_list(select: &mut Select) {
 #[cfg(test)]
 mod tests {
     use datafusion::sql::parser::DFParser;
+
+    #[test]
+    fn branches_get_names_of_their_own() {
+        let mut statement = DFParser::parse_sql(
+            "SELECT a, 1 FROM t UNION SELECT b, a + 1 FROM t UNION SELECT 1, 1",
+        )
+        .unwrap()
+        .pop_front()
+        .unwrap();
+        super::branches(&mut statement);
+        let expected = "SELECT a, 1 FROM t UNION SELECT b, a + 1 AS \"a + 1\" FROM t \
+            UNION SELECT 1 AS \"1\", 1 AS \"1_1\"";
+        assert_eq!(statement.to_string(), expected);
+    }
 
     #[test]
     fn unnamed_columns_get_names() {

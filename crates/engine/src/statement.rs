@@ -452,8 +452,9 @@ fn explain_changes(statement: &mut Statement, snapshot: &Snapshot, viewer: &View
 /// The logical plan of a statement. DataFusion refuses a SELECT list in which two columns would
 /// get one name, and takes casts and subqueries for unnamed: `SELECT a::INT, a::DOUBLE` or
 /// `SELECT 5, 5`. Such a list is given names and planned again.
-pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult<LogicalPlan> {
+pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DfResult<LogicalPlan> {
     parse::refuse_bags(&statement)?;
+    names::branches(&mut statement);
     match state.statement_to_plan(statement.clone()).await {
         Err(e) if e.to_string().contains("require unique expression names") => {
             state.statement_to_plan(names::unique(statement)).await

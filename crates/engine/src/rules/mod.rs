@@ -4,10 +4,12 @@ pub mod cardinality;
 pub mod exact_literals;
 pub mod fuse;
 pub mod join_order;
+pub mod nested_subqueries;
 
 use datafusion::execution::SessionStateBuilder;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    fuse::install(join_order::install(exact_literals::install(builder)))
+    let builder = nested_subqueries::install(exact_literals::install(builder));
+    fuse::install(join_order::install(builder))
 }
