@@ -13,7 +13,7 @@ use thalweg_engine::access::audit::TARGET as AUDIT_TARGET;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, layer};
@@ -74,9 +74,12 @@ pub fn start(settings: &Settings) -> Result<Logs> {
         (None, Format::Json) => layer().json().with_writer(io::stderr).boxed(),
     };
     let apart = audit.is_some();
-    let filter = filter.and(filter_fn(move |event| !apart || event.target() != AUDIT_TARGET));
+    // Without the hints, whatever our libraries trace would be looked at while it runs.
+    let other = filter_fn(move |event| !apart || event.target() != AUDIT_TARGET);
+    let filter = filter.and(other.with_max_level_hint(LevelFilter::TRACE));
     let audited = audit.clone().map(|file| {
         let only = filter_fn(|event| event.target() == AUDIT_TARGET);
+        let only = only.with_max_level_hint(LevelFilter::INFO);
         tracing_subscriber::fmt::layer().event_format(Audited).with_writer(file).with_filter(only)
     });
     tracing_subscriber::registry()
