@@ -88,10 +88,12 @@ simulate: ## Random schedules of the scheduler against a model (SCHEDULES=100000
 FUZZ_SECONDS ?= 600
 CARGO_FUZZ := $(CACHE)/cargo-fuzz/bin/cargo-fuzz
 
-fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the CSV reader, the extent reader and the catalog (FUZZ_SECONDS=600 for each)
-	@for target in csv extent catalog; do \
+FUZZ_TARGETS ?= csv extent catalog pg flight
+
+fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the readers of files and the protocols (FUZZ_SECONDS=600 for each)
+	@for target in $(FUZZ_TARGETS); do \
 		echo "== Fuzzing $$target for $(FUZZ_SECONDS) s"; \
-		RUSTC_BOOTSTRAP=1 $(CARGO_FUZZ) run --sanitizer none $$target -- \
+		RUSTC_BOOTSTRAP=1 $(CARGO_FUZZ) run --dev --sanitizer none $$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=30 || exit 1; done
 
 lint: $(CLANG_STAMP) ## Formatting and clippy

@@ -1,6 +1,7 @@
 //! Opening a log.
 #![no_main]
 
-use thalweg_storage::fuzzing::{catalog, watched};
+use thalweg_base::fuzzing::watched;
+use thalweg_storage::fuzzing::catalog;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| watched(|| catalog(input)));

@@ -13,6 +13,7 @@
 
 mod clock;
 mod error;
+pub mod fuzzing;
 mod ids;
 pub mod limits;
 mod prng;

@@ -16,6 +16,8 @@ mod config;
 mod connections;
 mod context;
 mod flight;
+#[cfg(any(test, feature = "simulation"))]
+pub mod fuzzing;
 mod http;
 mod metrics;
 mod pg;

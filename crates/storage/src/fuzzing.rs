@@ -4,11 +4,9 @@
 //! here: what is tested is the code behind them. An input of the catalog and of the extents is
 //! therefore not a file as it is stored; [`catalog`] and [`extent`] say what it is.
 
-use std::cell::RefCell;
 use std::io::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -23,22 +21,6 @@ use crate::extent::{Extent, Home, Location, Metadata, object_name};
 use crate::load::{Columns, CsvOptions, Format, Inference, Inferred, InferredColumn, Reader};
 use crate::snapshot::Snapshot;
 use crate::store::{MemoryStore, Store};
-
-/// Runs `f` under a fuzzer that takes every panic for a finding, also those that the decoder
-/// catches and turns into errors; only one that gets out of `f` is.
-pub fn watched(f: impl FnOnce()) {
-    static QUIET: Once = Once::new();
-    thread_local! {
-        static LAST: RefCell<String> = const { RefCell::new(String::new()) };
-    }
-    QUIET.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| LAST.set(panic.to_string())));
-    });
-    if catch_unwind(AssertUnwindSafe(f)).is_err() {
-        eprintln!("{}", LAST.take());
-        std::process::abort();
-    }
-}
 
 /// Delimited text: the first three bytes choose the dialect, the rest is the file.
 ///

@@ -39,6 +39,8 @@ use tokio::net::TcpListener;
 
 use crate::context::{Context, Phase};
 use service::{Service, State};
+#[cfg(any(test, feature = "simulation"))]
+pub use upload::IS_DECODING;
 
 /// Calls of one connection that run at a time.
 const CONNECTION_CALLS_MAX: u32 = 256;

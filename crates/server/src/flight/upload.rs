@@ -1,6 +1,7 @@
 //! Batches that a client sends, checked before they are decoded: what a message says of itself
 //! must not make the server allocate or compute without bound.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context as Poller, Poll};
@@ -140,6 +141,11 @@ impl Upload {
     }
 }
 
+thread_local! {
+    /// A panic would be the decoder's: it checks some of its input by assertions.
+    pub static IS_DECODING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Bytes of a stranger may make a decoder panic; that ends the upload, and nothing else.
 struct Decoding<'a>(&'a mut FlightDataDecoder);
 
@@ -148,7 +154,10 @@ impl Stream for Decoding<'_> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Poller<'_>) -> Poll<Option<Self::Item>> {
         let decoder = &mut *self.get_mut().0;
-        match catch_unwind(AssertUnwindSafe(|| decoder.poll_next_unpin(cx))) {
+        IS_DECODING.set(true);
+        let decoded = catch_unwind(AssertUnwindSafe(|| decoder.poll_next_unpin(cx)));
+        IS_DECODING.set(false);
+        match decoded {
             Ok(poll) => poll.map(|next| next.map(|n| n.map(|d| d.payload).map_err(ours))),
             Err(panic) => Poll::Ready(Some(Err(malformed("the rows", panicked(&*panic))))),
         }
@@ -178,6 +187,14 @@ fn check(message: &FlightData) -> Result<()> {
     if !(0..=MESSAGE_ROWS_MAX).contains(&batch.length()) {
         return Err(malformed("the rows", format!("a batch of {} rows", batch.length()))
             .hint("send fewer rows at a time"));
+    }
+    for buffer in batch.buffers().into_iter().flatten() {
+        let end = buffer.offset().checked_add(buffer.length());
+        let end = end.filter(|_| buffer.offset() >= 0 && buffer.length() >= 0);
+        if end.and_then(|end| usize::try_from(end).ok()).is_none_or(|e| e > message.data_body.len())
+        {
+            return Err(malformed("the rows", "a buffer lies outside its message"));
+        }
     }
     if batch.compression().is_none() {
         return Ok(());

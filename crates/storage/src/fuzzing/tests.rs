@@ -3,13 +3,12 @@
 //! `FUZZ_SECONDS=600 cargo test --workspace --lib fuzzing` goes on for so long with each target.
 
 use std::fs;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, StringViewArray,
 };
-use thalweg_base::Prng;
+use thalweg_base::fuzzing::check;
 
 use super::*;
 use crate::extent::Layout;
@@ -23,70 +22,19 @@ fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
 }
 
-/// Runs the corpus and what comes of it by chance; names the input that did harm.
-fn check(target: &str, seed: u64, mutants_max: u64, run: fn(&[u8])) {
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(corpus(target)).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    assert!(!files.is_empty(), "no corpus");
-    let inputs: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).unwrap()).collect();
-    for (input, file) in inputs.iter().zip(&files) {
-        let ran = catch_unwind(|| run(input));
-        assert!(ran.is_ok(), "{} did harm", file.display());
-    }
-    let seconds = std::env::var("FUZZ_SECONDS").ok().map(|s| s.parse().expect("FUZZ_SECONDS"));
-    let end = seconds.map(|s| Instant::now() + Duration::from_secs(s));
-    let mut mutants = 0;
-    while end.map_or(mutants < mutants_max, |end| Instant::now() < end) {
-        let mut random = Prng::new(seed.wrapping_add(mutants));
-        let one = &inputs[random.below(inputs.len() as u64) as usize];
-        let other = &inputs[random.below(inputs.len() as u64) as usize];
-        let input = mutant(one, other, &mut random);
-        if catch_unwind(|| run(&input)).is_err() {
-            let path = std::env::temp_dir().join(format!("thalweg-{target}-{mutants}"));
-            fs::write(&path, &input).unwrap();
-            panic!("mutant {mutants} did harm; it is {}", path.display());
-        }
-        mutants += 1;
-    }
-    println!("{target}: {} inputs, {mutants} mutants", inputs.len());
-}
-
-fn mutant(one: &[u8], other: &[u8], random: &mut Prng) -> Vec<u8> {
-    let mut bytes = one.to_vec();
-    for _ in 0..1 + random.below(4) {
-        let at = random.below(bytes.len().max(1) as u64) as usize;
-        let length = random.below(16) as usize + 1;
-        match random.below(7) {
-            0..3 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            3 if at < bytes.len() => {
-                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, b'"', b'\n', b','][length % 8]
-            }
-            4 => drop(bytes.drain(at..bytes.len().min(at + length))),
-            5 if !other.is_empty() => {
-                let from = random.below(other.len() as u64) as usize;
-                let piece = &other[from..other.len().min(from + length)];
-                bytes.splice(at..at, piece.iter().copied());
-            }
-            _ => bytes.truncate(at.max(1)),
-        }
-    }
-    bytes
-}
-
 #[test]
 fn delimited_text_does_no_harm() {
-    check("csv", 1, MUTANTS, csv);
+    check(&corpus("csv"), 1, MUTANTS, csv);
 }
 
 #[test]
 fn extents_do_no_harm() {
-    check("extent", 2, MUTANTS, extent);
+    check(&corpus("extent"), 2, MUTANTS, extent);
 }
 
 #[test]
 fn logs_do_no_harm() {
-    check("catalog", 3, MUTANTS, catalog);
+    check(&corpus("catalog"), 3, MUTANTS, catalog);
 }
 
 /// Makes the inputs that were not found but written: after a change of the storage format.
