@@ -13,6 +13,7 @@
 //! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.
+//! * [`results`]: how fast rows reach a client, over each protocol.
 //! * [`peers`]: other engines in processes of their own. [`answers`]: whether a result is right.
 //! * [`replay`]: what each policy would have done to a recorded workload.
 //! * [`report`]: the figures as text, as a page and as JSON.
@@ -40,6 +41,7 @@ pub mod peers;
 mod power;
 pub mod replay;
 pub mod report;
+pub mod results;
 mod run;
 pub mod skipping;
 mod streams;

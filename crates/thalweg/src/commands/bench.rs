@@ -53,6 +53,8 @@ use thalweg_engine::PolicyKind;
 /// `out-of-core` runs TPC-H alone, within little memory and without that limit, query by query in
 /// turn. It shows how many times as long each query takes, the most that it held and the most that
 /// lay in spill files, and fails if an answer is missing or is another one.
+///
+/// `results` sends ten million rows to clients on this machine, over each protocol in turn.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub struct Args {
@@ -180,6 +182,8 @@ pub enum Suite {
     Coverage,
     /// what queries read of a large clustered table, and a point look-up among a million chunks
     Skipping,
+    /// ten million rows to a client: in this process, over Flight SQL and the PostgreSQL protocol
+    Results,
     /// CSV files into a database, beside DuckDB and the limit of the disk
     Load,
     /// all columns of a large table, beside a reader of its files
@@ -218,6 +222,7 @@ Examples:
   thalweg bench memory --memory 1GiB --json memory.json
   thalweg bench out-of-core --sf 10 --memory 2GiB --queries 9,18
   thalweg bench skipping --sf 0.1
+  thalweg bench results --sf 0.1
   thalweg bench load --sf 10 --data-sets ssb,tpch --report load.html
   thalweg bench scan --sf 10 --cold
   thalweg bench ssb --sf 0.1 --check --db ssb.db --data ssb-files";
@@ -244,6 +249,7 @@ fn start(args: Args) -> Result<()> {
         Suite::OutOfCore => Run::OutOfCore,
         Suite::Coverage => Run::Coverage,
         Suite::Skipping => return skipping(args),
+        Suite::Results => return results(args),
         Suite::Worker => return thalweg_bench::worker::serve(),
     };
     let options = Options {
@@ -305,7 +311,12 @@ fn scale_factor(factor: Option<f64>, suite: Suite) -> f64 {
 
 fn runs(runs: Option<usize>, suite: Suite) -> usize {
     runs.unwrap_or(match suite {
-        Suite::Load | Suite::Scan | Suite::Latency | Suite::Streams | Suite::OutOfCore => 3,
+        Suite::Load
+        | Suite::Scan
+        | Suite::Latency
+        | Suite::Streams
+        | Suite::Results
+        | Suite::OutOfCore => 3,
         _ => 5,
     })
 }
@@ -316,6 +327,15 @@ fn skipping(args: Args) -> Result<()> {
         runs: runs(args.runs, args.suite),
         threads: cores(args.threads),
         database: args.db,
+        json: args.json,
+    })
+}
+
+fn results(args: Args) -> Result<()> {
+    thalweg_bench::results::run(&thalweg_bench::results::Options {
+        scale_factor: scale_factor(args.sf, args.suite),
+        runs: runs(args.runs, args.suite),
+        threads: cores(args.threads),
         json: args.json,
     })
 }
