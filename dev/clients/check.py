@@ -45,6 +45,10 @@ def with_jdbc(cache):
     return [HERE / "jdbc" / "run.sh", install.jdbc(cache)]
 
 
+def with_sqllogictest(cache):
+    return [sys.executable, HERE / "with_sqllogictest.py", install.sqllogictest(cache)]
+
+
 PSQL = Client("psql", python("with_psql.py"))
 CLIENTS = [
     PSQL,
@@ -54,6 +58,7 @@ CLIENTS = [
     Client("SQLAlchemy", python("sqlalchemy_reflection.py")),
     Client("node-postgres", with_node, ["node", "npm"]),
     Client("pgJDBC", with_jdbc, ["javac", "mvn"]),
+    Client("sqllogictest", with_sqllogictest),
 ]
 # They fail to log in, after which the server makes their address wait: each has one of its own.
 STRANGERS = [

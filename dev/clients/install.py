@@ -9,6 +9,7 @@ import sys
 HERE = pathlib.Path(__file__).parent
 PG = "8.23.1"
 PGJDBC = "42.7.4"
+SQLLOGICTEST = "0.29.1"
 
 # Programs, and the package of Debian that has each.
 PACKAGES = {
@@ -90,3 +91,18 @@ def jdbc(cache):
 
     once(folder, PGJDBC, work)
     return folder / f"postgresql-{PGJDBC}.jar"
+
+
+def sqllogictest(cache):
+    """The program sqllogictest, built by cargo."""
+    folder = cache / "sqllogictest"
+
+    def work():
+        print("== Installing sqllogictest-bin", flush=True)
+        target = folder / "target"
+        install = ["cargo", "install", "--debug", "--locked", "--quiet", "--root", folder]
+        run(*install, f"sqllogictest-bin@{SQLLOGICTEST}", env={**os.environ, "CARGO_TARGET_DIR": str(target)})
+        shutil.rmtree(target)
+
+    once(folder, SQLLOGICTEST, work)
+    return folder / "bin" / "sqllogictest"
