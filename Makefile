@@ -22,7 +22,7 @@ export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
 .PHONY: help demo build test unit answers flights s3 clients crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-cancel bench-memory \
-	bench-out-of-core bench-load bench-scan clean
+	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -66,7 +66,7 @@ s3: build $(S3_SERVER) ## Object storage on a real S3 server, and its failures
 	python3 dev/s3/check.py $(S3_SERVER) cargo test --workspace --locked --lib store::tests::s3 -- --ignored
 	python3 dev/s3/check.py $(S3_SERVER) python3 dev/s3/database.py $(THALWEG)
 
-clients: build ## psql, psycopg, asyncpg, SQLAlchemy, JDBC, node, pgbench and ADBC against a server
+clients: build ## psql, psycopg, asyncpg, SQLAlchemy, JDBC, node, pgbench, sqllogictest and ADBC against a server
 	@echo "== Real clients against a real server"
 	python3 dev/clients/check.py --cache $(CACHE) $(THALWEG)
 
@@ -133,6 +133,9 @@ bench-load: build $(PYTHON).ready ## CSV files of SSB, TPC-H and the flights bes
 
 bench-scan: build ## A cold scan beside what the disk gives (SF=1)
 	$(THALWEG) bench scan --cold --sf $(SF) --data $(CACHE)/bench --json scan.json --report scan.html
+
+bench-results: build ## Ten million rows to a client, in this process and over each protocol
+	$(THALWEG) bench results --json results.json
 
 $(PYTHON).ready: dev/bench/peers/requirements.txt dev/requirements.txt
 	@echo "== Installing the Python packages of the tests"

@@ -33,6 +33,8 @@ class Soak:
         self.wrong = []
         self.short_ms = []
         self.samples = []
+        # Of look-ups, as the server saw them: waiting for a slot, and in all.
+        self.waits = []
 
     def count(self, what):
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -220,6 +222,12 @@ class Soak:
             recent = sorted(ms for at, ms in self.short_ms if at > time.monotonic() - 10)
             p99 = recent[int(len(recent) * 0.99)] if recent else float("nan")
             queries = await c.fetchval("SELECT count(*) FROM system.queries")
+            # Before the heavy ones have pushed them out of the log.
+            waits = await c.fetch(
+                "SELECT waited_for_slot_us AS slot, wall_us AS wall FROM system.query_log "
+                "WHERE query LIKE 'SELECT v FROM soak WHERE id%' AND state = 'done'"
+            )
+            self.waits += [(row["slot"] / 1000, row["wall"] / 1000) for row in waits]
             self.samples.append((time.monotonic() - begun, self.rss_mib(), self.handles(), p99))
             print(
                 f"{self.samples[-1][0]:5.0f} s  {self.rss_mib():6.0f} MiB  {self.handles():5} handles  "
@@ -257,6 +265,8 @@ class Soak:
         warm = [s for s in self.samples if s[0] > self.arguments.seconds / 5] or self.samples
         early, late = (sum(s[1] for s in part) / len(part) for part in (warm[: len(warm) // 3 or 1], warm[-(len(warm) // 3 or 1) :]))
         print(f"\nlook-ups: p50 {at(short, 0.5):.1f} ms, p99 {at(short, 0.99):.1f} ms; alone p50 {at(solo, 0.5):.1f} ms, p99 {at(solo, 0.99):.1f} ms")
+        slot, wall = (sorted(w[i] for w in self.waits) or [float("nan")] for i in (0, 1))
+        print(f"in the server: p50 {at(wall, 0.5):.1f} ms, p99 {at(wall, 0.99):.1f} ms; of these waiting for a slot p50 {at(slot, 0.5):.1f} ms, p99 {at(slot, 0.99):.1f} ms")
         print(f"memory once warm: {early:.0f} MiB early, {late:.0f} MiB late; handles: {handles} before, {self.handles()} after")
         print(f"queries left behind: {left}; wrong answers: {len(self.wrong)}")
         for wrong in self.wrong[:10]:

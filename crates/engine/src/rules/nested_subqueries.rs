@@ -175,11 +175,17 @@ fn exact(
         outer_ref_columns,
         spans: subquery.spans.clone(),
     };
+    let knows_all =
+        !expr.nullable(schema)? && !of_subquery.schema().fields().iter().any(|f| f.is_nullable());
+    let matches = exists(matching)?;
+    if knows_all {
+        return Ok(if negated { not(matches) } else { matches });
+    }
     let items = Subquery { subquery: Arc::new(of_subquery), ..subquery };
     let known = scalar(&items, count(item))?;
     let known = when(expr.is_null(), lit(0_i64)).otherwise(known)?;
     let rows = scalar(&items, count(lit(1_i64)))?;
-    let found = when(exists(matching)?, lit(true))
+    let found = when(matches, lit(true))
         .when(rows.gt(known), lit(ScalarValue::Boolean(None)))
         .otherwise(lit(false))?;
     Ok(if negated { not(found) } else { found })
