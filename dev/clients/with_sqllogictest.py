@@ -207,18 +207,18 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.write or pathlib.Path(scratch)
         folder.mkdir(exist_ok=True)
-        for i, (engine, feature) in enumerate((("postgres", "simple protocol"), ("postgres-extended", "extended protocol"))):
+        for i, (engine, feature) in enumerate((("postgres", "queries"), ("postgres-extended", "prepared"))):
             seed = options.seed + i
             test = folder / f"seed-{seed}.test"
             test.write_text(script(seed, options.queries))
             command = [options.tool, "--engine", engine, "--color", "never", *connection, test]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode == 0:
-                print(f"ok {feature}: {options.queries} queries by chance give what SQLite gives, seed {seed}", flush=True)
+                print(f"ok {feature}: {options.queries} queries by chance give what SQLite gives ({engine}, seed {seed})", flush=True)
             else:
                 failed = True
                 print(run.stdout, run.stderr, file=sys.stderr)
-                print(f"FAILED {feature}: seed {seed} differs from SQLite", flush=True)
+                print(f"FAILED {feature}: {engine}, seed {seed}: differs from SQLite", flush=True)
     return 1 if failed else 0
 
 
