@@ -1,6 +1,6 @@
 """SQLite's sqllogictest corpus against the server, by sqllogictest-bin over the PostgreSQL protocol.
 
-    corpus.py THALWEG FOLDER [--cache FOLDER] [--extended] [--every N] [--show N] [--table]
+    corpus.py THALWEG FOLDER [--cache FOLDER] [--extended] [--every N] [--show N]
 
 FOLDER holds the corpus, or any .test files of its dialect: https://www.sqlite.org/sqllogictest, of
 which Git mirrors exist. Each file runs on a server of its own; files are copied, never changed.
@@ -17,7 +17,6 @@ import collections
 import hashlib
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile

@@ -23,7 +23,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::report::figures::ratio;
 use crate::report::text::{Options as Look, Table, titled};
-use crate::run::say;
+use crate::run::{save, say};
 
 /// At scale factor 1.
 const ROWS: f64 = 1e7;
@@ -99,13 +99,7 @@ pub fn run(options: &Options) -> Result<()> {
     drop(clients);
     server.shutdown();
     println!("{}", text(&found, Look::stdout()));
-    if let Some(path) = &options.json {
-        let json = serde_json::to_string_pretty(&found)
-            .map_err(|e| Error::internal(format!("the report is no JSON: {e}")))?;
-        std::fs::write(path, json + "\n")
-            .map_err(|e| Error::io(format!("cannot write the report \"{}\"", path.display()), e))?;
-    }
-    Ok(())
+    save(options.json.as_deref(), None, &found, String::new)
 }
 
 fn measure(clients: &Clients, name: &str, sql: &str, rows: u64, runs: usize) -> Result<Query> {

@@ -16,7 +16,7 @@ use thalweg_engine::{Config, Engine, Session};
 use crate::report::figures::{ms, percent, spread};
 use crate::report::model::Timing;
 use crate::report::text::{Options as Look, Table, titled};
-use crate::run::say;
+use crate::run::{save, say};
 
 /// Rows of the fact table at scale factor 1: 256 chunks. A power of two, so that multiplying by
 /// an odd number shuffles them.
@@ -82,13 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
     let engine = Engine::open(&location, config)?;
     let found = measure(&engine, options.scale_factor, options.runs)?;
     println!("{}", found.text(Look::stdout()));
-    if let Some(path) = &options.json {
-        let json = serde_json::to_string_pretty(&found)
-            .map_err(|e| Error::internal(format!("the report is no JSON: {e}")))?;
-        std::fs::write(path, json + "\n")
-            .map_err(|e| Error::io(format!("cannot write the report \"{}\"", path.display()), e))?;
-    }
-    Ok(())
+    save(options.json.as_deref(), None, &found, String::new)
 }
 
 impl Skipping {
