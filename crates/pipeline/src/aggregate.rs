@@ -7,14 +7,15 @@
 //!   keys ──► Grouper ──► group ids ─┐                      ┌─ partition 0 ─► Groups
 //!                                   ├─► States ──► Chunk ──┼─ partition 1 ─► Groups
 //!   arguments, filters ─────────────┘                      └─ …
-//!            (a Partial, of one worker)                      (tasks of Merging)
+//!            (a Partial, of one worker)                      (parts of Merging)
 //! ```
 //!
 //! A *grouper* maps rows of keys to dense ids in order of appearance, and *states* are vectors
 //! indexed by these ids. When a worker's groups outgrow the caches it seals them as a *chunk* and
 //! starts afresh; if hardly any row found its group there, the next chunks take every row as a
 //! group of its own and leave the work to the merge. Chunks are partitioned by a hash of the keys'
-//! contents only when all rows are in.
+//! contents only when all rows are in, or when memory is refused and they leave it for files
+//! ([`spill`]).
 //!
 //! What functions have in common they share: the plan of a [`Spec`] has *slots*, and `AVG(x)` reads
 //! the slots of `SUM(x)` and of the counts.
@@ -30,6 +31,7 @@ mod measure;
 mod merging;
 mod partial;
 mod plan;
+pub mod spill;
 mod states;
 mod strings;
 #[cfg(test)]

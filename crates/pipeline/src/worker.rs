@@ -14,7 +14,8 @@ use arrow::buffer::BooleanBuffer;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
 
-use crate::aggregate::{Groups, Partial};
+use crate::aggregate::spill::Sealed;
+use crate::aggregate::{Groups, Merging, Partial};
 use crate::batch::Batch;
 use crate::expr::Expr;
 use crate::ir::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
@@ -25,7 +26,10 @@ use crate::table::{Collected, NONE, Scratch, Table};
 #[derive(Clone)]
 pub enum Finished {
     Table(Arc<BuiltTable>),
-    Groups(Arc<Vec<Groups>>),
+    /// To be merged by whoever reads them, once.
+    Merging(Arc<Merging>),
+    /// Rows in order.
+    Sorted(Arc<Vec<Groups>>),
     Nothing,
 }
 
@@ -85,25 +89,38 @@ impl Part {
             Part::Nothing => 0,
         }
     }
+
+    /// Gives away what was collected, if that can be merged with the rest later; nothing if not.
+    pub fn spill(&mut self) -> Result<Vec<Sealed>> {
+        match self {
+            Part::Aggregate(partial) => partial.spill(),
+            Part::Build(_) | Part::Sort(_) | Part::Nothing => Ok(vec![]),
+        }
+    }
 }
 
 /// The number of morsels of a source that is not the caller's, and each of them.
 pub fn morsels(source: &Source, sinks: &[Option<Finished>]) -> Result<usize> {
     Ok(match source {
         Source::External(_) => 0,
-        Source::Groups(sink) => groups(sinks, *sink)?.len(),
+        Source::Groups(sink) => match &sinks[*sink] {
+            Some(Finished::Merging(merging)) => merging.parts(),
+            Some(Finished::Sorted(rows)) => rows.len(),
+            _ => return Err(no_groups(*sink)),
+        },
         Source::Table { sink, .. } => table(sinks, *sink)?.table.rows().div_ceil(BATCH_ROWS),
     })
 }
 
-/// Morsel `n` of such a source.
-pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<Batch> {
+/// The batches of morsel `n` of such a source.
+pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<Vec<Batch>> {
     match source {
         Source::External(_) => Err(Error::internal("the caller's source has no morsels of ours")),
-        Source::Groups(sink) => {
-            let groups = &groups(sinks, *sink)?[n];
-            Ok(Batch::new(groups.columns.clone(), groups.rows))
-        }
+        Source::Groups(sink) => match &sinks[*sink] {
+            Some(Finished::Merging(merging)) => Ok(batches(merging.groups(n)?)),
+            Some(Finished::Sorted(rows)) => Ok(batches(vec![rows[n].clone()])),
+            _ => Err(no_groups(*sink)),
+        },
         Source::Table { sink, rows } => {
             let built = table(sinks, *sink)?;
             let all =
@@ -119,16 +136,18 @@ pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<B
                 let marks = all.map(|row| Some(built.is_marked(row)));
                 batch.push(Arc::new(marks.collect::<BooleanArray>()));
             }
-            Ok(batch)
+            Ok(vec![batch])
         }
     }
 }
 
-fn groups(sinks: &[Option<Finished>], sink: usize) -> Result<&Arc<Vec<Groups>>> {
-    match &sinks[sink] {
-        Some(Finished::Groups(groups)) => Ok(groups),
-        _ => Err(Error::internal(format!("sink #{sink} has no groups"))),
-    }
+/// Groups, as a pipeline takes them in.
+pub fn batches(groups: Vec<Groups>) -> Vec<Batch> {
+    groups.into_iter().map(|g| Batch::new(g.columns, g.rows)).collect()
+}
+
+fn no_groups(sink: usize) -> Error {
+    Error::internal(format!("sink #{sink} has no groups"))
 }
 
 fn table(sinks: &[Option<Finished>], sink: usize) -> Result<&Arc<BuiltTable>> {
@@ -244,6 +263,11 @@ impl Worker {
 
     pub fn memory_bytes(&self) -> usize {
         self.part.memory_bytes()
+    }
+
+    /// Gives away what it has collected, if that can be merged with the rest later.
+    pub fn spill(&mut self) -> Result<Vec<Sealed>> {
+        self.part.spill()
     }
 
     pub fn into_part(self) -> Part {

@@ -246,6 +246,45 @@ fn joins_spill_when_memory_runs_out() {
     }
 }
 
+/// And go on in the same pipelines: those after them have figures.
+#[test]
+fn groups_spill_when_memory_runs_out() {
+    let (engine, session) = with_little_memory();
+    for (groups, rows) in [
+        (
+            "SELECT v % 500000 AS g, count(*) AS n, sum(v) AS s FROM n GROUP BY g HAVING s = 2 * g + 500000",
+            500_000,
+        ),
+        (
+            "SELECT v::VARCHAR || 'some text' AS g, min(v) AS m, max(v::VARCHAR) FROM n GROUP BY g HAVING g LIKE m || 's%'",
+            1_000_000,
+        ),
+        ("SELECT DISTINCT NULLIF(v, 7) AS a, v::DECIMAL(38, 2) AS d FROM n", 1_000_000),
+        (
+            "SELECT v / 2 AS g, avg(v::DECIMAL(38, 2)) AS a FROM n GROUP BY g HAVING a - 2 * g = 0.5",
+            500_000,
+        ),
+        (
+            "SELECT v / 2 AS g, stddev(v) AS d FROM n GROUP BY g HAVING d BETWEEN 0.70 AND 0.71",
+            500_000,
+        ),
+        (
+            "SELECT v % 250000 AS g, array_agg(v) AS a FROM n GROUP BY g HAVING array_length(a) = 4",
+            250_000,
+        ),
+    ] {
+        let sql = format!("SELECT count(*) FROM ({groups})");
+        assert_eq!(number(&engine, &session, &sql), rows, "{sql}");
+        let plan = run(&engine, &session, &format!("EXPLAIN ANALYZE {sql}")).expect("runs");
+        let plan = pretty_format_batches(&plan).expect("can be shown").to_string();
+        let line = plan.lines().find(|line| line.contains("PipelineExec")).expect("has pipelines");
+        assert!(line.contains("spill_count=") && !line.contains("spill_count=0"), "{plan}");
+        let after = plan.lines().find(|line| line.contains("groups of")).expect("reads groups");
+        assert!(after.contains("rows_in="), "{plan}");
+    }
+    soon("the end of the queries", || engine.queries().is_empty());
+}
+
 #[test]
 fn memory_runs_out_with_an_error_that_says_so() {
     let (engine, session) = with_little_memory();

@@ -7,6 +7,7 @@ mod loading;
 mod pipeline;
 mod scan;
 mod sink;
+mod spill_file;
 mod spill_join;
 
 pub use filter::{comparison, remap};

@@ -1,19 +1,21 @@
 //! Runs pipelines in the place of a subtree of DataFusion's operators.
 //!
 //! The pipelines run one after the other, each by as many tasks as there are slots and morsels.
-//! What they hold is reserved; if that is refused, they are given up for the subtree they stand for,
-//! whose operators spill. That is possible as long as no row has been handed out, and until then
-//! memory is all that is asked for: a pipeline that hands rows out holds nothing but the tables it
-//! probes.
+//! What they hold is reserved; if that is refused, groups go to files. For tables and rows to be
+//! sorted the pipelines are given up for the subtree they stand for, whose operators spill. That is
+//! possible as long as no row has been handed out, and until then memory is all that is asked for: a
+//! pipeline that hands rows out holds nothing but the tables it probes.
 //!
 //! * [`execution`]: the tasks.
 //! * [`source`]: where their morsels come from; [`found`]: what lets them skip chunks.
+//! * [`spill`]: groups in files.
 //! * [`figures`]: what `EXPLAIN ANALYZE` shows of each.
 
 mod execution;
 mod figures;
 mod found;
 mod source;
+mod spill;
 #[cfg(test)]
 mod tests;
 

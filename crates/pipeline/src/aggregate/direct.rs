@@ -248,7 +248,7 @@ mod tests {
         for phase in 0..merging.phases() {
             (0..merging.tasks(phase)).for_each(|task| merging.run(phase, task).unwrap());
         }
-        let rows: usize = merging.finish().unwrap().iter().map(|g| g.rows).sum();
-        assert_eq!(rows, 6);
+        let groups = (0..merging.parts()).flat_map(|part| merging.groups(part).unwrap());
+        assert_eq!(groups.map(|g| g.rows).sum::<usize>(), 6);
     }
 }

@@ -1,12 +1,13 @@
 //! From the chunks of all workers to groups.
 //!
-//! Few groups are merged by one task. Of many, first every chunk is sorted into partitions by its
-//! keys' hashes, one task a chunk, and then every partition is merged, one task each.
+//! Few groups are merged in one go. Of many, first every chunk is sorted into partitions by its
+//! keys' hashes, one task a chunk. Every partition is then merged by whoever reads its groups, when
+//! they are read: so they are there twice only for as long as somebody looks at them.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 
-use arrow::array::{ArrayRef, UInt32Array};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use thalweg_base::{Error, Result};
 
@@ -18,7 +19,7 @@ use super::partial::{Chunk, Partial, accumulators};
 use super::plan::Plan;
 use super::states::{Merge, States};
 use super::strings::Strings;
-use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec};
+use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec, spill};
 use crate::encoding::internal;
 use crate::phases::Phases;
 
@@ -36,15 +37,15 @@ enum Way {
     Partitions { log2: u32 },
 }
 
-/// From partials to groups: phases of tasks. All tasks of a phase are to be run, each once, in any
-/// order and on any threads, before the next phase begins.
+/// From partials to groups. When its phases of tasks have run, its parts can be read: each once, in
+/// any order and on any threads.
 pub struct Merging {
     spec: Arc<Spec>,
     plan: Arc<Plan>,
     way: Way,
     chunks: Vec<RwLock<Chunk>>,
-    /// Of every task of the last phase.
-    outputs: Vec<Mutex<Option<Vec<Groups>>>>,
+    /// Leading bits of a partition that all hashes have in common.
+    common_bits: u32,
 }
 
 impl Merging {
@@ -62,7 +63,31 @@ impl Merging {
         }
         let plan = Arc::clone(&parts[0].plan);
         let chunks = parts.into_iter().map(Partial::into_chunks).collect::<Result<Vec<_>>>()?;
-        let chunks: Vec<Chunk> = chunks.into_iter().flatten().collect();
+        Ok(Self::of(spec, plan, chunks.into_iter().flatten().collect(), 0, limits))
+    }
+
+    /// Of the pieces of one part that was spilled.
+    pub fn of_pieces(spec: Arc<Spec>, pieces: &[RecordBatch]) -> Result<Self> {
+        Self::with_pieces(spec, pieces, LIMITS)
+    }
+
+    pub(super) fn with_pieces(
+        spec: Arc<Spec>,
+        pieces: &[RecordBatch],
+        limits: Limits,
+    ) -> Result<Self> {
+        let plan = Arc::new(Plan::new(&spec)?);
+        let chunks = spill::chunks(&spec, &plan, pieces)?;
+        Ok(Self::of(spec, plan, chunks, spill::PARTS_LOG2, limits))
+    }
+
+    fn of(
+        spec: Arc<Spec>,
+        plan: Arc<Plan>,
+        chunks: Vec<Chunk>,
+        common_bits: u32,
+        limits: Limits,
+    ) -> Self {
         let groups: usize = chunks.iter().map(|c| c.groups).sum();
         let way = match &chunks[..] {
             [] => Way::Nothing,
@@ -73,14 +98,51 @@ impl Merging {
                 Way::Partitions { log2: partitions.ilog2().min(PARTITIONS_LOG2_MAX) }
             }
         };
-        let outputs = match way {
+        let chunks = chunks.into_iter().map(RwLock::new).collect();
+        Self { spec, plan, way, chunks, common_bits }
+    }
+
+    /// How many parts the groups come in.
+    pub fn parts(&self) -> usize {
+        match self.way {
             Way::Nothing => 0,
             Way::AtOnce => 1,
             Way::Partitions { log2 } => 1 << log2,
-        };
-        let chunks = chunks.into_iter().map(RwLock::new).collect();
-        let outputs = (0..outputs).map(|_| Mutex::new(None)).collect();
-        Ok(Self { spec, plan, way, chunks, outputs })
+        }
+    }
+
+    /// The groups of a part; all phases are done, and it was not read before.
+    pub fn groups(&self, part: usize) -> Result<Vec<Groups>> {
+        match self.way {
+            Way::Nothing => Err(Error::internal("there is nothing to merge")),
+            Way::AtOnce => {
+                let mut chunks = Vec::with_capacity(self.chunks.len());
+                for chunk in &self.chunks {
+                    chunks.push(chunk.write().map_err(|_| poisoned())?);
+                }
+                if let [chunk] = &mut chunks[..]
+                    && chunk.distinct
+                {
+                    return self.finish_chunk(chunk);
+                }
+                for chunk in &mut chunks {
+                    chunk.hashes = chunk.keys.content_hashes(&self.plan.keys, &chunk.strings);
+                }
+                self.merge(&chunks.iter().map(|c| (&**c, 0..c.groups)).collect::<Vec<_>>())
+            }
+            Way::Partitions { .. } => {
+                let mut chunks = Vec::with_capacity(self.chunks.len());
+                for chunk in &self.chunks {
+                    chunks.push(chunk.read().map_err(|_| poisoned())?);
+                }
+                let range = |c: &Chunk| {
+                    let start = part.checked_sub(1).map_or(0, |before| c.ends[before]);
+                    start..c.ends[part]
+                };
+                let ranges = chunks.iter().map(|c| (&**c, range(c)));
+                self.merge(&ranges.filter(|(_, r)| !r.is_empty()).collect::<Vec<_>>())
+            }
+        }
     }
 
     /// A chunk that needs no merging.
@@ -155,72 +217,31 @@ impl Merging {
     }
 }
 
+/// Sorts chunks into partitions.
 impl Phases for Merging {
-    type Output = Vec<Groups>;
+    type Output = Merging;
 
     fn phases(&self) -> usize {
-        match self.way {
-            Way::Nothing => 0,
-            Way::AtOnce => 1,
-            Way::Partitions { .. } => 2,
-        }
+        usize::from(matches!(self.way, Way::Partitions { .. }))
     }
 
-    fn tasks(&self, phase: usize) -> usize {
-        if phase + 1 == self.phases() { self.outputs.len() } else { self.chunks.len() }
+    fn tasks(&self, _: usize) -> usize {
+        self.chunks.len()
     }
 
-    fn run(&self, phase: usize, task: usize) -> Result<()> {
-        let poisoned = || Error::internal("another task of this aggregation panicked");
-        let groups = match self.way {
-            Way::Nothing => return Err(Error::internal("there is nothing to merge")),
-            Way::Partitions { log2 } if phase == 0 => {
-                let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
-                return split(&mut chunk, &self.plan, log2);
-            }
-            Way::AtOnce => {
-                let mut chunks = Vec::with_capacity(self.chunks.len());
-                for chunk in &self.chunks {
-                    chunks.push(chunk.write().map_err(|_| poisoned())?);
-                }
-                if let [chunk] = &mut chunks[..]
-                    && chunk.distinct
-                {
-                    self.finish_chunk(chunk)?
-                } else {
-                    for chunk in &mut chunks {
-                        chunk.hashes = chunk.keys.content_hashes(&self.plan.keys, &chunk.strings);
-                    }
-                    let whole = chunks.iter().map(|c| (&**c, 0..c.groups)).collect::<Vec<_>>();
-                    self.merge(&whole)?
-                }
-            }
-            Way::Partitions { .. } => {
-                let mut chunks = Vec::with_capacity(self.chunks.len());
-                for chunk in &self.chunks {
-                    chunks.push(chunk.read().map_err(|_| poisoned())?);
-                }
-                let part = |c: &Chunk| {
-                    let start = task.checked_sub(1).map_or(0, |before| c.ends[before]);
-                    start..c.ends[task]
-                };
-                let parts = chunks.iter().map(|c| (&**c, part(c))).filter(|(_, r)| !r.is_empty());
-                self.merge(&parts.collect::<Vec<_>>())?
-            }
-        };
-        *self.outputs[task].lock().map_err(|_| poisoned())? = Some(groups);
-        Ok(())
+    fn run(&self, _: usize, task: usize) -> Result<()> {
+        let Way::Partitions { log2 } = self.way else { return Ok(()) };
+        let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
+        split(&mut chunk, &self.plan, log2, self.common_bits)
     }
 
-    /// All groups; every task has run.
-    fn finish(self) -> Result<Vec<Groups>> {
-        let mut all = vec![];
-        for output in self.outputs {
-            let groups = output.into_inner().ok().flatten();
-            all.extend(groups.ok_or_else(|| Error::internal("a task of a merge has not run"))?);
-        }
-        Ok(all)
+    fn finish(self) -> Result<Merging> {
+        Ok(self)
     }
+}
+
+fn poisoned() -> Error {
+    Error::internal("another task of this aggregation panicked")
 }
 
 /// From the codes of a chunk's strings to those of the merged ones.
@@ -267,18 +288,20 @@ impl<'a> Codes<'a> {
     }
 }
 
-/// Sorts a chunk's groups by partition.
-fn split(chunk: &mut Chunk, plan: &Plan, log2: u32) -> Result<()> {
+/// Sorts a chunk's groups by partition: by the bits of their hashes after those that they have in
+/// common.
+pub(super) fn split(chunk: &mut Chunk, plan: &Plan, log2: u32, common_bits: u32) -> Result<()> {
+    let partition = |hash: u64| partition(hash << common_bits, log2);
     let hashes = chunk.keys.content_hashes(&plan.keys, &chunk.strings);
     let mut ends = vec![0; 1 << log2];
-    hashes.iter().for_each(|&h| ends[partition(h, log2)] += 1);
+    hashes.iter().for_each(|&h| ends[partition(h)] += 1);
     let mut next = 0;
     for end in &mut ends {
         next += std::mem::replace(end, next);
     }
     let mut order = vec![0; hashes.len()];
     for (group, &hash) in hashes.iter().enumerate() {
-        let place = &mut ends[partition(hash, log2)];
+        let place = &mut ends[partition(hash)];
         order[*place] = group as u32;
         *place += 1;
     }

@@ -7,6 +7,7 @@ use thalweg_base::{Error, Result};
 
 use super::grouper::{GroupKeys, Grouper};
 use super::plan::Plan;
+use super::spill::Sealed;
 use super::states::{Batch, States};
 use super::strings::Strings;
 use super::{Accumulator, CHUNKS_UNTIL_TRIAL, Kind, LIMITS, Limits, NEW_GROUPS_MAX, Spec};
@@ -207,6 +208,26 @@ impl Partial {
         self.chunks.push(chunk);
         self.rows = 0;
         Ok(())
+    }
+
+    /// Groups that merging would sort; a chunk may have some that another has as well.
+    pub fn groups(&self) -> usize {
+        let open = self.grouper.as_ref().map_or(1, Grouper::groups);
+        open + self.chunks.iter().map(|c| c.groups).sum::<usize>()
+    }
+
+    /// Gives away all groups so far, and the memory for those to come. Without keys there is nothing
+    /// to give.
+    pub fn spill(&mut self) -> Result<Vec<Sealed>> {
+        if self.grouper.is_none() {
+            return Ok(vec![]);
+        }
+        self.seal()?;
+        self.grouper = Some(Grouper::new(&self.plan.keys)?);
+        self.chunks_bytes = 0;
+        let (spec, plan) = (&self.spec, &self.plan);
+        let sealed = |chunk| Sealed { spec: Arc::clone(spec), plan: Arc::clone(plan), chunk };
+        Ok(self.chunks.drain(..).map(sealed).collect())
     }
 
     pub(super) fn into_chunks(mut self) -> Result<Vec<Chunk>> {

@@ -99,6 +99,8 @@ pub(super) struct Plan {
     pub outputs: Vec<Output>,
     /// Indices of functions.
     pub externals: Vec<usize>,
+    /// State columns of each of them.
+    pub external_columns: Vec<usize>,
 }
 
 fn order(data_type: &DataType) -> Option<Order> {
@@ -136,7 +138,13 @@ pub fn is_native(kind: &Kind, argument_types: &[DataType]) -> bool {
 impl Plan {
     pub fn new(spec: &Spec) -> Result<Self> {
         let keys = Key::all(&spec.key_types);
-        let mut plan = Plan { keys, slots: vec![], outputs: vec![], externals: vec![] };
+        let mut plan = Plan {
+            keys,
+            slots: vec![],
+            outputs: vec![],
+            externals: vec![],
+            external_columns: vec![],
+        };
         for (i, function) in spec.functions.iter().enumerate() {
             let output = plan.output(spec, i, function)?;
             plan.outputs.push(output);
@@ -152,8 +160,9 @@ impl Plan {
             return Err(Error::internal(format!("no native {kind:?} of {types:?}")));
         }
         Ok(match kind {
-            Kind::External(_) => {
+            Kind::External(external) => {
                 self.externals.push(index);
+                self.external_columns.push(external.state_types().len());
                 Output::External(self.externals.len() - 1)
             }
             Kind::CountRows | Kind::Count => Output::Count(self.count(arguments, filter)),

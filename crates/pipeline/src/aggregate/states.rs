@@ -43,7 +43,12 @@ impl Seen {
         self.flags.resize(total, false);
     }
 
-    fn has(&self, group: usize) -> bool {
+    /// Those that are not NULL.
+    pub fn of(nulls: Option<&NullBuffer>) -> Self {
+        Seen { flags: nulls.map_or(vec![], |n| n.iter().collect()) }
+    }
+
+    pub fn has(&self, group: usize) -> bool {
         self.flags.is_empty() || self.flags[group]
     }
 

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::*;
 use arrow::datatypes::*;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
 use proptest::prelude::*;
 use thalweg_base::Prng;
 
@@ -358,6 +360,31 @@ struct Case {
     batch_rows: u64,
     parts: usize,
     limits: Limits,
+    /// Of 100 batches, how many are followed by a spill of their part.
+    spills: u64,
+}
+
+/// The pieces of each part, as a reader of a file gets them.
+struct Files(Vec<Vec<RecordBatch>>);
+
+impl Files {
+    fn take(&mut self, part: &mut Partial) {
+        for sealed in part.spill().unwrap() {
+            for (number, piece) in sealed.pieces().unwrap() {
+                let mut file = vec![];
+                let mut writer = StreamWriter::try_new(&mut file, &piece.schema()).unwrap();
+                writer.write(&piece).unwrap();
+                writer.finish().unwrap();
+                let reader = StreamReader::try_new(&file[..], None).unwrap();
+                self.0[number].extend(reader.map(Result::unwrap));
+            }
+        }
+    }
+}
+
+fn groups(merging: &Merging) -> Vec<Groups> {
+    run(merging);
+    (0..merging.parts()).flat_map(|part| merging.groups(part).unwrap()).collect()
 }
 
 fn run(merging: &Merging) {
@@ -427,6 +454,7 @@ fn check(case: &Case) {
     });
     let mut parts: Vec<Partial> =
         (0..case.parts).map(|_| Partial::with_limits(&spec, case.limits).unwrap()).collect();
+    let mut files = Files(vec![vec![]; spill::PARTS]);
     let mut left = &rows[..];
     while !left.is_empty() {
         let n = (1 + random_of.below(case.batch_rows) as usize).min(left.len());
@@ -446,10 +474,18 @@ fn check(case: &Case) {
         let part = random_of.below(case.parts as u64) as usize;
         parts[part].push(&keys, &arguments, &filters, n).unwrap();
         assert!(parts[part].memory_bytes() > 0);
+        if random_of.below(100) < case.spills {
+            files.take(&mut parts[part]);
+        }
     }
-    let merging = Merging::with_limits(Arc::clone(&spec), parts, case.limits).unwrap();
-    run(&merging);
-    let groups = merging.finish().unwrap();
+    let groups = if case.spills == 0 || case.keys.is_empty() {
+        groups(&Merging::with_limits(Arc::clone(&spec), parts, case.limits).unwrap())
+    } else {
+        parts.iter_mut().for_each(|part| files.take(part));
+        let merging =
+            |pieces: &Vec<_>| Merging::with_pieces(Arc::clone(&spec), pieces, case.limits).unwrap();
+        files.0.iter().flat_map(|pieces| groups(&merging(pieces))).collect()
+    };
 
     let mut expected: HashMap<Vec<Cell>, Vec<&Row>> = HashMap::new();
     if case.keys.is_empty() {
@@ -499,6 +535,7 @@ proptest! {
         batch_rows in prop::sample::select(vec![7u64, 200, 2000]),
         parts in 1usize..4,
         chunk_groups in prop::sample::select(vec![4usize, 64, 1 << 17]),
+        spills in prop::sample::select(vec![0u64, 0, 1, 40]),
     ) {
         check(&Case {
             seed,
@@ -510,6 +547,7 @@ proptest! {
             batch_rows,
             parts,
             limits: limits(chunk_groups),
+            spills,
         });
     }
 }
@@ -525,6 +563,7 @@ fn case(keys: Vec<DataType>) -> Case {
         batch_rows: 500,
         parts: 3,
         limits: limits(1 << 17),
+        spills: 0,
     }
 }
 
@@ -534,6 +573,7 @@ fn every_function_over_every_key() {
     for key in key_types() {
         for nulls in [0, 5] {
             check(&Case { nulls, ..case(vec![key.clone()]) });
+            check(&Case { nulls, spills: 50, ..case(vec![key.clone()]) });
             check(&Case { nulls, spread: 100_000, limits: limits(64), ..case(vec![key.clone()]) });
         }
     }
@@ -546,8 +586,7 @@ fn without_rows_there_is_a_group_only_without_keys() {
     let spec =
         Spec { key_types: vec![], argument_types: argument_types(), functions: all_functions() };
     let merging = Merging::new(Arc::new(spec.clone()), vec![]).unwrap();
-    run(&merging);
-    assert_eq!(cells(&spec, &merging.finish().unwrap()).len(), 1);
+    assert_eq!(cells(&spec, &groups(&merging)).len(), 1);
 }
 
 #[test]
@@ -582,8 +621,7 @@ fn averages_overflow_as_errors() {
         let rows = values.len();
         part.push(&[], &[Arc::new(values)], &[], rows).unwrap();
         let merging = Merging::new(Arc::clone(&spec), vec![part]).unwrap();
-        merging.run(0, 0)?;
-        let groups = merging.finish()?;
+        let groups = merging.groups(0)?;
         Ok::<_, thalweg_base::Error>(groups[0].columns[0].as_primitive::<Decimal128Type>().value(0))
     };
     let most = 10i128.pow(38) - 1;

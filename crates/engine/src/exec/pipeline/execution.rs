@@ -1,7 +1,10 @@
 //! The tasks that run pipelines.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -9,7 +12,7 @@ use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, internal_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -17,7 +20,8 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use thalweg_base::limits::BATCH_ROWS;
-use thalweg_pipeline::aggregate::{Groups, Merging};
+use thalweg_pipeline::aggregate::spill::Sealed;
+use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
 use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::Sorting;
@@ -28,6 +32,7 @@ use tokio::sync::mpsc;
 use super::PipelineExec;
 use super::figures::Figures;
 use super::source::{Opened, Puller, Sinks};
+use super::spill::{Spilled, Spilling};
 use crate::error::into_datafusion;
 use crate::exec::{give_way, spill_joins};
 use crate::rules::fuse::Input;
@@ -37,6 +42,10 @@ use crate::runtime::{Run, checkpoint, spawn_beside};
 const WAITING_BATCHES_MAX: usize = 2;
 /// A worker asks for memory in steps of this many bytes.
 const STEP_BYTES: usize = 1 << 20;
+/// With less than that, or its share of a [`SPILL_PART`] of the memory there is, a worker that is
+/// refused more goes on: what it would write to each file would be tiny.
+const SPILL_BYTES_MIN: usize = 4 << 20;
+const SPILL_PART: usize = 16;
 
 /// Why pipelines came to no end.
 enum Stop {
@@ -69,7 +78,7 @@ struct Output {
 
 impl Output {
     async fn send(&mut self, shared: &Shared, batch: RecordBatch) -> Result<(), Stop> {
-        shared.handed_out.store(true, Ordering::Relaxed);
+        shared.handed_out.store(true, Relaxed);
         for _ in 0..self.senders.len() {
             if self.senders[self.own].send(Ok(batch.clone())).await.is_ok() {
                 return Ok(());
@@ -96,7 +105,11 @@ struct Shared {
     schema: SchemaRef,
     /// One for each sink.
     reservations: Vec<MemoryReservation>,
+    /// By sink: those that were refused memory, while they are written and after.
+    spilling: Mutex<HashMap<usize, Arc<Spilling>>>,
+    spilled: Mutex<HashMap<usize, Arc<Spilled>>>,
     workers_max: usize,
+    spill_bytes_min: usize,
     handed_out: AtomicBool,
     all_metrics: ExecutionPlanMetricsSet,
     /// One for each pipeline.
@@ -111,13 +124,21 @@ impl Execution {
         let reservation = |_| {
             MemoryConsumer::new("PipelineExec").with_can_spill(true).register(context.memory_pool())
         };
+        let workers_max = context.session_config().target_partitions().max(1);
+        let spill_bytes_min = match context.memory_pool().memory_limit() {
+            MemoryLimit::Finite(limit) => (limit / SPILL_PART / workers_max).min(SPILL_BYTES_MIN),
+            _ => SPILL_BYTES_MIN,
+        };
         let shared = Shared {
             plan: Arc::clone(&exec.plan),
             inputs: exec.inputs.clone(),
             original: Arc::clone(&exec.original),
             schema: exec.original.schema(),
             reservations: (0..exec.plan.sinks.len()).map(reservation).collect(),
-            workers_max: context.session_config().target_partitions().max(1),
+            spilling: Mutex::default(),
+            spilled: Mutex::default(),
+            workers_max,
+            spill_bytes_min,
             context,
             handed_out: AtomicBool::new(false),
             all_metrics: exec.metrics.clone(),
@@ -160,10 +181,8 @@ impl Execution {
 async fn run(shared: Arc<Shared>, outputs: Vec<Sender>) {
     let stop = match shared.pipelines(&outputs).await {
         Ok(()) | Err(Stop::Unwanted) => return,
-        Err(Stop::Refused) if !shared.handed_out.load(Ordering::Relaxed) => {
-            shared.reservations.iter().for_each(|r| {
-                r.free();
-            });
+        Err(Stop::Refused) if !shared.handed_out.load(Relaxed) => {
+            (0..shared.reservations.len()).for_each(|sink| shared.free(sink));
             match shared.operators(&outputs).await {
                 Ok(()) => return,
                 Err(e) => e,
@@ -231,7 +250,7 @@ impl Shared {
                 for (i, state) in after.iter_mut().enumerate() {
                     if state.is_some() && !is_read_after(plan, i, n) {
                         *state = None;
-                        self.reservations[i].free();
+                        self.free(i);
                     }
                 }
                 sinks = Arc::new(after);
@@ -249,7 +268,11 @@ impl Shared {
         outputs: &[Sender],
     ) -> Result<Vec<Part>, Stop> {
         let pipeline = &self.plan.pipelines[n];
-        let opened = Opened::new(pipeline, &self.inputs, sinks, &self.context)?;
+        let spilled = match pipeline.source {
+            Source::Groups(sink) => self.spilled.lock().get(&sink).cloned(),
+            _ => None,
+        };
+        let opened = Opened::new(pipeline, &self.inputs, sinks, spilled, &self.context)?;
         let opened = Arc::new(opened);
         let in_order = match pipeline.source {
             Source::Groups(sink) => matches!(self.plan.sinks[sink], Sink::Sort(_)),
@@ -316,21 +339,88 @@ impl Shared {
                 let sorting = Sorting::new(spec.clone(), collected.collect())?;
                 let rows = self.work_off(sorting).await?;
                 reservation.resize(bytes(&rows));
-                Ok(Finished::Groups(Arc::new(rows)))
+                Ok(Finished::Sorted(Arc::new(rows)))
             }
             Sink::Aggregate(spec) => {
                 let partials = parts.into_iter().filter_map(|part| match part {
                     Part::Aggregate(partial) => Some(*partial),
                     _ => None,
                 });
-                // For a while, the groups are there twice.
-                self.reserve(reservation, reservation.size()).await?;
-                let merging = Merging::new(Arc::clone(spec), partials.collect())?;
-                let groups = self.work_off(merging).await?;
-                reservation.resize(bytes(&groups));
-                Ok(Finished::Groups(Arc::new(groups)))
+                let mut partials: Vec<Partial> = partials.collect();
+                let hashes: usize = partials.iter().map(|p| p.groups() * size_of::<u64>()).sum();
+                let is_spilling = self.spilling.lock().contains_key(&sink);
+                if is_spilling || self.reserve(reservation, hashes).await.is_err() {
+                    for partial in &mut partials {
+                        self.spill(sink, partial.spill()?).await?;
+                    }
+                    drop(partials);
+                    return self.finish_spilling(sink);
+                }
+                let merging = Merging::new(Arc::clone(spec), partials)?;
+                Ok(Finished::Merging(Arc::new(self.work_off(merging).await?)))
             }
         }
+    }
+
+    /// Writes groups of a sink to its files.
+    async fn spill(&self, sink: usize, sealed: Vec<Sealed>) -> Result<(), Stop> {
+        let Sink::Aggregate(spec) = &self.plan.sinks[sink] else {
+            return Err(internal("only groups go to files"));
+        };
+        let spilling = match self.spilling.lock().entry(sink) {
+            Entry::Occupied(found) => Arc::clone(found.get()),
+            Entry::Vacant(none) => {
+                let spilling = Spilling::new(spec, &self.context, &self.all_metrics)?;
+                Arc::clone(none.insert(Arc::new(spilling)))
+            }
+        };
+        Ok(spilling.write(sealed).await?)
+    }
+
+    /// All groups of the sink are in its files.
+    fn finish_spilling(&self, sink: usize) -> Result<Finished, Stop> {
+        let spilling = self.spilling.lock().remove(&sink);
+        let Some(spilling) = spilling.and_then(Arc::into_inner) else {
+            return Err(internal("groups are still being written that have all come"));
+        };
+        self.spilled.lock().insert(sink, Arc::new(spilling.finish()?));
+        self.reservations[sink].free();
+        Ok(Finished::Nothing)
+    }
+
+    /// Nobody reads the sink any more.
+    fn free(&self, sink: usize) {
+        self.reservations[sink].free();
+        self.spilling.lock().remove(&sink);
+        self.spilled.lock().remove(&sink);
+    }
+
+    /// Reserves what a worker holds by now, instead of `held`. If that is refused, what it holds goes
+    /// to files, if it can. Gives what it then holds.
+    async fn hold(&self, sink: usize, worker: &mut Worker, held: usize) -> Result<usize, Stop> {
+        let (holds, reservation) = (worker.memory_bytes(), &self.reservations[sink]);
+        if holds <= held {
+            return Ok(held);
+        }
+        let Err(refused) = self.reserve(reservation, holds - held).await else { return Ok(holds) };
+        if !matches!(self.plan.sinks[sink], Sink::Aggregate(_)) {
+            return Err(refused);
+        }
+        if holds < self.spill_bytes_min {
+            reservation.grow(holds - held);
+            return Ok(holds);
+        }
+        let sealed = worker.spill()?;
+        if sealed.is_empty() {
+            return Err(refused);
+        }
+        self.spill(sink, sealed).await?;
+        let left = worker.memory_bytes();
+        match left.cmp(&held) {
+            Ordering::Less => reservation.shrink(held - left),
+            _ => reservation.grow(left - held),
+        }
+        Ok(left)
     }
 
     /// Runs all tasks, phase by phase.
@@ -359,7 +449,7 @@ impl Shared {
             let (next, task) = (Arc::clone(&next), Arc::clone(&task));
             async move {
                 loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let n = next.fetch_add(1, Relaxed);
                     if n >= count {
                         return Ok(());
                     }
@@ -395,7 +485,6 @@ async fn work(
     mut output: Output,
 ) -> Result<Part, Stop> {
     let sink = shared.plan.pipelines[pipeline].sink;
-    let reservation = &shared.reservations[sink];
     let figures = Figures::new(&shared.metrics[pipeline]);
     let mut held = worker.memory_bytes();
     let mut coalescer = BatchCoalescer::new(Arc::clone(&shared.schema), BATCH_ROWS)
@@ -430,16 +519,11 @@ async fn work(
             }
         }
         puller.took(longest);
-        let holds = worker.memory_bytes();
-        if holds > held + STEP_BYTES {
-            shared.reserve(reservation, holds - held).await?;
-            held = holds;
+        if worker.memory_bytes() > held + STEP_BYTES {
+            held = shared.hold(sink, &mut worker, held).await?;
         }
     }
-    let holds = worker.memory_bytes();
-    if holds > held {
-        shared.reserve(reservation, holds - held).await?;
-    }
+    shared.hold(sink, &mut worker, held).await?;
     if emits {
         coalescer.finish_buffered_batch().map_err(DataFusionError::from)?;
         while let Some(batch) = coalescer.next_completed_batch() {

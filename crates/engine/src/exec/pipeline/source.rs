@@ -1,5 +1,6 @@
 //! Where the morsels of a pipeline come from.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,9 +18,10 @@ use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::batch::Batch;
 use thalweg_pipeline::expr::Expr;
 use thalweg_pipeline::ir::{Pipeline, Source, Step};
-use thalweg_pipeline::worker::{Finished, morsel, morsels};
+use thalweg_pipeline::worker::{Finished, batches, morsel, morsels};
 
 use super::found::Found;
+use super::spill::{Loaded, Spilled};
 use crate::error::into_datafusion;
 use crate::exec::ScanExec;
 use crate::exec::scan::{Hint, Reader};
@@ -42,6 +44,12 @@ pub enum Opened {
         left: Mutex<Vec<SendableRecordBatchStream>>,
         count: usize,
     },
+    /// Groups in files, part by part.
+    Spilled {
+        spilled: Arc<Spilled>,
+        context: Arc<TaskContext>,
+        next: AtomicUsize,
+    },
     /// Groups, or rows of a table.
     Own {
         source: Source,
@@ -56,8 +64,13 @@ impl Opened {
         pipeline: &Pipeline,
         inputs: &[Input],
         sinks: &Sinks,
+        spilled: Option<Arc<Spilled>>,
         context: &Arc<TaskContext>,
     ) -> Result<Self> {
+        if let Some(spilled) = spilled {
+            let (context, next) = (Arc::clone(context), AtomicUsize::new(0));
+            return Ok(Opened::Spilled { spilled, context, next });
+        }
         let source = &pipeline.source;
         let Source::External(number) = source else {
             let count = morsels(source, sinks).map_err(into_datafusion)?;
@@ -81,6 +94,7 @@ impl Opened {
     pub fn width(&self) -> usize {
         match self {
             Opened::Scan(scan) => scan.contents().chunks(),
+            Opened::Spilled { spilled, .. } => spilled.parts(),
             Opened::Streams { count, .. } | Opened::Own { count, .. } => *count,
         }
     }
@@ -91,29 +105,47 @@ pub struct Puller {
     opened: Arc<Opened>,
     reader: Option<Reader>,
     stream: Option<SendableRecordBatchStream>,
-    ready: Option<Ready>,
+    loaded: Option<Loaded>,
+    ready: Ready,
     /// Of a batch.
     rows_max: usize,
     /// What a scan counts itself.
     bytes_unscanned: usize,
 }
 
-/// A morsel that is handed out batch by batch.
+/// A morsel that is handed out in batches of no more rows than are asked for.
+#[derive(Default)]
 struct Ready {
-    morsel: Batch,
+    morsel: VecDeque<Batch>,
+    /// Of the first.
     at: usize,
 }
 
 impl Ready {
-    fn new(morsel: Batch) -> Self {
-        Ready { morsel, at: 0 }
-    }
-
     fn next(&mut self, rows_max: usize) -> Option<Batch> {
-        let rows = rows_max.min(self.morsel.rows() - self.at);
-        let batch = (rows > 0).then(|| self.morsel.slice(self.at, rows));
-        self.at += rows;
-        batch
+        loop {
+            let first = self.morsel.front()?;
+            let rows = rows_max.min(first.rows() - self.at);
+            if rows > 0 {
+                let batch = first.slice(self.at, rows);
+                self.at += rows;
+                return Some(batch);
+            }
+            self.morsel.pop_front();
+            self.at = 0;
+        }
+    }
+}
+
+impl From<Batch> for Ready {
+    fn from(batch: Batch) -> Self {
+        vec![batch].into()
+    }
+}
+
+impl From<Vec<Batch>> for Ready {
+    fn from(batches: Vec<Batch>) -> Self {
+        Ready { morsel: batches.into(), at: 0 }
     }
 }
 
@@ -127,7 +159,8 @@ impl Puller {
             opened,
             reader,
             stream: None,
-            ready: None,
+            loaded: None,
+            ready: Ready::default(),
             rows_max: BATCH_ROWS,
             bytes_unscanned: 0,
         }
@@ -158,18 +191,17 @@ impl Puller {
 
     async fn next_batch(&mut self) -> Result<Option<Batch>> {
         loop {
-            if let Some(batch) = self.ready.as_mut().and_then(|r| r.next(self.rows_max)) {
+            if let Some(batch) = self.ready.next(self.rows_max) {
                 return Ok(Some(batch));
             }
-            self.ready = None;
             match self.opened.as_ref() {
                 Opened::Scan(_) => {
                     let Some(reader) = &mut self.reader else { return Ok(None) };
                     let Some(morsel) = reader.next().await? else { return Ok(None) };
-                    self.ready = Some(Ready::new(match morsel.picked {
+                    self.ready = Ready::from(match morsel.picked {
                         None => Batch::new(morsel.columns, morsel.rows),
                         Some(picked) => Batch::taken(morsel.columns, picked),
-                    }));
+                    });
                 }
                 Opened::Streams { left, .. } => {
                     let Some(stream) = &mut self.stream else {
@@ -180,8 +212,22 @@ impl Puller {
                         continue;
                     };
                     match stream.next().await.transpose()? {
-                        Some(batch) => self.ready = Some(Ready::new(taken_in(&batch))),
+                        Some(batch) => self.ready = taken_in(&batch).into(),
                         None => self.stream = None,
+                    }
+                }
+                Opened::Spilled { spilled, context, next } => {
+                    let Some(loaded) = &mut self.loaded else {
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        if n >= spilled.parts() {
+                            return Ok(None);
+                        }
+                        self.loaded = Some(spilled.load(n, context).await?);
+                        continue;
+                    };
+                    match loaded.next()? {
+                        Some(groups) => self.ready = batches(groups).into(),
+                        None => self.loaded = None,
                     }
                 }
                 Opened::Own { source, sinks, next, count } => {
@@ -189,8 +235,7 @@ impl Puller {
                     if n >= *count {
                         return Ok(None);
                     }
-                    let morsel = morsel(source, sinks, n).map_err(into_datafusion)?;
-                    self.ready = Some(Ready::new(morsel));
+                    self.ready = morsel(source, sinks, n).map_err(into_datafusion)?.into();
                 }
             }
         }

@@ -14,7 +14,7 @@ use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::metrics::{MetricsSet, SpillMetrics};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan, SpillManager};
+use datafusion::physical_plan::{ExecutionPlan, SpillManager};
 use futures::future::{BoxFuture, Shared as SharedFuture};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
@@ -23,8 +23,9 @@ use thalweg_base::{Error, text};
 use super::Bounds;
 use super::build::{Collected, Granted, collect};
 use super::handover::Handover;
-use super::split::{self, Part, Split};
+use super::split::{self, Split};
 use crate::error::into_datafusion;
+use crate::exec::spill_file::{Part, read};
 use crate::runtime::checkpoint;
 
 pub struct Execution {
@@ -424,13 +425,6 @@ impl Shared {
 fn pairs(lefts: Vec<Part>, rights: Vec<Part>, depth: usize) -> Vec<Pair> {
     let pairs = lefts.into_iter().zip(rights);
     pairs.map(|(left, right)| Pair { left, right, depth }).collect()
-}
-
-fn read(files: &SpillManager, part: Part) -> Result<SendableRecordBatchStream> {
-    match part {
-        Some(file) => files.read_spill_as_stream(file, None),
-        None => Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(files.schema())))),
-    }
 }
 
 /// DataFusion looks at each batch as it comes, so there is a pause between them.

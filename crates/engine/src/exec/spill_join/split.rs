@@ -9,22 +9,19 @@ use arrow::compute::{concat_batches, take_record_batch};
 use datafusion::common::Result;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
-use datafusion::execution::{SendableRecordBatchStream, SpillFile};
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::SpillManager;
 use futures::StreamExt;
-use parking_lot::Mutex;
 
 use super::build::Granted;
+use crate::exec::spill_file::{Part, PartFiles};
 use crate::runtime::checkpoint;
 
 /// Multiplied by the depth it seeds the hash that splits: rows that one hash put together are to be
 /// parted by the next. (2⁶⁴ over the golden ratio: such multiples differ in many bits.) DataFusion
 /// hashes with other seeds, to repartition and in the join.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The rows of one part of one side; `None`: there are none.
-pub type Part = Option<Arc<dyn SpillFile>>;
 
 /// How the rows of one side are split.
 #[derive(Clone)]
@@ -44,23 +41,12 @@ pub struct Plan {
 pub struct Split {
     plan: Plan,
     manager: SpillManager,
-    files: Vec<Mutex<File>>,
-}
-
-/// Appends a batch to a file, or closes it. (DataFusion gives the file's type no name.)
-type File = Box<dyn FnMut(Option<&RecordBatch>) -> Result<Part> + Send>;
-
-fn create(manager: &SpillManager) -> Result<Mutex<File>> {
-    let mut file = manager.create_in_progress_file("HashJoinInput")?;
-    Ok(Mutex::new(Box::new(move |batch| match batch {
-        Some(batch) => file.append_batch(batch).map(|_| None),
-        None => file.finish(),
-    })))
+    files: PartFiles,
 }
 
 impl Split {
     pub fn new(plan: Plan, manager: SpillManager) -> Result<Self> {
-        let files = (0..plan.parts).map(|_| create(&manager)).collect::<Result<_>>()?;
+        let files = PartFiles::new(&manager, plan.parts, "HashJoinInput")?;
         Ok(Split { plan, manager, files })
     }
 
@@ -88,7 +74,7 @@ impl Split {
     }
 
     pub fn finish(self) -> Result<Vec<Part>> {
-        self.files.into_iter().map(|file| (file.into_inner())(None)).collect()
+        self.files.finish()
     }
 }
 
@@ -106,7 +92,7 @@ impl<'a> Writer<'a> {
     fn new(split: &'a Split) -> Self {
         Writer {
             split,
-            waiting: vec![vec![]; split.files.len()],
+            waiting: vec![vec![]; split.plan.parts],
             waiting_bytes: 0,
             hashes: vec![],
             turn: 0,
@@ -175,13 +161,13 @@ impl<'a> Writer<'a> {
 
     async fn flush(&mut self) -> Result<()> {
         self.waiting_bytes = 0;
-        for (waiting, file) in self.waiting.iter_mut().zip(&self.split.files) {
+        for (part, waiting) in self.waiting.iter_mut().enumerate() {
             if waiting.is_empty() {
                 continue;
             }
             let batch = concat_batches(self.split.manager.schema(), waiting.iter())?;
             waiting.clear();
-            (*file.lock())(Some(&batch))?;
+            self.split.files.append(part, &batch)?;
             checkpoint().await;
         }
         Ok(())
