@@ -4,17 +4,23 @@
 //! casting it to `DECIMAL(30, 15)`, digits of the double's error included: 12345678.9 becomes
 //! 12345678.900000000372529 and equals nothing. Before types are coerced, this rule turns such a
 //! literal into the decimal that was written: the shortest text that reads back as the double.
+//!
+//! For the same reason a decimal that is compared with what is a double for other reasons than a
+//! literal becomes a double, as in PostgreSQL: digits of a double beyond the seventeenth are noise,
+//! and NaN and 1e300 are no decimals at all.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 #[derive(Debug, Default)]
@@ -52,7 +58,28 @@ fn exact(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_decimal = |e: &Expr| {
         matches!(e.get_type(schema), Ok(DataType::Decimal128(..) | DataType::Decimal256(..)))
     };
+    let is_float = |e: &Expr| is_double(e, schema);
     match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if compares(op) && is_decimal(&left) && is_float(&right) =>
+        {
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: double(left), op, right }))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if compares(op) && is_float(&left) && is_decimal(&right) =>
+        {
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: double(right) }))
+        }
+        Expr::Between(Between { expr, negated, low, high })
+            if is_decimal(&expr) && (is_float(&low) || is_float(&high)) =>
+        {
+            Transformed::yes(Expr::Between(Between::new(double(expr), negated, low, high)))
+        }
+        Expr::InList(InList { expr, list, negated })
+            if is_decimal(&expr) && list.iter().any(is_float) =>
+        {
+            Transformed::yes(Expr::InList(InList { expr: double(expr), list, negated }))
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
             let (l, r) = match (decimal(&left), decimal(&right)) {
                 (Some(l), None) if is_decimal(&right) => (Some(l), None),
@@ -82,6 +109,37 @@ fn exact(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         }
         other => Transformed::no(other),
     }
+}
+
+/// Whether an expression is a double because of what it is made of, and not of a literal with a point
+/// beside decimals, or of literals alone: `0.2 * amount` and `0.06 + 0.01` are meant exactly.
+fn is_double(expr: &Expr, schema: &DFSchema) -> bool {
+    let float = |t: &DataType| matches!(t, DataType::Float32 | DataType::Float64);
+    if !expr.get_type(schema).is_ok_and(|t| float(&t)) {
+        return false;
+    }
+    let (mut floats, mut decimals, mut varies) = (false, false, false);
+    let _ = expr.apply(|e| {
+        let made_of = matches!(
+            e,
+            Expr::Column(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::ScalarSubquery(_)
+                | Expr::Cast(_)
+                | Expr::ScalarFunction(_)
+        );
+        if made_of && let Ok(data_type) = e.get_type(schema) {
+            varies = true;
+            floats |= float(&data_type);
+            decimals |= data_type.is_decimal();
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    floats || (varies && !decimals)
+}
+
+fn double(expr: Box<Expr>) -> Box<Expr> {
+    Box::new(cast(*expr, DataType::Float64))
 }
 
 fn compares(op: Operator) -> bool {
