@@ -17,7 +17,7 @@ mod skip;
 use arrow::array::Array;
 use datafusion::common::{Result, ScalarValue};
 
-pub use skip::{Cause, Filter, Next, Pruned, Skipper};
+pub use skip::{Cause, Filter, Next, Pruned, ReadOrder, Skipper};
 
 /// The single value of a one-row array.
 pub fn scalar(array: &dyn Array) -> Result<ScalarValue> {

@@ -163,6 +163,17 @@ impl Contents {
         }
     }
 
+    /// The chunk of a row that [`ChunkRef::row_ids`] names, and which of its rows it is.
+    ///
+    /// # Panics
+    /// If no chunk's ids have it.
+    pub fn locate(&self, row_id: u64) -> (usize, usize) {
+        let (extent, row) = ((row_id >> 32) as usize, row_id & 0xffff_ffff);
+        let e = &self.extents[extent];
+        let chunk = e.metadata.chunk_of(row);
+        (e.first_chunk + chunk, (row - e.metadata.first_row(chunk)) as usize)
+    }
+
     /// What is known about a whole column; see [`crate::statistics`] on exactness.
     pub fn column_statistics(&self, column: usize) -> ColumnStatistics {
         let known = self.statistics[column].column.get_or_init(|| {

@@ -9,6 +9,7 @@ mod scan;
 mod sink;
 mod spill_file;
 mod spill_join;
+mod take_rows;
 
 pub use filter::{comparison, remap};
 pub use give_way::give_way;
@@ -17,3 +18,4 @@ pub use pipeline::{MemoryBandwidth, PipelineExec};
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;
 pub use spill_join::spill_joins;
+pub use take_rows::TakeRowsExec;

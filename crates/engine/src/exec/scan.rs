@@ -7,20 +7,23 @@
 //! build sides, top-k bounds) prune the chunks that have not been handed out yet whenever they
 //! change.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{BatchCoalescer, take};
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{BatchCoalescer, interleave, take};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef, UInt64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, ScalarValue, Statistics};
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{self, BinaryExpr, DynamicFilterPhysicalExpr, lit};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::filter_pushdown::{
@@ -32,7 +35,7 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-    StatisticsArgs, apply_expression_roots,
+    SortOrderPushdownResult, StatisticsArgs, apply_expression_roots,
 };
 use futures::stream;
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
@@ -44,8 +47,9 @@ use super::column::Column;
 use super::filter::{Conjunct, remap};
 use super::loading::Loading;
 use crate::error::into_datafusion;
-use crate::prune::{Cause, Filter, Next, Pruned, Skipper};
+use crate::prune::{Cause, Filter, Next, Pruned, ReadOrder, Skipper};
 use crate::runtime::{Run, blocking, checkpoint};
+use crate::table::with_row_id;
 
 /// What a scan reads, shared by its partitions and by copies the optimizer makes.
 #[derive(Clone)]
@@ -93,6 +97,8 @@ pub struct ScanExec {
     conjuncts: Vec<Arc<Conjunct>>,
     /// Hold for every row that anybody wants, and are not evaluated: they only skip chunks.
     hints: Vec<Arc<dyn PhysicalExpr>>,
+    /// Which chunks a sort above would like to see first.
+    order: Option<ReadOrder>,
     fetch: Option<usize>,
     partitions: usize,
     statistics: Arc<Statistics>,
@@ -133,6 +139,7 @@ impl ScanExec {
             projection,
             conjuncts,
             hints: vec![],
+            order: None,
             fetch,
             partitions,
             statistics: Arc::new(statistics),
@@ -142,13 +149,58 @@ impl ScanExec {
         })
     }
 
-    fn copy(&self) -> Self {
+    /// With those columns of its output alone, and a last one that names rows.
+    pub fn with_row_ids(&self, outputs: &[usize]) -> Result<Self> {
+        let table = &self.source.contents.arrow_schema;
+        let columns = with_row_id(table);
+        let mut projection: Vec<usize> = outputs.iter().map(|&o| self.projection[o]).collect();
+        projection.push(table.fields().len());
+        let mut statistics = self.statistics.as_ref().clone().project(Some(&outputs.to_vec()));
+        statistics.column_statistics.push(ColumnStatistics::new_unknown());
+        statistics.total_byte_size = Precision::Absent;
+        let conjuncts = self.conjuncts.iter().map(|c| Arc::clone(&c.expr)).collect();
+        ScanExec::new(
+            self.source.clone(),
+            Some(columns),
+            projection,
+            conjuncts,
+            self.fetch,
+            self.partitions,
+            statistics,
+        )
+    }
+
+    /// Whether it gives stored columns that neither its filters need nor those named of its output.
+    pub fn has_late_columns(&self, outputs: &[usize]) -> bool {
+        let early = |column: &usize| {
+            outputs.iter().any(|&output| self.projection[output] == *column)
+                || self.conjuncts.iter().any(|c| c.columns.contains(column))
+        };
+        let stored = self.source.contents.arrow_schema.fields().len();
+        self.fetch.is_none()
+            && self.projection.iter().all(|&column| column < stored)
+            && !self.projection.iter().all(early)
+    }
+
+    /// `schema.table`, for people.
+    pub fn table_name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// Of the output.
+    pub fn column_names(&self) -> Vec<&str> {
+        let name = |&column: &usize| self.columns.field(column).name().trim_end_matches('\0');
+        self.projection.iter().map(name).collect()
+    }
+
+    pub(super) fn copy(&self) -> Self {
         ScanExec {
             source: self.source.clone(),
             columns: Arc::clone(&self.columns),
             projection: self.projection.clone(),
             conjuncts: self.conjuncts.clone(),
             hints: self.hints.clone(),
+            order: self.order,
             fetch: self.fetch,
             partitions: self.partitions,
             statistics: Arc::clone(&self.statistics),
@@ -190,6 +242,7 @@ impl ScanExec {
             columns_read: self.columns_read(),
             conjuncts: self.conjuncts.clone(),
             hints: self.hints.clone(),
+            order: self.order,
             skipper: Arc::clone(&self.skipper),
             metrics: Metrics::new(&self.metrics, partition),
             bytes_touched: 0,
@@ -218,12 +271,7 @@ impl fmt::Debug for ScanExec {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schema = &self.columns;
-        let columns: Vec<&str> = self
-            .projection
-            .iter()
-            .map(|i| schema.field(*i).name().trim_end_matches('\0'))
-            .collect();
+        let (schema, columns) = (&self.columns, self.column_names());
         let filters: Vec<String> =
             self.conjuncts.iter().map(|c| fmt_sql(c.expr.as_ref()).to_string()).collect();
         match t {
@@ -236,6 +284,10 @@ impl DisplayAs for ScanExec {
                 )?;
                 if !filters.is_empty() {
                     write!(f, ", filter=[{}]", filters.join(" AND "))?;
+                }
+                if let Some(ReadOrder { column, options }) = self.order {
+                    let way = if options.descending { "DESC" } else { "ASC" };
+                    write!(f, ", first=[{} {way}]", schema.field(column).name())?;
                 }
                 if let Some(fetch) = self.fetch {
                     write!(f, ", fetch={fetch}")?;
@@ -363,6 +415,24 @@ impl ExecutionPlan for ScanExec {
         self.fetch
     }
 
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let first = order.first();
+        let column = first.and_then(|first| first.expr.downcast_ref::<expressions::Column>());
+        let (Some(first), Some(column)) = (first, column) else {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        };
+        let (column, options) = (self.projection[column.index()], first.options);
+        if column >= self.source.contents.arrow_schema.fields().len() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        let mut scan = self.copy();
+        scan.order = Some(ReadOrder { column, options });
+        Ok(SortOrderPushdownResult::Inexact { inner: Arc::new(scan) })
+    }
+
     fn handle_child_pushdown_result(
         &self,
         _: FilterPushdownPhase,
@@ -438,6 +508,7 @@ pub struct Reader {
     columns_read: Vec<usize>,
     conjuncts: Vec<Arc<Conjunct>>,
     hints: Vec<Arc<dyn PhysicalExpr>>,
+    order: Option<ReadOrder>,
     /// Common to all partitions of one execution.
     skipper: Arc<OnceLock<Skipper>>,
     metrics: Metrics,
@@ -577,6 +648,44 @@ impl Reader {
         Ok(Some(Morsel { columns: columns.collect(), rows, picked }))
     }
 
+    /// Rows of the table by their ids, in that order, whatever the filters say.
+    pub async fn take_rows(&mut self, ids: &ArrayRef) -> Result<RecordBatch> {
+        let contents = Arc::clone(&self.source.contents);
+        let schema = Arc::new(contents.arrow_schema.project(&self.projection)?);
+        if ids.is_empty() {
+            return Ok(RecordBatch::new_empty(schema));
+        }
+        let mut by_chunk: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
+        for (place, &id) in ids.as_primitive::<UInt64Type>().values().iter().enumerate() {
+            let (chunk, row) = contents.locate(id);
+            by_chunk.entry(chunk).or_default().push((place, row as u32));
+        }
+        let projection = self.projection.clone();
+        // For each row where it is: which of the chunks, and where among its rows.
+        let mut places = vec![(0, 0); ids.len()];
+        let mut taken: Vec<Vec<ArrayRef>> = vec![vec![]; projection.len()];
+        for (number, (chunk, rows)) in by_chunk.into_iter().enumerate() {
+            let mut columns =
+                Columns { chunk: contents.chunk(chunk), loaded: Vec::new(), counted: 0 };
+            self.metrics.chunks_read.add(1);
+            self.load(&mut columns, &projection).await?;
+            rows.iter().enumerate().for_each(|(at, (place, _))| places[*place] = (number, at));
+            let rows = UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row));
+            for (&column, taken) in projection.iter().zip(&mut taken) {
+                let rows = take(&columns.get(column).encoded, &rows, None)?;
+                taken.push(expand(&rows, &self.data_type(column)).map_err(into_datafusion)?);
+            }
+            checkpoint().await;
+        }
+        let columns = taken.iter().map(|chunks| {
+            let chunks: Vec<&dyn Array> = chunks.iter().map(AsRef::as_ref).collect();
+            interleave(&chunks, &places)
+        });
+        let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+        self.metrics.base.record_output(ids.len());
+        Ok(RecordBatch::try_new(schema, columns)?)
+    }
+
     async fn next_chunk(&mut self) -> Result<Option<ChunkRef>> {
         let skipper = Arc::clone(&self.skipper);
         let skipper = skipper.get_or_init(|| {
@@ -589,7 +698,7 @@ impl Reader {
                 |c: &Arc<Conjunct>| Filter { expr: Arc::clone(&c.expr), dynamic: c.dynamic };
             let hint = |expr: &Arc<_>| Filter { expr: Arc::clone(expr), dynamic: true };
             let filters = self.conjuncts.iter().map(filter).chain(self.hints.iter().map(hint));
-            Skipper::new(Arc::clone(contents), filters)
+            Skipper::new(Arc::clone(contents), filters, self.order)
         });
         loop {
             let timer = self.metrics.base.elapsed_compute().timer();

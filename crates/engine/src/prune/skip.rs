@@ -2,12 +2,15 @@
 //!
 //! Extents are judged first, all at once, by their folded statistics; then, when the scan comes to
 //! it, each of those that are left, chunk by chunk. So a look-up in a table of a million chunks
-//! judges ten thousand extents and the chunks of one. When a dynamic filter changes, the extents
+//! judges ten thousand extents and the chunks of one. A top-k says in which order it would like
+//! them ([`ReadOrder`]). When a dynamic filter changes, the extents
 //! and the chunks of the one in hand are judged again.
 
 use std::sync::Arc;
 
-use arrow::buffer::BooleanBuffer;
+use arrow::array::{Array, make_array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::compute::{SortOptions, sort_to_indices};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
@@ -20,6 +23,35 @@ use thalweg_storage::{ChunkRef, ChunkStatistics, Contents, Digests};
 
 use super::compile::compile;
 use super::predicate::{Containers, Look, Predicate, Question};
+
+/// In which order chunks are read: those first that may have the first rows of `ORDER BY` a column.
+/// The sooner a top-k has these, the fewer chunks are left that may have better ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOrder {
+    pub column: usize,
+    pub options: SortOptions,
+}
+
+impl ReadOrder {
+    fn of(self, statistics: &ChunkStatistics) -> Vec<usize> {
+        let bound = match self.options.descending {
+            true => &statistics.maxs,
+            false => &statistics.mins,
+        };
+        let mut nulls = bound.logical_nulls();
+        if self.options.nulls_first {
+            let none: NullBuffer = statistics.nulls.values().iter().map(|&n| n == 0).collect();
+            nulls = NullBuffer::union(nulls.as_ref(), Some(&none));
+        }
+        let data = bound.to_data().into_builder().nulls(nulls).build();
+        let order = data.and_then(|d| sort_to_indices(&make_array(d), Some(self.options), None));
+        match order {
+            Ok(order) => order.values().iter().map(|&i| i as usize).collect(),
+            // A type that cannot be ordered: any order is right.
+            Err(_) => (0..bound.len()).collect(),
+        }
+    }
+}
 
 /// Why a chunk is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +161,9 @@ impl Wanted {
 /// any number of readers.
 pub struct Skipper {
     contents: Arc<Contents>,
+    order: Option<ReadOrder>,
+    /// In which order extents are read; `None`: as they lie.
+    extents_order: Option<Vec<usize>>,
     fixed: Vec<Predicate>,
     /// Columns of which a digest may tell more than the bounds.
     hashed: Vec<usize>,
@@ -141,8 +176,8 @@ struct State {
     /// By the fixed filters alone; judged once.
     extents_fixed: Option<Kept>,
     extents: Kept,
-    /// The extent in hand, or the next.
-    extent: usize,
+    /// Which in order is the extent in hand, or the next.
+    at: usize,
     chunks: Option<Chunks>,
     loaded: Option<Loaded>,
     pruned: Pruned,
@@ -159,6 +194,8 @@ struct Changing {
 struct Chunks {
     first: usize,
     next: usize,
+    /// `None`: as they lie.
+    order: Option<Vec<usize>>,
     kept: Kept,
 }
 
@@ -205,7 +242,11 @@ impl Kept {
 }
 
 impl Skipper {
-    pub fn new(contents: Arc<Contents>, filters: impl IntoIterator<Item = Filter>) -> Self {
+    pub fn new(
+        contents: Arc<Contents>,
+        filters: impl IntoIterator<Item = Filter>,
+        order: Option<ReadOrder>,
+    ) -> Self {
         let (mut fixed, mut changing) = (vec![], vec![]);
         for Filter { expr, dynamic } in filters {
             let predicate = compile(&expr, &contents.arrow_schema);
@@ -225,12 +266,18 @@ impl Skipper {
             generation: 0,
             extents_fixed: None,
             extents: Kept::all(0),
-            extent: 0,
+            at: 0,
             chunks: None,
             loaded: None,
             pruned: Pruned::default(),
         };
-        Skipper { contents, fixed, hashed, state: Mutex::new(state) }
+        let extents_order = order.map(|o| o.of(&contents.extent_statistics(o.column)));
+        Skipper { contents, order, extents_order, fixed, hashed, state: Mutex::new(state) }
+    }
+
+    /// The extent in hand, or the next.
+    fn extent(&self, state: &State) -> usize {
+        self.extents_order.as_ref().map_or(state.at, |order| order[state.at])
     }
 
     /// The next chunk to read.
@@ -242,12 +289,13 @@ impl Skipper {
             if let Some(chunk) = self.next_in_extent(state) {
                 return Next::Chunk(chunk);
             }
-            if state.extent == self.contents.extents() {
+            if state.at == self.contents.extents() {
                 return Next::End;
             }
-            if let Some(cause) = state.extents.cause(state.extent) {
-                state.pruned.add(cause, self.contents.chunks_of(state.extent).len());
-                state.extent += 1;
+            let extent = self.extent(state);
+            if let Some(cause) = state.extents.cause(extent) {
+                state.pruned.add(cause, self.contents.chunks_of(extent).len());
+                state.at += 1;
                 continue;
             }
             let kept = self.judge_chunks(state);
@@ -258,8 +306,9 @@ impl Skipper {
                 }
                 continue;
             }
-            let first = self.contents.chunks_of(state.extent).start;
-            state.chunks = Some(Chunks { first, next: 0, kept });
+            let first = self.contents.chunks_of(extent).start;
+            let order = self.order.map(|o| o.of(&self.contents.statistics_in(extent, o.column)));
+            state.chunks = Some(Chunks { first, next: 0, order, kept });
         }
     }
 
@@ -267,7 +316,7 @@ impl Skipper {
     pub fn supply(&self, loaded: Loaded) {
         let mut state = self.state.lock();
         // Another reader may have had the same wish, and be past it.
-        if loaded.extent == state.extent {
+        if state.at < self.contents.extents() && loaded.extent == self.extent(&state) {
             state.loaded = Some(loaded);
         }
     }
@@ -280,7 +329,7 @@ impl Skipper {
     fn next_in_extent(&self, state: &mut State) -> Option<ChunkRef> {
         let chunks = state.chunks.as_mut()?;
         while chunks.next < chunks.kept.all.len() {
-            let i = chunks.next;
+            let i = chunks.order.as_ref().map_or(chunks.next, |order| order[chunks.next]);
             chunks.next += 1;
             let chunk = match chunks.kept.cause(i) {
                 Some(cause) => Err(cause),
@@ -296,7 +345,7 @@ impl Skipper {
             }
         }
         state.chunks = None;
-        state.extent += 1;
+        state.at += 1;
         None
     }
 
@@ -343,8 +392,9 @@ impl Skipper {
 
     /// The chunks of the extent in hand, by all filters.
     fn judge_chunks(&self, state: &State) -> Kept {
-        let loaded = state.loaded.as_ref().filter(|loaded| loaded.extent == state.extent);
-        let containers = ChunksOf { contents: &self.contents, extent: state.extent, loaded };
+        let extent = self.extent(state);
+        let loaded = state.loaded.as_ref().filter(|loaded| loaded.extent == extent);
+        let containers = ChunksOf { contents: &self.contents, extent, loaded };
         let mut kept = Kept::all(containers.len());
         kept.narrow(Cause::Bounds, &self.fixed, &containers, Look::Bounds);
         if loaded.is_some() {
@@ -359,7 +409,8 @@ impl Skipper {
     /// The digests that are worth reading for the extent in hand: they are smaller than what the
     /// chunks that are left store of the column.
     fn digests_wanted(&self, state: &State, kept: &Kept) -> Option<Wanted> {
-        if state.loaded.as_ref().is_some_and(|loaded| loaded.extent == state.extent) {
+        let extent = self.extent(state);
+        if state.loaded.as_ref().is_some_and(|loaded| loaded.extent == extent) {
             return None;
         }
         let changing = state.changing.iter().flat_map(|c| c.predicate.hashed_columns());
@@ -367,15 +418,15 @@ impl Skipper {
         columns.sort_unstable();
         columns.dedup();
         columns.retain(|&column| {
-            let bytes = self.contents.digest_bytes(state.extent, column);
+            let bytes = self.contents.digest_bytes(extent, column);
             bytes > 0 && {
-                let statistics = self.contents.statistics_in(state.extent, column);
+                let statistics = self.contents.statistics_in(extent, column);
                 let stored = statistics.stored_bytes.values();
                 bytes < kept.left().set_indices().map(|chunk| stored[chunk]).sum()
             }
         });
         let contents = Arc::clone(&self.contents);
-        (!columns.is_empty()).then_some(Wanted { contents, extent: state.extent, columns })
+        (!columns.is_empty()).then_some(Wanted { contents, extent, columns })
     }
 }
 

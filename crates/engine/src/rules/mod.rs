@@ -4,6 +4,7 @@ pub mod cardinality;
 pub mod exact_literals;
 pub mod fuse;
 pub mod join_order;
+pub mod late_columns;
 pub mod nested_subqueries;
 
 use datafusion::execution::SessionStateBuilder;
@@ -11,5 +12,5 @@ use datafusion::execution::SessionStateBuilder;
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = nested_subqueries::install(exact_literals::install(builder));
-    fuse::install(join_order::install(builder))
+    fuse::install(late_columns::install(join_order::install(builder)))
 }

@@ -250,6 +250,11 @@ impl Metadata {
         self.first_rows[chunk]
     }
 
+    /// The chunk that has a row of the extent.
+    pub fn chunk_of(&self, row: u64) -> usize {
+        self.first_rows.partition_point(|first| *first <= row) - 1
+    }
+
     /// Positions in the extent of a chunk's rows.
     pub fn rows_of(&self, chunk: usize) -> Range<u32> {
         let first = self.first_rows[chunk] as u32;
