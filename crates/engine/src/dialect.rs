@@ -5,6 +5,8 @@
 //! * `MERGE` with `DO NOTHING`, `UPDATE SET *` and `INSERT *`.
 //! * `ABORT`, PostgreSQL's other word for ROLLBACK.
 //! * `||` binds as loosely as in PostgreSQL.
+//! * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; sqlparser takes all that follows
+//!   for the right side.
 
 use std::any::TypeId;
 
@@ -20,6 +22,9 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// Stands for every column in `UPDATE SET *` and `INSERT *`; no column can be named so.
 pub const ALL_COLUMNS: &str = "*\0";
+
+const IS_NOT_DISTINCT_FROM: [Keyword; 4] =
+    [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
 
 #[derive(Debug)]
 pub struct Thalweg;
@@ -70,6 +75,29 @@ impl Dialect for Thalweg {
             Token::StringConcat => Some(Ok(self.prec_value(Precedence::Pipe))),
             _ => None,
         }
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        left: &Expr,
+        _: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let same = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
+            false
+        } else if parser.parse_keywords(&IS_NOT_DISTINCT_FROM) {
+            true
+        } else {
+            return None;
+        };
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is)).map(Box::new);
+        Some(right.map(|right| {
+            let left = Box::new(left.clone());
+            match same {
+                true => Expr::IsNotDistinctFrom(left, right),
+                false => Expr::IsDistinctFrom(left, right),
+            }
+        }))
     }
 
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
@@ -227,6 +255,25 @@ fn every() -> Ident {
 mod tests {
     use super::*;
 
+    /// The tree, each operator in brackets.
+    fn without_parentheses(expr: &Expr) -> String {
+        match expr {
+            Expr::Nested(inner) => without_parentheses(inner),
+            Expr::IsDistinctFrom(l, r) => {
+                format!("[{} <> {}]", without_parentheses(l), without_parentheses(r))
+            }
+            Expr::IsNotDistinctFrom(l, r) => {
+                format!("[{} = {}]", without_parentheses(l), without_parentheses(r))
+            }
+            Expr::BinaryOp { left, op, right } => {
+                format!("[{} {op} {}]", without_parentheses(left), without_parentheses(right))
+            }
+            Expr::UnaryOp { op, expr } => format!("[{op} {}]", without_parentheses(expr)),
+            Expr::IsNull(inner) => format!("[{} null]", without_parentheses(inner)),
+            other => other.to_string(),
+        }
+    }
+
     #[test]
     fn statements_of_our_own_are_parsed() {
         let check = |sql: &str, expected: &str| {
@@ -247,6 +294,18 @@ mod tests {
         // The alias comes last; sqlparser prints it first.
         check("SELECT * FROM t VERSION AS OF 1 AS x", "SELECT * FROM t AS x VERSION AS OF 1");
         check("ABORT", "ROLLBACK");
+        for (sql, tree) in [
+            ("a IS DISTINCT FROM b AND c", "(a IS DISTINCT FROM b) AND c"),
+            ("a IS NOT DISTINCT FROM b + 1 OR c", "(a IS NOT DISTINCT FROM (b + 1)) OR c"),
+            ("NOT a IS DISTINCT FROM b", "NOT (a IS DISTINCT FROM b)"),
+            ("a + 1 IS DISTINCT FROM b IS NULL", "((a + 1) IS DISTINCT FROM b) IS NULL"),
+        ] {
+            let parse = |sql: &str| {
+                let mut parsed = Parser::new(&Thalweg).try_with_sql(sql)?;
+                parsed.parse_expr().map(|e| without_parentheses(&e))
+            };
+            assert_eq!(parse(sql), parse(tree), "{sql}");
+        }
         check(
             "MERGE INTO t USING u ON true WHEN NOT MATCHED THEN DO NOTHING",
             "MERGE INTO t USING u ON true WHEN NOT MATCHED THEN UPDATE SET ",
