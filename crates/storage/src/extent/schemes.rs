@@ -1,4 +1,4 @@
-//! Which encodings compete for a column: those Vortex tries by itself, and two of ours.
+//! Which encodings compete for a column: those Vortex tries by itself, and four of ours.
 //!
 //! Vortex's compressor takes the encoding that makes a sample of a column smallest, and does the
 //! same for the parts that encoding leaves. By itself it uses only what its *editions* promise to
@@ -10,9 +10,14 @@
 use vortex::array::aggregate_fn::fns::uncompressed_size_in_bytes::{
     UncompressedSizeOpts, uncompressed_size_in_bytes,
 };
-use vortex::array::arrays::{PrimitiveArray, VarBinViewArray};
+use vortex::array::arrays::dict::DictArraySlotsExt;
+use vortex::array::arrays::primitive::PrimitiveArrayExt;
+use vortex::array::arrays::{DictArray, PrimitiveArray, VarBinViewArray};
+use vortex::array::builders::dict::dict_encode;
 use vortex::array::{ArrayId, ArrayRef, Canonical, ExecutionCtx, IntoArray, VTable};
 use vortex::compressor::{BtrBlocksCompressor, BtrBlocksCompressorBuilder, Scheme};
+use vortex::dtype::PType;
+use vortex::encodings::pco::Pco;
 use vortex::encodings::runend::RunEnd;
 use vortex::encodings::runend::compress::runend_encode;
 use vortex::encodings::zstd::{Zstd, ZstdArray};
@@ -27,7 +32,7 @@ use vortex_compressor::scheme::{
     AncestorExclusion, ChildSelection, CompressionEstimate, CompressorContext, DeferredEstimate,
     DescendantExclusion, EstimateScore, EstimateVerdict, SchemeExt,
 };
-use vortex_compressor::stats::ArrayAndStats;
+use vortex_compressor::stats::{ArrayAndStats, GenerateStatsOptions};
 
 /// One for each share of distinct values among all.
 pub(super) struct Compressors {
@@ -42,7 +47,8 @@ impl Compressors {
             .disable_editions()
             // Ours does what both of these do.
             .exclude_schemes([RunEndScheme.id(), IntRLEScheme.id()])
-            .with_new_scheme(&Runs);
+            .with_new_scheme(&Runs)
+            .with_new_scheme(&Uneven);
         let with_text = all.clone().with_new_scheme(&Text);
         // In a hash table Vortex counts how often each value comes, to decide on these: a good part
         // of the work, and nothing in it for values that come once.
@@ -54,7 +60,7 @@ impl Compressors {
             BinaryDictScheme.id(),
         ];
         Compressors {
-            few: all.build(),
+            few: all.exclude_schemes([StringDictScheme.id()]).with_new_scheme(&Dictionary).build(),
             some: with_text.clone().build(),
             most: with_text.exclude_schemes(counting).build(),
         }
@@ -63,8 +69,7 @@ impl Compressors {
     /// For a chunk of a column with about so many distinct values.
     pub fn of(&self, rows: u64, distinct: u64) -> &BtrBlocksCompressor {
         match distinct {
-            // A case for a dictionary, whose codes queries can use as they are. Vortex's samples
-            // are too short to see that it is.
+            // A case for a dictionary, whose codes queries can use as they are.
             _ if distinct * 4 < rows => &self.few,
             // Vortex makes no dictionary of more than half; with room for an estimate's error.
             _ if distinct * 8 < rows * 5 => &self.some,
@@ -137,6 +142,153 @@ impl Scheme for Runs {
     }
 }
 
+/// Text as codes of a dictionary. Vortex's own looks at samples, which are too short to see that a
+/// few thousand values come again and again; this one knows how many there are.
+#[derive(Debug)]
+struct Dictionary;
+
+impl Scheme for Dictionary {
+    fn scheme_name(&self) -> &'static str {
+        "thalweg.text.dictionary"
+    }
+
+    fn matches(&self, canonical: &Canonical) -> bool {
+        canonical.dtype().is_utf8()
+    }
+
+    fn produced_encodings(&self) -> Vec<ArrayId> {
+        StringDictScheme.produced_encodings()
+    }
+
+    fn stats_options(&self) -> GenerateStatsOptions {
+        StringDictScheme.stats_options()
+    }
+
+    /// Values and codes.
+    fn num_children(&self) -> usize {
+        2
+    }
+
+    fn descendant_exclusions(&self) -> Vec<DescendantExclusion> {
+        StringDictScheme.descendant_exclusions()
+    }
+
+    /// As if values were stored as they are, and codes in as few bits as each needs.
+    fn expected_compression_ratio(
+        &self,
+        data: &ArrayAndStats,
+        context: CompressorContext,
+        execution: &mut ExecutionCtx,
+    ) -> CompressionEstimate {
+        let statistics = data.varbinview_stats(execution);
+        let rows = u64::from(statistics.value_count());
+        let distinct = u64::from(statistics.estimated_distinct_count().unwrap_or(u32::MAX));
+        if context.is_sample() || distinct * 2 > rows {
+            return CompressionEstimate::Verdict(EstimateVerdict::Skip);
+        }
+        let exact = UncompressedSizeOpts::exact();
+        let Ok(before) = uncompressed_size_in_bytes(data.array(), exact, execution) else {
+            return CompressionEstimate::Verdict(EstimateVerdict::Skip);
+        };
+        let code_bits = u64::BITS - distinct.saturating_sub(1).leading_zeros();
+        let codes = data.array_len() as f64 * f64::from(code_bits) / 8.0;
+        let values = before as f64 * distinct as f64 / rows.max(1) as f64;
+        CompressionEstimate::Verdict(EstimateVerdict::Ratio(before as f64 / (codes + values)))
+    }
+
+    fn compress(
+        &self,
+        compressor: &CascadingCompressor,
+        data: &ArrayAndStats,
+        context: CompressorContext,
+        execution: &mut ExecutionCtx,
+    ) -> VortexResult<ArrayRef> {
+        let dictionary = dict_encode(data.array(), execution)?;
+        let codes = dictionary.codes().clone().execute::<PrimitiveArray>(execution)?;
+        let codes = codes.narrow(execution)?.into_array();
+        let codes = compressor.compress_child(&codes, &context, self.id(), 1, execution)?;
+        let values = dictionary.values();
+        let values = compressor.compress_child(values, &context, self.id(), 0, execution)?;
+        DictArray::try_new(codes, values).map(IntoArray::into_array)
+    }
+}
+
+/// Whole numbers by Pco, which codes frequent values in fewer bits; bytes, which are mostly the codes
+/// of a dictionary and which Pco does not take, by Zstandard. Both are decoded several times more
+/// slowly than packed bits, so they must be smaller by as much as [`UNEVEN_ADVANTAGE`].
+#[derive(Debug)]
+struct Uneven;
+
+const UNEVEN_LEVEL: usize = 4;
+const BYTES_LEVEL: i32 = 3;
+/// Each can be decoded without the others.
+const UNEVEN_PAGE_ROWS: usize = 16 * 1024;
+const UNEVEN_ADVANTAGE: f64 = 0.92;
+/// What is compressed to learn how small it gets: from one place, as neighbours are often alike.
+const UNEVEN_TRIAL_ROWS: usize = 8 * 1024;
+
+impl Scheme for Uneven {
+    fn scheme_name(&self) -> &'static str {
+        "thalweg.int.uneven"
+    }
+
+    fn matches(&self, canonical: &Canonical) -> bool {
+        canonical.dtype().is_int()
+    }
+
+    fn produced_encodings(&self) -> Vec<ArrayId> {
+        vec![Pco.id(), Zstd.id()]
+    }
+
+    fn expected_compression_ratio(
+        &self,
+        data: &ArrayAndStats,
+        context: CompressorContext,
+        _: &mut ExecutionCtx,
+    ) -> CompressionEstimate {
+        // Signed bytes are decimals of few digits, of which there is little to be had.
+        let small = data.array_as_primitive().ptype() == PType::I8;
+        if small || context.is_sample() || data.array_len() < UNEVEN_TRIAL_ROWS {
+            return CompressionEstimate::Verdict(EstimateVerdict::Skip);
+        }
+        CompressionEstimate::Deferred(DeferredEstimate::Callback(Box::new(
+            |_, data, best, _, execution| {
+                let part = data.array().slice(0..UNEVEN_TRIAL_ROWS)?;
+                let part = part.execute::<PrimitiveArray>(execution)?;
+                let before = part.ptype().byte_width() * UNEVEN_TRIAL_ROWS;
+                let after = uneven(&part, execution)?.nbytes().max(1);
+                Ok(verdict(before as f64 / after as f64 * UNEVEN_ADVANTAGE, best))
+            },
+        )))
+    }
+
+    fn compress(
+        &self,
+        _: &CascadingCompressor,
+        data: &ArrayAndStats,
+        _: CompressorContext,
+        execution: &mut ExecutionCtx,
+    ) -> VortexResult<ArrayRef> {
+        uneven(&data.array_as_primitive().into_owned(), execution)
+    }
+}
+
+fn uneven(numbers: &PrimitiveArray, execution: &mut ExecutionCtx) -> VortexResult<ArrayRef> {
+    let page = UNEVEN_PAGE_ROWS;
+    Ok(match numbers.ptype() {
+        PType::U8 => Zstd::from_primitive(numbers, BYTES_LEVEL, page, execution)?.into_array(),
+        _ => Pco::from_primitive(numbers.as_view(), UNEVEN_LEVEL, page, execution)?.into_array(),
+    })
+}
+
+/// For a compressor of that ratio, if the best of the others has that one.
+fn verdict(ratio: f64, best: Option<EstimateScore>) -> EstimateVerdict {
+    match best.and_then(EstimateScore::finite_ratio) {
+        Some(best) if ratio <= best => EstimateVerdict::Skip,
+        _ => EstimateVerdict::Ratio(ratio),
+    }
+}
+
 /// Text by Zstandard, in frames. It is decoded a few times more slowly than what a symbol table
 /// makes of the same text, so it must be smaller by as much as [`TEXT_ADVANTAGE`].
 #[derive(Debug)]
@@ -203,11 +355,7 @@ fn trial(
         return Ok(EstimateVerdict::Skip);
     }
     let after = zstd(part, execution)?.into_array().nbytes().max(1);
-    let ratio = before as f64 / after as f64 * TEXT_ADVANTAGE;
-    match best.and_then(EstimateScore::finite_ratio) {
-        Some(best) if ratio <= best => Ok(EstimateVerdict::Skip),
-        _ => Ok(EstimateVerdict::Ratio(ratio)),
-    }
+    Ok(verdict(before as f64 / after as f64 * TEXT_ADVANTAGE, best))
 }
 
 fn zstd(text: VarBinViewArray, execution: &mut ExecutionCtx) -> VortexResult<ZstdArray> {
