@@ -215,7 +215,8 @@ impl Scheme for Dictionary {
 
 /// Whole numbers by Pco, which codes frequent values in fewer bits; bytes, which are mostly the codes
 /// of a dictionary and which Pco does not take, by Zstandard. Both are decoded several times more
-/// slowly than packed bits, so they must be smaller by as much as [`UNEVEN_ADVANTAGE`].
+/// slowly than packed bits, so they must be smaller by as much as [`UNEVEN_ADVANTAGE`], and by a bit
+/// a value: seven values in three bits are no case for them.
 #[derive(Debug)]
 struct Uneven;
 
@@ -255,9 +256,10 @@ impl Scheme for Uneven {
             |_, data, best, _, execution| {
                 let part = data.array().slice(0..UNEVEN_TRIAL_ROWS)?;
                 let part = part.execute::<PrimitiveArray>(execution)?;
-                let before = part.ptype().byte_width() * UNEVEN_TRIAL_ROWS;
-                let after = uneven(&part, execution)?.nbytes().max(1);
-                Ok(verdict(before as f64 / after as f64 * UNEVEN_ADVANTAGE, best))
+                let before = (part.ptype().byte_width() * UNEVEN_TRIAL_ROWS) as f64;
+                let after = uneven(&part, execution)?.nbytes().max(1) as f64;
+                let with_a_bit = after + UNEVEN_TRIAL_ROWS as f64 / 8.0;
+                Ok(verdict(before / with_a_bit.max(after / UNEVEN_ADVANTAGE), best))
             },
         )))
     }
