@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DataFusionError, Result};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Join, JoinType, LogicalPlan};
 use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
@@ -71,18 +71,9 @@ fn earlier(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
             && columns.iter().all(|column| side.schema().has_column(column))
             && estimate(side).rows <= joined
     };
-    let ask = |side: &Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
-        let join = Join::try_new(
-            Arc::clone(side),
-            Arc::clone(&semi.right),
-            semi.on.clone(),
-            semi.filter.clone(),
-            semi.join_type,
-            semi.join_constraint,
-            semi.null_equality,
-            semi.null_aware,
-        );
-        Ok(Arc::new(LogicalPlan::Join(join?)))
+    let ask = |side: &Arc<LogicalPlan>| {
+        let asked = with_inputs(semi, Arc::clone(side), Arc::clone(&semi.right));
+        Ok::<_, DataFusionError>(Arc::new(asked?))
     };
     let (mut left, mut right) = (Arc::clone(&inner.left), Arc::clone(&inner.right));
     if is_asked_of(&left) {
@@ -92,15 +83,25 @@ fn earlier(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     } else {
         return Ok(None);
     }
-    let inner = Join::try_new(
+    with_inputs(inner, left, right).map(Some)
+}
+
+fn with_inputs(
+    join: &Join,
+    left: Arc<LogicalPlan>,
+    right: Arc<LogicalPlan>,
+) -> Result<LogicalPlan> {
+    let (on, filter) = (join.on.clone(), join.filter.clone());
+    let Join { join_type, join_constraint, null_equality, null_aware, .. } = *join;
+    let join = Join::try_new(
         left,
         right,
-        inner.on.clone(),
-        inner.filter.clone(),
-        inner.join_type,
-        inner.join_constraint,
-        inner.null_equality,
-        inner.null_aware,
+        on,
+        filter,
+        join_type,
+        join_constraint,
+        null_equality,
+        null_aware,
     );
-    Ok(Some(LogicalPlan::Join(inner?)))
+    join.map(LogicalPlan::Join)
 }

@@ -347,8 +347,12 @@ impl Shared {
                     _ => None,
                 });
                 let mut partials: Vec<Partial> = partials.collect();
-                let hashes: usize = partials.iter().map(|p| p.groups() * size_of::<u64>()).sum();
                 let is_spilling = self.spilling.lock().contains_key(&sink);
+                // What sorting them by their hashes needs; without keys there is one group.
+                let hashes: usize = match spec.key_types.is_empty() {
+                    true => 0,
+                    false => partials.iter().map(|p| p.groups() * size_of::<u64>()).sum(),
+                };
                 if is_spilling || self.reserve(reservation, hashes).await.is_err() {
                     for partial in &mut partials {
                         self.spill(sink, partial.spill()?).await?;
