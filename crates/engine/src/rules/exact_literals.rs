@@ -63,22 +63,22 @@ fn exact(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if compares(op) && is_decimal(&left) && is_float(&right) =>
         {
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: double(left), op, right }))
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left: double(*left), op, right }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if compares(op) && is_float(&left) && is_decimal(&right) =>
         {
-            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: double(right) }))
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right: double(*right) }))
         }
         Expr::Between(Between { expr, negated, low, high })
             if is_decimal(&expr) && (is_float(&low) || is_float(&high)) =>
         {
-            Transformed::yes(Expr::Between(Between::new(double(expr), negated, low, high)))
+            Transformed::yes(Expr::Between(Between::new(double(*expr), negated, low, high)))
         }
         Expr::InList(InList { expr, list, negated })
             if is_decimal(&expr) && list.iter().any(is_float) =>
         {
-            Transformed::yes(Expr::InList(InList { expr: double(expr), list, negated }))
+            Transformed::yes(Expr::InList(InList { expr: double(*expr), list, negated }))
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
             let (l, r) = match (decimal(&left), decimal(&right)) {
@@ -138,8 +138,8 @@ fn is_double(expr: &Expr, schema: &DFSchema) -> bool {
     floats || (varies && !decimals)
 }
 
-fn double(expr: Box<Expr>) -> Box<Expr> {
-    Box::new(cast(*expr, DataType::Float64))
+fn double(expr: Expr) -> Box<Expr> {
+    Box::new(cast(expr, DataType::Float64))
 }
 
 fn compares(op: Operator) -> bool {

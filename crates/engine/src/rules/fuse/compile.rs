@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -558,6 +558,10 @@ fn function(
     };
     let (kind, read) = match kind {
         Some(Kind::CountRows) => (Kind::CountRows, vec![]),
+        Some(Kind::Sum) if is_native(&Kind::Sum, &types) => {
+            let unwidened = own.iter().map(|e| unwidened(e, schema)).collect::<Result<_>>()?;
+            (Kind::Sum, unwidened)
+        }
         Some(kind) if is_native(&kind, &types) => (kind, own),
         _ => (Kind::External(Arc::new(ForeignAggregate::new(aggregate, grouped)?)), own),
     };
@@ -567,6 +571,19 @@ fn function(
         filter: filter.map(|e| place(filters, e)),
         result: aggregate.field().data_type().clone(),
     })
+}
+
+/// What is cast to an integer of 64 bits that holds all of its values: a sum is of 64 bits anyway.
+fn unwidened(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
+    use DataType::*;
+    let Some(cast) = expr.downcast_ref::<CastExpr>() else { return Ok(Arc::clone(expr)) };
+    let from = cast.expr().data_type(schema)?;
+    let same = match expr.data_type(schema)? {
+        Int64 => matches!(from, Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32),
+        UInt64 => matches!(from, UInt8 | UInt16 | UInt32),
+        _ => false,
+    };
+    Ok(Arc::clone(if same { cast.expr() } else { expr }))
 }
 
 /// Columns of the build side that anybody reads after its rows were found, in order.
