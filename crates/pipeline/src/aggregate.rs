@@ -22,6 +22,7 @@
 
 mod direct;
 mod emit;
+pub mod framed;
 mod grouper;
 mod hash;
 mod kernels;
@@ -46,7 +47,7 @@ use thalweg_base::Result;
 
 pub use merging::{Groups, Merging};
 pub use partial::Partial;
-pub use plan::is_native;
+pub use plan::{is_combined, is_native};
 
 /// Groups that a worker holds in one table: beyond that it seals them. Their keys, slots and a
 /// state or two fit a core's own cache.
@@ -121,6 +122,10 @@ pub enum Kind {
     Min,
     Max,
     Avg,
+    /// Of groups of groups: rows in all, of counts; 0 if there are none.
+    CountOfCounts,
+    /// Of groups of groups: the average, of sums and of counts.
+    AvgOfSums,
     External(Arc<dyn External>),
 }
 

@@ -14,7 +14,7 @@ use arrow::datatypes::DataType;
 
 use crate::aggregate;
 use crate::expr::{Expr, Named};
-use crate::{sort, table};
+use crate::{sort, table, window};
 
 #[derive(Debug)]
 pub struct Plan {
@@ -41,7 +41,8 @@ pub struct Pipeline {
 pub enum Source {
     /// The caller's, by number.
     External(usize),
-    /// The groups of an aggregate: keys, then results; or sorted rows, in order.
+    /// The groups of an aggregate: keys, then results; or sorted rows, in order; or rows with the
+    /// results of window functions.
     Groups(usize),
     /// Rows of a join's table after it was probed: its payload.
     Table { sink: usize, rows: TableRows },
@@ -116,6 +117,8 @@ pub enum Sink {
     Aggregate(Arc<aggregate::Spec>),
     /// Takes keys, then payload, which is what comes out, in order.
     Sort(sort::Spec),
+    /// Takes the keys of its sort, then payload.
+    Window(window::Spec),
     /// Hands batches to the caller, in these logical types.
     Emit(Vec<DataType>),
     /// For pipelines that only mark a table.
@@ -133,6 +136,10 @@ impl Plan {
                 spec.key_types.iter().cloned().chain(results).collect()
             }
             Sink::Sort(spec) => spec.payload_types.clone(),
+            Sink::Window(spec) => {
+                let results = spec.functions.iter().map(|f| f.result.clone());
+                spec.sort.payload_types[..spec.columns].iter().cloned().chain(results).collect()
+            }
             Sink::Emit(types) => types.clone(),
             Sink::Discard => vec![],
         }
@@ -252,6 +259,7 @@ impl fmt::Display for Sink {
             Sink::Build(_) => "build",
             Sink::Aggregate(_) => "aggregate",
             Sink::Sort(_) => "sort",
+            Sink::Window(_) => "window",
             Sink::Emit(_) => "emit",
             Sink::Discard => "end",
         })

@@ -11,6 +11,7 @@
 //! * [`aggregate`]: groups of rows, and functions of them.
 //! * [`select`]: the rows of a chunk that pass its filters.
 //! * [`sort`]: rows in order.
+//! * [`window`]: functions of the rows around each row.
 //! * [`phases`]: what these have still to do when all rows are in.
 //! * [`encoding`]: the forms of a column.
 
@@ -23,4 +24,5 @@ pub mod phases;
 pub mod select;
 pub mod sort;
 pub mod table;
+pub mod window;
 pub mod worker;

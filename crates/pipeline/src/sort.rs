@@ -39,6 +39,9 @@ pub struct Spec {
     pub payload_types: Vec<DataType>,
     /// How many rows are asked for; `None`: all.
     pub fetch: Option<usize>,
+    /// Rows with equal values of so many leading keys come in one batch, unless they are more than
+    /// one should have.
+    pub together: usize,
 }
 
 impl Spec {
@@ -228,6 +231,11 @@ impl Sorting {
             sorted: (0..ranges).map(|_| OnceLock::new()).collect(),
         })
     }
+
+    /// In order, when all phases are done.
+    pub fn batches(&self) -> impl Iterator<Item = Result<&Groups>> {
+        self.sorted.iter().map(|batch| batch.get().ok_or_else(poisoned))
+    }
 }
 
 impl Phases for Sorting {
@@ -252,7 +260,13 @@ impl Phases for Sorting {
         }
         let runs: Vec<&Run> =
             self.runs.iter().map(|r| r.get().ok_or_else(poisoned)).collect::<Result<_>>()?;
-        let cuts = self.cuts.get_or_init(|| cuts(&runs, self.ranges));
+        let cuts = match self.cuts.get() {
+            Some(cuts) => cuts,
+            None => {
+                let cuts = cuts(&runs, self.ranges, &self.spec)?;
+                self.cuts.get_or_init(|| cuts)
+            }
+        };
         let mut rows: Vec<(usize, usize)> = vec![];
         for (i, run) in runs.iter().enumerate() {
             let range = &run.order[cuts[i][task]..cuts[i][task + 1]];
@@ -292,7 +306,7 @@ fn poisoned() -> Error {
 
 /// Where each sorted run is cut so that the ranges are of about the same size: equal keys are in
 /// the same range.
-fn cuts(runs: &[&Run], ranges: usize) -> Vec<Vec<usize>> {
+fn cuts(runs: &[&Run], ranges: usize, spec: &Spec) -> Result<Vec<Vec<usize>>> {
     /// Candidates for splitters, per range and run.
     const SAMPLES: usize = 8;
     let mut samples = vec![];
@@ -301,14 +315,40 @@ fn cuts(runs: &[&Run], ranges: usize) -> Vec<Vec<usize>> {
         samples.extend(run.order.iter().step_by(step).map(|&row| run.keys.row(row as usize)));
     }
     samples.sort_unstable();
-    let splitters: Vec<_> = (1..ranges).map(|r| samples[r * samples.len() / ranges]).collect();
+    let splitters = (1..ranges).map(|r| samples[r * samples.len() / ranges].as_ref());
+    let mut splitters: Vec<Vec<u8>> = splitters.map(<[u8]>::to_vec).collect();
+    if spec.together > 0 {
+        let mut starts = starts(&splitters, spec)?;
+        // Within what is too large for a range, ranges are cut anywhere.
+        for r in 1..starts.len() {
+            if !splitters[r - 1].starts_with(&starts[r]) {
+                splitters[r] = std::mem::take(&mut starts[r]);
+            }
+        }
+        if let (Some(first), Some(start)) = (splitters.first_mut(), starts.first_mut()) {
+            *first = std::mem::take(start);
+        }
+    }
     let cut = |run: &&Run| {
-        let below =
-            |splitter| run.order.partition_point(|&row| run.keys.row(row as usize) < splitter);
-        let inner = splitters.iter().map(|s| below(*s));
+        let below = |splitter: &Vec<u8>| {
+            let is_below = |&row: &u32| run.keys.row(row as usize).as_ref() < splitter.as_slice();
+            run.order.partition_point(is_below)
+        };
+        let inner = splitters.iter().map(below);
         std::iter::once(0).chain(inner).chain([run.rows()]).collect()
     };
-    runs.iter().map(cut).collect()
+    Ok(runs.iter().map(cut).collect())
+}
+
+/// Of each key the bytes of its first fields, those that are to be together: no key that has them
+/// comes before them.
+fn starts(keys: &[Vec<u8>], spec: &Spec) -> Result<Vec<Vec<u8>>> {
+    let converter = spec.converter()?;
+    let parser = converter.parser();
+    let fields = converter.convert_rows(keys.iter().map(|key| parser.parse(key)));
+    let first = Spec { keys: spec.keys[..spec.together].to_vec(), ..spec.clone() };
+    let starts = first.converter()?.convert_columns(&fields.map_err(internal)?[..spec.together]);
+    Ok(starts.map_err(internal)?.iter().map(|row| row.as_ref().to_vec()).collect())
 }
 
 #[cfg(test)]
@@ -324,7 +364,8 @@ mod tests {
     fn sorted(values: &[Vec<i64>], parts: usize, fetch: Option<usize>) -> Vec<i64> {
         let options = SortOptions { descending: true, nulls_first: false };
         let keys = vec![(DataType::Int64, options)];
-        let spec = Spec { keys, payload_types: vec![DataType::Int64], fetch };
+        let (payload_types, together) = (vec![DataType::Int64], 0);
+        let spec = Spec { keys, payload_types, fetch, together };
         let mut collected: Vec<_> = (0..parts).map(|_| Collected::new(&spec).unwrap()).collect();
         for (i, batch) in values.iter().enumerate() {
             let column: ArrayRef = Arc::new(Int64Array::from(batch.clone()));

@@ -19,8 +19,8 @@ use crate::aggregate::{Groups, Merging, Partial};
 use crate::batch::Batch;
 use crate::expr::Expr;
 use crate::ir::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
-use crate::sort;
 use crate::table::{Collected, NONE, Scratch, Table};
+use crate::{sort, window};
 
 /// What a sink has become.
 #[derive(Clone)]
@@ -28,8 +28,8 @@ pub enum Finished {
     Table(Arc<BuiltTable>),
     /// To be merged by whoever reads them, once.
     Merging(Arc<Merging>),
-    /// Rows in order.
-    Sorted(Arc<Vec<Groups>>),
+    /// Rows in order, or groups in none.
+    Rows(Arc<Vec<Groups>>),
     Nothing,
 }
 
@@ -77,6 +77,7 @@ impl Part {
             Sink::Build(spec) => Part::Build(Collected::new(spec)),
             Sink::Aggregate(spec) => Part::Aggregate(Box::new(Partial::new(spec)?)),
             Sink::Sort(spec) => Part::Sort(Box::new(sort::Collected::new(spec)?)),
+            Sink::Window(spec) => Part::Sort(Box::new(sort::Collected::new(&spec.sort)?)),
             Sink::Emit(_) | Sink::Discard => Part::Nothing,
         })
     }
@@ -105,7 +106,7 @@ pub fn morsels(source: &Source, sinks: &[Option<Finished>]) -> Result<usize> {
         Source::External(_) => 0,
         Source::Groups(sink) => match &sinks[*sink] {
             Some(Finished::Merging(merging)) => merging.parts(),
-            Some(Finished::Sorted(rows)) => rows.len(),
+            Some(Finished::Rows(rows)) => rows.len(),
             _ => return Err(no_groups(*sink)),
         },
         Source::Table { sink, .. } => table(sinks, *sink)?.table.rows().div_ceil(BATCH_ROWS),
@@ -118,7 +119,7 @@ pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<V
         Source::External(_) => Err(Error::internal("the caller's source has no morsels of ours")),
         Source::Groups(sink) => match &sinks[*sink] {
             Some(Finished::Merging(merging)) => Ok(batches(merging.groups(n)?)),
-            Some(Finished::Sorted(rows)) => Ok(batches(vec![rows[n].clone()])),
+            Some(Finished::Rows(rows)) => Ok(batches(vec![rows[n].clone()])),
             _ => Err(no_groups(*sink)),
         },
         Source::Table { sink, rows } => {
@@ -478,7 +479,10 @@ impl Worker {
                 let (keys, payload) = inputs.split_at(spec.key_types.len());
                 collected.push(&encoded(keys, batch)?, &encoded(payload, batch)?, rows)?;
             }
-            (Sink::Sort(spec), Part::Sort(collected)) => {
+            (
+                Sink::Sort(spec) | Sink::Window(window::Spec { sort: spec, .. }),
+                Part::Sort(collected),
+            ) => {
                 let (keys, payload) = inputs.split_at(spec.keys.len());
                 collected.push(&encoded(keys, batch)?, &encoded(payload, batch)?, rows)?;
             }

@@ -24,7 +24,7 @@ use datafusion::physical_expr::expressions::{self, BinaryExpr, DynamicFilterPhys
 use datafusion::physical_expr::{
     EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
-use datafusion::physical_expr_common::physical_expr::fmt_sql;
+use datafusion::physical_expr_common::physical_expr::{fmt_sql, is_volatile};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -180,6 +180,22 @@ impl ScanExec {
         self.fetch.is_none()
             && self.projection.iter().all(|&column| column < stored)
             && !self.projection.iter().all(early)
+    }
+
+    /// Whether another scan gives the same rows.
+    pub fn reads_the_same(&self, other: &Self) -> bool {
+        let filters = |scan: &Self| {
+            let kept = scan.conjuncts.iter().filter(|c| !c.dynamic);
+            kept.map(|c| Arc::clone(&c.expr)).collect::<Vec<_>>()
+        };
+        let (own, others) = (filters(self), filters(other));
+        Arc::ptr_eq(&self.source.contents, &other.source.contents)
+            && self.columns == other.columns
+            && self.projection == other.projection
+            && own.len() == others.len()
+            && own.iter().zip(&others).all(|(a, b)| a == b && !is_volatile(a))
+            && self.fetch.is_none()
+            && other.fetch.is_none()
     }
 
     /// `schema.table`, for people.

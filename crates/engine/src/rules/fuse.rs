@@ -11,12 +11,18 @@
 //! * [`compile`]: a subtree to pipelines.
 //! * [`expr`]: its expressions.
 //! * [`function`]: what the pipelines have no kernel for, as functions they call.
+//! * [`windows`]: window functions.
+//! * [`grouping`]: which grouping set is computed from which.
+//! * [`same`]: which subtrees need not be computed twice.
 
 mod compile;
 mod expr;
 mod function;
+mod grouping;
+mod same;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::sync::Arc;
 

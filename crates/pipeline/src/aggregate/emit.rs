@@ -69,6 +69,10 @@ fn counts(count: &Count, states: &States) -> Vec<i64> {
     };
     match count {
         Count::Filtered(slot) => of(*slot).clone(),
+        Count::Summed(slot) => match &states.all[*slot] {
+            State::Ints { sums, .. } => sums.clone(),
+            _ => unreachable!("a slot of sums"),
+        },
         Count::All { rows, missing: None } => of(*rows).clone(),
         Count::All { rows, missing: Some(missing) } => {
             of(*rows).iter().zip(of(*missing)).map(|(rows, missing)| rows - missing).collect()
@@ -76,7 +80,7 @@ fn counts(count: &Count, states: &States) -> Vec<i64> {
     }
 }
 
-fn result(
+pub(super) fn result(
     output: &Output,
     data_type: &DataType,
     slots: &[Slot],

@@ -63,8 +63,13 @@ pub(super) enum Slot {
 
 #[derive(Clone, Debug)]
 pub(super) enum Count {
-    All { rows: usize, missing: Option<usize> },
+    All {
+        rows: usize,
+        missing: Option<usize>,
+    },
     Filtered(usize),
+    /// Counts of groups that are grouped again.
+    Summed(usize),
 }
 
 /// How a function's result is made of slots.
@@ -131,7 +136,19 @@ pub fn is_native(kind: &Kind, argument_types: &[DataType]) -> bool {
         (Kind::Sum, [t]) => number(t).is_some(),
         (Kind::Avg, [t]) => matches!(t, DataType::Float64 | DataType::Decimal128(..)),
         (Kind::Min | Kind::Max, [t]) => order(t).is_some(),
+        (Kind::CountOfCounts, [DataType::Int64]) => true,
+        (Kind::AvgOfSums, [t, DataType::Int64]) => is_native(&Kind::Avg, std::slice::from_ref(t)),
         _ => false,
+    }
+}
+
+/// Whether its results for groups can be combined to those for larger groups, which an average can if
+/// sums and counts are there.
+pub fn is_combined(kind: &Kind, argument_types: &[DataType]) -> bool {
+    match (kind, argument_types) {
+        (Kind::Avg, [DataType::Decimal128(precision, _)]) => !is_beyond_128_bits(*precision),
+        (Kind::External(_) | Kind::CountOfCounts | Kind::AvgOfSums, _) => false,
+        _ => is_native(kind, argument_types),
     }
 }
 
@@ -174,6 +191,15 @@ impl Plan {
                 let (number, average) = average(&types[0], result)?;
                 let sum = self.sum(arguments[0], filter, number);
                 Output::Average { sum, count: self.count(arguments, filter), average }
+            }
+            Kind::CountOfCounts => {
+                Output::Count(Count::Summed(self.sum(arguments[0], filter, Number::Int)))
+            }
+            Kind::AvgOfSums => {
+                let (number, average) = average(&types[0], result)?;
+                let sum = self.sum(arguments[0], filter, number);
+                let count = Count::Summed(self.sum(arguments[1], filter, Number::Int));
+                Output::Average { sum, count, average }
             }
             Kind::Min | Kind::Max => {
                 let order = order(&types[0]).expect("is native");
@@ -218,6 +244,11 @@ impl Plan {
     }
 }
 
+/// Whether an average of decimals of that precision needs a larger sum.
+fn is_beyond_128_bits(precision: u8) -> bool {
+    precision + AVG_HEADROOM_DIGITS > DECIMAL128_DIGITS
+}
+
 fn average(argument: &DataType, result: &DataType) -> Result<(Number, Average)> {
     match (argument, result) {
         (DataType::Float64, DataType::Float64) => Ok((Number::Float, Average::Float)),
@@ -230,7 +261,7 @@ fn average(argument: &DataType, result: &DataType) -> Result<(Number, Average)> 
                 return Err(Error::user(format!("an average of {argument} cannot be {result}")));
             }
             let factor = 10i128.pow(more.unsigned_abs().into());
-            let exact = argument_precision + AVG_HEADROOM_DIGITS > DECIMAL128_DIGITS;
+            let exact = is_beyond_128_bits(argument_precision);
             Ok((Number::Decimal { exact }, Average::Decimal { factor, precision }))
         }
         _ => Err(Error::internal(format!("no native average of {argument} as {result}"))),

@@ -150,7 +150,7 @@ fn decimals<'a>(array: &'a ArrayRef) -> Result<Decimals<'a>> {
     }
 }
 
-fn came_as(array: &dyn Array) -> Error {
+pub(super) fn came_as(array: &dyn Array) -> Error {
     Error::internal(format!("an aggregate's argument came as {}", array.data_type()))
 }
 
@@ -170,7 +170,7 @@ pub(super) fn unordered(order: Order, word: i64) -> u64 {
 
 /// Words in the order of the values. A narrower float's sign is that of its word, and its bits are
 /// the word's lowest ones both before and after.
-fn ordered(order: Order, array: &ArrayRef) -> Result<Cow<'_, [i64]>> {
+pub(super) fn ordered(order: Order, array: &ArrayRef) -> Result<Cow<'_, [i64]>> {
     let floats: Vec<i64> = match array.data_type() {
         DataType::Float64 => {
             let values = array.as_primitive::<Float64Type>().values();

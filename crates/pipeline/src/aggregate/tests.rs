@@ -301,6 +301,9 @@ fn model(function: &Function, rows: &[&Row]) -> Cell {
         !function.arguments.is_empty() && matches!(values().next(), Some(Cell::Float(_)));
     match function.kind {
         Kind::CountRows | Kind::Count => Cell::Int(rows.len() as i128),
+        Kind::CountOfCounts | Kind::AvgOfSums => {
+            panic!("groups of groups are no case of these tests")
+        }
         Kind::External(_) => Cell::Int(ints().fold(0, |all, v| all ^ v as i64).into()),
         _ if rows.is_empty() => Cell::Null,
         Kind::Sum if is_float => Cell::Float(floats().sum::<f64>().to_bits()),

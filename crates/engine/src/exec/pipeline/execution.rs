@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -24,8 +24,9 @@ use thalweg_pipeline::aggregate::spill::Sealed;
 use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
 use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
 use thalweg_pipeline::phases::Phases;
-use thalweg_pipeline::sort::Sorting;
+use thalweg_pipeline::sort::{Collected, Sorting};
 use thalweg_pipeline::table::Building;
+use thalweg_pipeline::window::Windowing;
 use thalweg_pipeline::worker::{BuiltTable, Finished, Part, Worker};
 use tokio::sync::mpsc;
 
@@ -330,16 +331,10 @@ impl Shared {
                 Ok(Finished::Table(Arc::new(built)))
             }
             Sink::Sort(spec) => {
-                let collected = parts.into_iter().filter_map(|part| match part {
-                    Part::Sort(collected) => Some(*collected),
-                    _ => None,
-                });
-                // For a while, the rows are there twice.
-                self.reserve(reservation, reservation.size()).await?;
-                let sorting = Sorting::new(spec.clone(), collected.collect())?;
-                let rows = self.work_off(sorting).await?;
-                reservation.resize(bytes(&rows));
-                Ok(Finished::Sorted(Arc::new(rows)))
+                self.in_order(sink, parts, |parts| Sorting::new(spec.clone(), parts)).await
+            }
+            Sink::Window(spec) => {
+                self.in_order(sink, parts, |parts| Windowing::new(spec.clone(), parts)).await
             }
             Sink::Aggregate(spec) => {
                 let partials = parts.into_iter().filter_map(|part| match part {
@@ -348,12 +343,15 @@ impl Shared {
                 });
                 let mut partials: Vec<Partial> = partials.collect();
                 let is_spilling = self.spilling.lock().contains_key(&sink);
+                let readers = readers(&self.plan, sink);
                 // What sorting them by their hashes needs; without keys there is one group.
                 let hashes: usize = match spec.key_types.is_empty() {
                     true => 0,
                     false => partials.iter().map(|p| p.groups() * size_of::<u64>()).sum(),
                 };
-                if is_spilling || self.reserve(reservation, hashes).await.is_err() {
+                // Who reads groups alone merges them part by part; for several that is done before.
+                let merged = if readers > 1 { reservation.size() } else { 0 };
+                if is_spilling || self.reserve(reservation, hashes + merged).await.is_err() {
                     for partial in &mut partials {
                         self.spill(sink, partial.spill()?).await?;
                     }
@@ -361,9 +359,46 @@ impl Shared {
                     return self.finish_spilling(sink);
                 }
                 let merging = Merging::new(Arc::clone(spec), partials)?;
-                Ok(Finished::Merging(Arc::new(self.work_off(merging).await?)))
+                let merging = Arc::new(self.work_off(merging).await?);
+                if readers <= 1 {
+                    return Ok(Finished::Merging(merging));
+                }
+                let merged: Vec<_> = (0..merging.parts()).map(|_| OnceLock::new()).collect();
+                let merged = Arc::new(merged);
+                let all = Arc::clone(&merged);
+                self.tasks(merging.parts(), move |part| {
+                    let _ = all[part].set(merging.groups(part)?);
+                    Ok(())
+                })
+                .await?;
+                let groups = merged.iter().filter_map(OnceLock::get).flatten().cloned();
+                let groups: Vec<Groups> = groups.collect();
+                reservation.resize(bytes(&groups));
+                Ok(Finished::Rows(Arc::new(groups)))
             }
         }
+    }
+
+    /// Sorts what was collected.
+    async fn in_order<P>(
+        self: &Arc<Self>,
+        sink: usize,
+        parts: Vec<Part>,
+        work: impl FnOnce(Vec<Collected>) -> thalweg_base::Result<P>,
+    ) -> Result<Finished, Stop>
+    where
+        P: Phases<Output = Vec<Groups>> + 'static,
+    {
+        let reservation = &self.reservations[sink];
+        let collected = parts.into_iter().filter_map(|part| match part {
+            Part::Sort(collected) => Some(*collected),
+            _ => None,
+        });
+        // For a while, the rows are there twice.
+        self.reserve(reservation, reservation.size()).await?;
+        let rows = self.work_off(work(collected.collect())?).await?;
+        reservation.resize(bytes(&rows));
+        Ok(Finished::Rows(Arc::new(rows)))
     }
 
     /// Writes groups of a sink to its files.
@@ -387,7 +422,8 @@ impl Shared {
         let Some(spilling) = spilling.and_then(Arc::into_inner) else {
             return Err(internal("groups are still being written that have all come"));
         };
-        self.spilled.lock().insert(sink, Arc::new(spilling.finish()?));
+        let again = readers(&self.plan, sink) > 1;
+        self.spilled.lock().insert(sink, Arc::new(spilling.finish(again)?));
         self.reservations[sink].free();
         Ok(Finished::Nothing)
     }
@@ -569,6 +605,11 @@ fn is_void(plan: &Plan, n: usize, sinks: &Sinks) -> bool {
         },
         _ => false,
     })
+}
+
+/// How many pipelines have the groups of a sink as their source.
+fn readers(plan: &Plan, sink: usize) -> usize {
+    plan.pipelines.iter().filter(|p| matches!(p.source, Source::Groups(s) if s == sink)).count()
 }
 
 /// Whether a pipeline after the `n`th reads what the sink has become.

@@ -49,10 +49,10 @@ impl Spilling {
         Ok(())
     }
 
-    /// When all groups are written.
-    pub fn finish(self) -> Result<Spilled> {
+    /// When all groups are written. `again`: they are read more than once.
+    pub fn finish(self, again: bool) -> Result<Spilled> {
         let parts = self.files.finish()?.into_iter().map(Mutex::new).collect();
-        Ok(Spilled { spec: self.spec, manager: self.manager, parts })
+        Ok(Spilled { spec: self.spec, manager: self.manager, parts, again })
     }
 }
 
@@ -61,6 +61,7 @@ pub struct Spilled {
     spec: Arc<Spec>,
     manager: SpillManager,
     parts: Vec<Mutex<Part>>,
+    again: bool,
 }
 
 impl Spilled {
@@ -68,11 +69,14 @@ impl Spilled {
         self.parts.len()
     }
 
-    /// Brings a part back into memory; its file goes.
+    /// Brings a part back into memory; its file goes, unless it is read again.
     pub async fn load(&self, part: usize, context: &TaskContext) -> Result<Loaded> {
         let memory = MemoryConsumer::new("PipelineExec").with_can_spill(true);
         let memory = memory.register(context.memory_pool());
-        let part = self.parts[part].lock().take();
+        let part = match self.again {
+            true => self.parts[part].lock().clone(),
+            false => self.parts[part].lock().take(),
+        };
         let mut pieces = vec![];
         let mut batches = read(&self.manager, part)?;
         while let Some(piece) = batches.next().await {

@@ -1,0 +1,462 @@
+//! The window sink: functions of the rows around each row.
+//!
+//! Rows are [sorted](crate::sort) by what partitions them and then by what orders them. Sorted rows
+//! come in batches that begin where a partition does, if partitions are smaller than a batch. What
+//! follows without a new partition is a *unit*, mostly one batch, and its functions are computed
+//! column by column by one task:
+//!
+//! ```text
+//!   batch 0        batch 1                 batch 2          batch 3
+//!   a a a b b b b  c c c c c c c c c c c c c c c c c c c c c  d d e e e e
+//!   └─ unit 0 ──┘  └────────── unit 1 (a large partition) ─┘  └ unit 2 ─┘
+//! ```
+//! Nothing is kept sorted but the rows: a row's *frame*, those that its function sees, is a range of
+//! places.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{
+    Array, ArrayRef, Float64Array, UInt32Array, UInt64Array, make_comparator, new_null_array,
+};
+use arrow::compute::{SortOptions, concat, interleave, partition, take};
+use arrow::datatypes::DataType;
+use thalweg_base::{Error, Result};
+
+use crate::aggregate::framed::{Frames, by_group, by_row};
+use crate::aggregate::{self, Groups};
+use crate::encoding::internal;
+use crate::phases::Phases;
+use crate::sort::{self, Collected, Sorting};
+
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Keys: what rows are partitioned by, then what orders them. Its payload are the columns that
+    /// come out, and then all else that is read.
+    pub sort: sort::Spec,
+    /// The columns of the payload that come out; results come after them.
+    pub columns: usize,
+    /// Columns of the payload: the keys of the sort.
+    pub keys: Vec<usize>,
+    /// How many of the keys rows are partitioned by.
+    pub partition_keys: usize,
+    pub functions: Vec<Function>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub kind: Kind,
+    /// Columns of the payload.
+    pub arguments: Vec<usize>,
+    /// How many of the keys rows are ordered by: those after the keys of the partition.
+    pub order_keys: usize,
+    pub frame: Frame,
+    pub result: DataType,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    RowNumber,
+    Rank,
+    DenseRank,
+    PercentRank,
+    CumeDist,
+    Ntile(u64),
+    /// The argument so many rows further on, or back; and what is there instead beyond the
+    /// partition, an array of one value.
+    Shifted(i64, ArrayRef),
+    First,
+    Last,
+    /// Of the frame, from 1; from its end, if it is negative.
+    Nth(i64),
+    Aggregate(aggregate::Kind),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub unit: Unit,
+    pub start: Bound,
+    pub end: Bound,
+}
+
+/// What bounds count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Rows,
+    /// Runs of rows that are equal in what orders them: `GROUPS`; and `RANGE`, if no bound has a
+    /// distance.
+    Peers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The partition's.
+    Unbounded,
+    /// Before the current one, if it is negative.
+    Distance(i64),
+}
+
+impl Frame {
+    /// Whether all rows of a partition have the same.
+    fn is_partition(&self, order_keys: usize) -> bool {
+        let fixed = |bound| match bound {
+            Bound::Unbounded => true,
+            Bound::Distance(0) => self.unit == Unit::Peers && order_keys == 0,
+            Bound::Distance(_) => false,
+        };
+        fixed(self.start) && fixed(self.end)
+    }
+}
+
+/// Whether there is code for an aggregate function over such frames of arguments of these types.
+pub fn is_covered(function: &Function, argument_types: Vec<DataType>) -> bool {
+    match &function.kind {
+        Kind::Aggregate(_) if function.frame.is_partition(function.order_keys) => true,
+        Kind::Aggregate(kind) => {
+            aggregate::framed::is_framed(&over_all(function, kind), argument_types)
+        }
+        _ => true,
+    }
+}
+
+/// The function of an aggregate whose arguments are given one after the other.
+fn over_all(function: &Function, kind: &aggregate::Kind) -> aggregate::Function {
+    aggregate::Function {
+        kind: kind.clone(),
+        arguments: (0..function.arguments.len()).collect(),
+        filter: None,
+        result: function.result.clone(),
+    }
+}
+
+/// From what was collected to rows with their results, in order.
+pub struct Windowing {
+    spec: Spec,
+    sorting: Sorting,
+    /// Batches of a unit, once all rows are sorted.
+    units: OnceLock<Vec<Range<usize>>>,
+    done: OnceLock<Vec<OnceLock<Vec<Groups>>>>,
+}
+
+impl Windowing {
+    pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
+        let sorting = Sorting::new(spec.sort.clone(), parts)?;
+        Ok(Windowing { spec, sorting, units: OnceLock::new(), done: OnceLock::new() })
+    }
+
+    fn units(&self) -> &[Range<usize>] {
+        self.units.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Finds them, when all rows are sorted.
+    fn find_units(&self) -> Result<()> {
+        let mut units: Vec<Range<usize>> = vec![];
+        let mut last: Option<&Groups> = None;
+        for (n, batch) in self.sorting.batches().enumerate() {
+            let batch = batch?;
+            match (last, units.last_mut()) {
+                (Some(last), Some(unit)) if batch.rows == 0 || self.goes_on(last, batch)? => {
+                    unit.end = n + 1;
+                }
+                _ => units.push(n..n + 1),
+            }
+            if batch.rows > 0 || last.is_none() {
+                last = Some(batch);
+            }
+        }
+        let done = units.iter().map(|_| OnceLock::new()).collect();
+        if self.units.set(units).is_err() || self.done.set(done).is_err() {
+            return Err(Error::internal("units of windows were found twice"));
+        }
+        Ok(())
+    }
+
+    /// Whether a batch begins with the partition that the one before ends with.
+    fn goes_on(&self, before: &Groups, batch: &Groups) -> Result<bool> {
+        let Some(last) = before.rows.checked_sub(1) else { return Ok(false) };
+        for &key in &self.spec.keys[..self.spec.partition_keys] {
+            let (before, batch) = (&before.columns[key], &batch.columns[key]);
+            let compare = make_comparator(before, batch, SortOptions::default());
+            if compare.map_err(internal)?(last, 0).is_ne() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn evaluate(&self, unit: &Range<usize>) -> Result<Vec<Groups>> {
+        let batches = self.sorting.batches().skip(unit.start).take(unit.len());
+        let batches = batches.collect::<Result<Vec<_>>>()?;
+        let rows = batches.iter().map(|b| b.rows).sum::<usize>();
+        if u32::try_from(rows).is_err() {
+            return Err(Error::unsupported(format!(
+                "a window has a partition of {rows} rows; it may have {} at most",
+                u32::MAX
+            )));
+        }
+        let spec = &self.spec;
+        let mut unit = Rows { spec, batches, columns: BTreeMap::new(), runs: BTreeMap::new() };
+        let results = spec.functions.iter().map(|f| unit.result(f, rows));
+        let results = results.collect::<Result<Vec<_>>>()?;
+        let mut start = 0;
+        let batches = unit.batches.iter().map(|batch| {
+            let own = batch.columns[..spec.columns].iter().cloned();
+            let more = results.iter().map(|r| r.slice(start, batch.rows));
+            let columns = own.chain(more).collect();
+            start += batch.rows;
+            Groups { columns, rows: batch.rows }
+        });
+        Ok(batches.collect())
+    }
+}
+
+impl Phases for Windowing {
+    type Output = Vec<Groups>;
+
+    fn phases(&self) -> usize {
+        self.sorting.phases() + 2
+    }
+
+    fn tasks(&self, phase: usize) -> usize {
+        match phase.checked_sub(self.sorting.phases()) {
+            None => self.sorting.tasks(phase),
+            Some(0) => 1,
+            Some(_) => self.units().len(),
+        }
+    }
+
+    fn run(&self, phase: usize, task: usize) -> Result<()> {
+        match phase.checked_sub(self.sorting.phases()) {
+            None => self.sorting.run(phase, task),
+            Some(0) => self.find_units(),
+            Some(_) => {
+                let done = self.evaluate(&self.units()[task])?;
+                let _ = self.done.get().ok_or_else(unfinished)?[task].set(done);
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Vec<Groups>> {
+        let done = self.done.into_inner().ok_or_else(unfinished)?;
+        let done = done.into_iter().map(|unit| unit.into_inner().ok_or_else(unfinished));
+        let done: Vec<Vec<Groups>> = done.collect::<Result<_>>()?;
+        Ok(done.into_iter().flatten().filter(|batch| batch.rows > 0).collect())
+    }
+}
+
+fn unfinished() -> Error {
+    Error::internal("windows were read before all of them were computed")
+}
+
+/// The rows of a unit, and what functions have in common.
+struct Rows<'a> {
+    spec: &'a Spec,
+    batches: Vec<&'a Groups>,
+    /// Of the payload, those that were asked for.
+    columns: BTreeMap<usize, ArrayRef>,
+    /// By so many keys.
+    runs: BTreeMap<usize, Arc<Runs>>,
+}
+
+/// Rows that are equal in some keys: runs, as the rows are sorted by these.
+struct Runs {
+    /// Where each begins; last, where the rows end.
+    starts: Vec<u32>,
+    /// The run of each row.
+    of: Vec<u32>,
+}
+
+impl Runs {
+    fn start(&self, row: usize) -> u32 {
+        self.starts[self.of[row] as usize]
+    }
+
+    fn end(&self, row: usize) -> u32 {
+        self.starts[self.of[row] as usize + 1]
+    }
+
+    fn count(&self) -> usize {
+        self.starts.len() - 1
+    }
+}
+
+impl Rows<'_> {
+    fn column(&mut self, column: usize) -> Result<ArrayRef> {
+        if let Some(known) = self.columns.get(&column) {
+            return Ok(Arc::clone(known));
+        }
+        let pieces: Vec<&dyn Array> = self.batches.iter().map(|b| &*b.columns[column]).collect();
+        let whole = match self.batches[..] {
+            [only] => Arc::clone(&only.columns[column]),
+            _ => concat(&pieces).map_err(internal)?,
+        };
+        Ok(Arc::clone(self.columns.entry(column).or_insert(whole)))
+    }
+
+    /// By the first so many keys.
+    fn runs(&mut self, keys: usize, rows: usize) -> Result<Arc<Runs>> {
+        if let Some(known) = self.runs.get(&keys) {
+            return Ok(Arc::clone(known));
+        }
+        let columns = self.spec.keys[..keys].iter().map(|&key| self.column(key));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let mut starts: Vec<u32> = match columns.is_empty() {
+            true => vec![0],
+            false => {
+                let runs = partition(&columns).map_err(internal)?.ranges();
+                runs.into_iter().map(|run| run.start as u32).collect()
+            }
+        };
+        starts.push(rows as u32);
+        let mut of = Vec::with_capacity(rows);
+        for (run, bounds) in starts.windows(2).enumerate() {
+            of.extend(std::iter::repeat_n(run as u32, (bounds[1] - bounds[0]) as usize));
+        }
+        Ok(Arc::clone(self.runs.entry(keys).or_insert(Arc::new(Runs { starts, of }))))
+    }
+
+    fn result(&mut self, function: &Function, rows: usize) -> Result<ArrayRef> {
+        if rows == 0 {
+            return Ok(new_null_array(&function.result, 0));
+        }
+        let arguments = function.arguments.iter().map(|&a| self.column(a));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let partitions = self.runs(self.spec.partition_keys, rows)?;
+        let ordered_by = self.spec.partition_keys + function.order_keys;
+        let all = 0..rows;
+        let result: ArrayRef = match &function.kind {
+            Kind::RowNumber => {
+                let number = |row| row as u64 - u64::from(partitions.start(row)) + 1;
+                Arc::new(all.map(number).collect::<UInt64Array>())
+            }
+            Kind::Rank => {
+                let peers = self.runs(ordered_by, rows)?;
+                let rank = |row| u64::from(peers.start(row) - partitions.start(row)) + 1;
+                Arc::new(all.map(rank).collect::<UInt64Array>())
+            }
+            Kind::DenseRank => {
+                let peers = self.runs(ordered_by, rows)?;
+                let first = |row| peers.of[partitions.start(row) as usize];
+                let rank = |row: usize| u64::from(peers.of[row] - first(row)) + 1;
+                Arc::new(all.map(rank).collect::<UInt64Array>())
+            }
+            Kind::PercentRank => {
+                let peers = self.runs(ordered_by, rows)?;
+                let rank = |row| {
+                    let others = partitions.end(row) - partitions.start(row) - 1;
+                    let before = peers.start(row) - partitions.start(row);
+                    if others == 0 { 0.0 } else { f64::from(before) / f64::from(others) }
+                };
+                Arc::new(all.map(rank).collect::<Float64Array>())
+            }
+            Kind::CumeDist => {
+                let peers = self.runs(ordered_by, rows)?;
+                let share = |row| {
+                    let (start, end) = (partitions.start(row), partitions.end(row));
+                    f64::from(peers.end(row) - start) / f64::from(end - start)
+                };
+                Arc::new(all.map(share).collect::<Float64Array>())
+            }
+            Kind::Ntile(tiles) => {
+                let tile = |row| {
+                    let (start, end) = (partitions.start(row), partitions.end(row));
+                    ntile(row as u64 - u64::from(start), u64::from(end - start), *tiles)
+                };
+                Arc::new(all.map(tile).collect::<UInt64Array>())
+            }
+            Kind::Shifted(distance, default) => {
+                let at = |row: usize| {
+                    let bounds = partitions.start(row).into()..partitions.end(row).into();
+                    let at = (row as i64).saturating_add(*distance);
+                    bounds.contains(&at).then_some(at as usize)
+                };
+                if default.is_null(0) {
+                    let rows = all.map(|row| at(row).map(|at| at as u32)).collect::<UInt32Array>();
+                    take(&arguments[0], &rows, None).map_err(internal)?
+                } else {
+                    let rows = all.map(|row| at(row).map_or((1, 0), |at| (0, at)));
+                    let rows = rows.collect::<Vec<_>>();
+                    interleave(&[&*arguments[0], &**default], &rows).map_err(internal)?
+                }
+            }
+            Kind::First | Kind::Last | Kind::Nth(_) => {
+                let frames = self.frames(function, rows)?;
+                let at = |row: usize| {
+                    let (start, end) = (frames.starts[row].into(), frames.ends[row].into());
+                    let at: i64 = match function.kind {
+                        Kind::Nth(n) if n > 0 => n.saturating_add(start - 1),
+                        Kind::Nth(n) if n < 0 => n.saturating_add(end),
+                        Kind::Nth(_) => return None,
+                        Kind::First => start,
+                        _ => end - 1,
+                    };
+                    (start..end).contains(&at).then_some(at as u32)
+                };
+                take(&arguments[0], &all.map(at).collect::<UInt32Array>(), None)
+                    .map_err(internal)?
+            }
+            Kind::Aggregate(kind) if function.frame.is_partition(function.order_keys) => {
+                let function = over_all(function, kind);
+                let results = by_group(&function, &arguments, &partitions.of, partitions.count())?;
+                let of = UInt32Array::from(partitions.of.clone());
+                take(&results, &of, None).map_err(internal)?
+            }
+            Kind::Aggregate(kind) => {
+                let frames = self.frames(function, rows)?;
+                by_row(&over_all(function, kind), &arguments, &frames)?
+            }
+        };
+        if result.data_type() != &function.result || result.len() != rows {
+            return Err(Error::internal(format!(
+                "a window function gives {} and not {}",
+                result.data_type(),
+                function.result
+            )));
+        }
+        Ok(result)
+    }
+
+    fn frames(&mut self, function: &Function, rows: usize) -> Result<Frames> {
+        let partitions = self.runs(self.spec.partition_keys, rows)?;
+        let Frame { unit, start, end } = function.frame;
+        let growing = start == Bound::Unbounded;
+        if unit == Unit::Rows {
+            let at = |row: usize, bound, beyond: i64, unbounded: u32| match bound {
+                Bound::Unbounded => unbounded,
+                Bound::Distance(distance) => {
+                    let at = distance.saturating_add(beyond).saturating_add(row as i64);
+                    at.clamp(partitions.start(row).into(), partitions.end(row).into()) as u32
+                }
+            };
+            let starts = (0..rows).map(|row| at(row, start, 0, partitions.start(row))).collect();
+            let ends = (0..rows).map(|row| at(row, end, 1, partitions.end(row)));
+            return Ok(Frames::new(starts, ends, growing));
+        }
+        let peers = self.runs(self.spec.partition_keys + function.order_keys, rows)?;
+        let at = |row: usize, bound, beyond: i64, unbounded: u32| match bound {
+            Bound::Unbounded => unbounded,
+            Bound::Distance(distance) => {
+                let first = peers.of[partitions.start(row) as usize];
+                let last = peers.of[partitions.end(row) as usize - 1];
+                let at = distance.saturating_add(beyond).saturating_add(peers.of[row].into());
+                peers.starts[at.clamp(first.into(), i64::from(last) + 1) as usize]
+            }
+        };
+        let starts = (0..rows).map(|row| at(row, start, 0, partitions.start(row))).collect();
+        let ends = (0..rows).map(|row| at(row, end, 1, partitions.end(row)));
+        Ok(Frames::new(starts, ends, growing))
+    }
+}
+
+/// The tile, from 1, of a row of so many: the first tiles have a row more, if it does not come out
+/// even.
+fn ntile(row: u64, rows: u64, tiles: u64) -> u64 {
+    let (least, larger) = (rows / tiles, rows % tiles);
+    let in_larger = larger * (least + 1);
+    match row.checked_sub(in_larger) {
+        None => row / (least + 1) + 1,
+        Some(row) => larger + row / least.max(1) + 1,
+    }
+}
