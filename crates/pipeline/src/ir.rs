@@ -55,6 +55,9 @@ pub enum TableRows {
     Unmatched,
     /// All, and a last register that says whether the row was matched.
     Marked,
+    /// Those whose key, the last column of the payload, is not in the rows that were looked up, as
+    /// `NOT IN` has it: none if there was a NULL among these, and no NULL unless there were no rows.
+    NotIn,
 }
 
 #[derive(Clone, Debug)]
@@ -83,8 +86,9 @@ pub enum Join {
     /// The pairs. `outer`: also each row without a match, with a payload of NULLs. `mark`: and the
     /// table remembers which of its rows were matched.
     Pairs { outer: bool, mark: bool },
-    /// Nothing; the table remembers which of its rows were matched.
-    MarkTable,
+    /// Nothing; the table remembers which of its rows were matched. `not_in`: and whether there was
+    /// a row at all, and a NULL among the keys.
+    MarkTable { not_in: bool },
     /// The row, if there is a match.
     Semi,
     /// The row, if there is none.
@@ -101,11 +105,14 @@ impl Join {
 
     /// Whether nothing comes of a row without a match.
     pub fn needs_match(self) -> bool {
-        matches!(self, Join::Pairs { outer: false, .. } | Join::Semi | Join::MarkTable)
+        matches!(
+            self,
+            Join::Pairs { outer: false, .. } | Join::Semi | Join::MarkTable { not_in: false }
+        )
     }
 
     pub fn marks_table(self) -> bool {
-        matches!(self, Join::MarkTable | Join::Pairs { mark: true, .. })
+        matches!(self, Join::MarkTable { .. } | Join::Pairs { mark: true, .. })
     }
 }
 
@@ -213,6 +220,7 @@ impl fmt::Display for Source {
                     TableRows::Matched => "matched",
                     TableRows::Unmatched => "unmatched",
                     TableRows::Marked => "all",
+                    TableRows::NotIn => "NOT IN",
                 };
                 write!(f, "{rows} rows of #{sink}")
             }
@@ -236,7 +244,7 @@ impl Step {
                 let name = match probe.kind {
                     Join::Pairs { outer: false, .. } => "probe",
                     Join::Pairs { outer: true, .. } => "outer probe",
-                    Join::MarkTable => "mark",
+                    Join::MarkTable { .. } => "mark",
                     Join::Semi => "semi probe",
                     Join::Anti => "anti probe",
                     Join::Mark => "mark probe",

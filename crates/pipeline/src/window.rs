@@ -460,3 +460,6 @@ fn ntile(row: u64, rows: u64, tiles: u64) -> u64 {
         Some(row) => larger + row / least.max(1) + 1,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, BooleanArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
@@ -40,13 +40,38 @@ pub struct BuiltTable {
     payload: usize,
     /// Bits; empty unless somebody asks.
     matched: Vec<AtomicU64>,
+    /// Of what was looked up for `NOT IN`: whether there were rows, and NULLs.
+    asked: AtomicBool,
+    asked_for_null: AtomicBool,
 }
 
 impl BuiltTable {
     /// `payload`: its number of columns. `marked`: a probe marks its rows.
     pub fn new(table: Table, payload: usize, marked: bool) -> Self {
         let words = if marked { table.rows().div_ceil(64) } else { 0 };
-        BuiltTable { table, payload, matched: (0..words).map(|_| AtomicU64::new(0)).collect() }
+        BuiltTable {
+            table,
+            payload,
+            matched: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            asked: AtomicBool::new(false),
+            asked_for_null: AtomicBool::new(false),
+        }
+    }
+
+    /// Keys were looked up for `NOT IN`.
+    fn ask(&self, keys: &[ArrayRef], rows: usize) {
+        self.asked.fetch_or(rows > 0, Ordering::Relaxed);
+        let null = keys.iter().any(|key| key.logical_null_count() > 0);
+        self.asked_for_null.fetch_or(null, Ordering::Relaxed);
+    }
+
+    /// See [`TableRows::NotIn`].
+    fn is_not_in(&self, row: u32) -> bool {
+        if self.is_marked(row) || self.asked_for_null.load(Ordering::Relaxed) {
+            return false;
+        }
+        let key = self.table.payload(self.payload - 1);
+        !self.asked.load(Ordering::Relaxed) || key.is_valid(row as usize)
     }
 
     fn mark(&self, row: u32) {
@@ -130,6 +155,7 @@ pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<V
                 TableRows::Marked => all.clone().collect(),
                 TableRows::Matched => all.clone().filter(|&r| built.is_marked(r)).collect(),
                 TableRows::Unmatched => all.clone().filter(|&r| !built.is_marked(r)).collect(),
+                TableRows::NotIn => all.clone().filter(|&r| built.is_not_in(r)).collect(),
             };
             let mut batch = Batch::new(vec![], picked.len());
             extend(&mut batch, built, picked.into());
@@ -190,6 +216,9 @@ enum Work {
     Batch(usize, Batch),
     Pairs(Box<Pairing>),
 }
+
+/// Pairs that one step looks at, whether or not they are worth handing on.
+const LOOKED_AT_MAX: usize = 8 * BATCH_ROWS;
 
 /// A batch whose pairs are being handed on, some rows at a time.
 struct Pairing {
@@ -342,6 +371,9 @@ impl Worker {
             }
             return Ok(Some(batch));
         }
+        if probe.kind == (Join::MarkTable { not_in: true }) {
+            built.ask(&keys, batch.rows());
+        }
         let mut first = Vec::new();
         built.table.lookup(&keys, batch.rows(), &mut self.scratch, &mut first)?;
         if probe.condition.is_none() {
@@ -374,7 +406,7 @@ impl Worker {
         }
         let remembers = match probe.kind {
             Join::Pairs { outer, .. } => outer,
-            Join::MarkTable => false,
+            Join::MarkTable { .. } => false,
             Join::Semi | Join::Anti | Join::Mark => true,
         };
         let matched = if remembers { vec![false; batch.rows()] } else { vec![] };
@@ -393,16 +425,23 @@ impl Worker {
         let table = &built.table;
         // Who only asks whether there is a match need not see the others.
         let first_only = matches!(probe.kind, Join::Semi | Join::Anti | Join::Mark);
-        let (mut positions, mut rows) = (Vec::new(), Vec::new());
-        while this.row < this.next.len() && rows.len() < BATCH_ROWS {
+        let marks_only = matches!(probe.kind, Join::MarkTable { .. });
+        let (mut positions, mut rows, mut looked_at) = (Vec::new(), Vec::new(), 0);
+        while this.row < this.next.len() && rows.len() < BATCH_ROWS && looked_at < LOOKED_AT_MAX {
             let row = this.next[this.row];
-            if row == NONE || (first_only && this.matched[this.row]) {
+            let marked = marks_only && row != NONE && built.is_marked(row);
+            // Without a condition all rows of a key are marked together.
+            let all_marked = marked && probe.condition.is_none();
+            if row == NONE || all_marked || (first_only && this.matched[this.row]) {
                 this.row += 1;
                 continue;
             }
-            positions.push(this.row as u32);
-            rows.push(row);
+            looked_at += 1;
             this.next[this.row] = table.next_equal(row);
+            if !marked {
+                positions.push(this.row as u32);
+                rows.push(row);
+            }
         }
         let done = this.row == this.next.len();
         let mut pairs = None;
@@ -444,7 +483,7 @@ impl Worker {
     fn unpaired(&mut self, probe: &Probe, built: &BuiltTable, this: Pairing) -> Result<()> {
         let Pairing { step, mut batch, matched, .. } = this;
         let wanted = match probe.kind {
-            Join::MarkTable | Join::Pairs { outer: false, .. } => return Ok(()),
+            Join::MarkTable { .. } | Join::Pairs { outer: false, .. } => return Ok(()),
             Join::Mark => {
                 batch.push(Arc::new(BooleanArray::from(matched)));
                 self.stack.push(Work::Batch(step + 1, batch));

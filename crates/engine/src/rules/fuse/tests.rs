@@ -157,9 +157,19 @@ impl Generator {
         format!("SELECT {} FROM {table} x{filter}", outputs.join(", "))
     }
 
+    /// Of one table or two: three may have millions of rows together.
+    fn from_few(&mut self) -> (String, Vec<&'static str>) {
+        loop {
+            let (from, names) = self.from();
+            if names.len() < 3 {
+                return (from, names);
+            }
+        }
+    }
+
     /// Groups of several sizes.
     fn grouping_sets(&mut self) -> String {
-        let (from, names) = self.from();
+        let (from, names) = self.from_few();
         let mut keys: Vec<String> = (0..1 + self.random.below(3))
             .map(|_| {
                 let name = self.pick(&names);
@@ -191,7 +201,7 @@ impl Generator {
 
     /// Groups that are asked for more than once.
     fn shared(&mut self) -> String {
-        let (from, names) = self.from();
+        let (from, names) = self.from_few();
         let name = self.pick(&names);
         let key = self.pick(&["i", "s", "t"]);
         let grouped = format!(
@@ -227,6 +237,13 @@ impl Generator {
             conditions.push(format!(
                 "{not}EXISTS (SELECT 1 FROM {table} w WHERE w.{key} = {name}.{key}{more})"
             ));
+        }
+        if self.one_in(4) {
+            let (not, name) = (self.pick(&["", "NOT "]), self.pick(&names));
+            let (table, key) = (self.pick(&["p", "q", "r", "e"]), self.pick(&["i", "b", "s", "d"]));
+            let some = self.condition("w");
+            conditions
+                .push(format!("{name}.{key} {not}IN (SELECT w.{key} FROM {table} w WHERE {some})"));
         }
         let filter = match conditions.is_empty() {
             true => String::new(),
@@ -307,7 +324,7 @@ fn random_queries_have_the_same_rows_as_on_operators() {
     }
     let mut generator = Generator { random: Prng::new(20) };
     let (mut filled, mut piped) = (0, 0);
-    for _ in 0..500 {
+    for _ in 0..400 {
         let sql = generator.query();
         let expected = rows(&engine, &off, &sql);
         let found = rows(&engine, &on, &sql);
@@ -323,5 +340,5 @@ fn random_queries_have_the_same_rows_as_on_operators() {
         piped += usize::from(plan.iter().any(|line| line.contains("PipelineExec")));
     }
     // The queries are worth asking.
-    assert!(filled > 300 && piped > 400, "{filled} have rows, {piped} run on pipelines");
+    assert!(filled > 250 && piped > 320, "{filled} have rows, {piped} run on pipelines");
 }
