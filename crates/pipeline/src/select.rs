@@ -193,7 +193,11 @@ impl Selection {
         }
     }
 
-    fn unite(&mut self, other: &Selection) {
+    /// Adds the rows of another selection of the same chunk.
+    pub fn unite(&mut self, other: &Selection) {
+        if other.is_empty() {
+            return;
+        }
         let mask = |s: &Selection| match &s.kept {
             Kept::All => BooleanBuffer::new_set(s.rows),
             Kept::Mask(mask, _) => mask.clone(),

@@ -3,7 +3,7 @@
 //! Keys become byte strings that compare as the rows do (normalised keys, Arrow's row format). Each
 //! worker collects *runs*. In the first phase each run is sorted by a task of its own; then
 //! splitters, taken from the runs at even distances, cut all of them into ranges, and in the second
-//! phase each task merges one range of every run:
+//! phase each task puts one range of every run in order:
 //!
 //! ```text
 //!   run 0   ── a c f │ k m   │ r t
@@ -28,7 +28,7 @@ use crate::aggregate::Groups;
 use crate::encoding::{expand, internal};
 use crate::phases::Phases;
 
-/// Rows of a run, and about as many of a task that merges.
+/// Rows of a run, and about as many of a task of the second phase.
 const RUN_ROWS: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
@@ -61,9 +61,7 @@ struct Run {
 
 impl Run {
     fn sort(&mut self) {
-        let mut order: Vec<u32> = (0..self.keys.num_rows() as u32).collect();
-        order.sort_unstable_by(|&a, &b| self.keys.row(a as usize).cmp(&self.keys.row(b as usize)));
-        self.order = order;
+        self.order = order(&self.keys.iter().map(|key| key.data()).collect::<Vec<_>>());
     }
 
     fn rows(&self) -> usize {
@@ -185,6 +183,54 @@ impl Collected {
     }
 }
 
+/// Keys that are fewer are compared as they are.
+const FEW_KEYS: usize = 16;
+
+/// The places of the keys, in the order of their bytes; no key is the beginning of another.
+///
+/// Eight bytes are a number: keys are sorted by their first one, those with the same number by
+/// their next, and so on. So what is compared lies side by side, and a beginning that many have in
+/// common, such as the partition of a window, is looked at once.
+fn order(keys: &[&[u8]]) -> Vec<u32> {
+    const WORD: usize = size_of::<u64>();
+    let word = |key: &[u8], from: usize| {
+        let rest = key.get(from..).unwrap_or(&[]);
+        match rest.first_chunk() {
+            Some(word) => u64::from_be_bytes(*word),
+            None => {
+                let mut word = [0; WORD];
+                word[..rest.len()].copy_from_slice(rest);
+                u64::from_be_bytes(word)
+            }
+        }
+    };
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    let mut words: Vec<(u64, u32)> = Vec::with_capacity(keys.len());
+    // Places in `order` of keys whose first bytes are the same, and how many bytes.
+    let mut tied = vec![(0..keys.len(), 0)];
+    while let Some((places, from)) = tied.pop() {
+        let part = &mut order[places.clone()];
+        if part.len() < FEW_KEYS {
+            part.sort_unstable_by(|&a, &b| keys[a as usize].cmp(keys[b as usize]));
+            continue;
+        }
+        words.clear();
+        words.extend(part.iter().map(|&key| (word(keys[key as usize], from), key)));
+        words.sort_unstable_by_key(|word| word.0);
+        part.iter_mut().zip(&words).for_each(|(key, word)| *key = word.1);
+        let mut start = places.start;
+        for same in words.chunk_by(|a, b| a.0 == b.0) {
+            let end = start + same.len();
+            let goes_on = |(_, key): &(u64, u32)| keys[*key as usize].len() > from + WORD;
+            if same.len() > 1 && same.iter().any(goes_on) {
+                tied.push((start..end, from + WORD));
+            }
+            start = end;
+        }
+    }
+    order
+}
+
 fn run_bytes(run: &Run) -> usize {
     run.keys.size() + run.payload.iter().map(|c| c.get_array_memory_size()).sum::<usize>()
 }
@@ -272,9 +318,8 @@ impl Phases for Sorting {
             let range = &run.order[cuts[i][task]..cuts[i][task + 1]];
             rows.extend(range.iter().map(|&row| (i, row as usize)));
         }
-        let key = |&(run, row): &(usize, usize)| runs[run].keys.row(row);
-        // The runs are in order: this sort finds them, and merges.
-        rows.sort_by(|a, b| key(a).cmp(&key(b)));
+        let keys: Vec<_> = rows.iter().map(|&(run, row)| runs[run].keys.row(row).data()).collect();
+        let rows: Vec<_> = order(&keys).iter().map(|&place| rows[place as usize]).collect();
         let columns = gather(&runs, &rows, self.spec.payload_types.len())?;
         let _ = self.sorted[task].set(Groups { columns, rows: rows.len() });
         Ok(())
@@ -379,6 +424,22 @@ mod tests {
         let batches = sorting.finish().unwrap();
         let values = batches.iter().flat_map(|b| b.columns[0].as_primitive::<Int64Type>().values());
         values.copied().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_in_order(
+            keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..40), 0..300),
+        ) {
+            // With an end that no key has within it.
+            let keys: Vec<Vec<u8>> =
+                keys.into_iter().map(|key| key.iter().map(|b| b + 1).chain([0]).collect()).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let found: Vec<&[u8]> = order(&keys).iter().map(|&place| keys[place as usize]).collect();
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            prop_assert_eq!(found, expected);
+        }
     }
 
     proptest! {

@@ -18,9 +18,9 @@ use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{self, BinaryExpr, DynamicFilterTracking, Literal};
-use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::utils::{collect_columns, split_disjunction};
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::metrics::Time;
 use thalweg_pipeline::expr::Comparison;
@@ -50,6 +50,9 @@ pub struct Conjunct {
     stable: bool,
     /// If it compares the only column with a constant of its type.
     simple: Option<(Comparison, i64)>,
+    /// If it is an OR over several columns: what it is an OR of, each a list of conjuncts. What
+    /// looks at one column only is then judged by that column's values.
+    alternatives: Vec<Vec<Conjunct>>,
     rows_seen: AtomicU64,
     rows_passed: AtomicU64,
 }
@@ -67,6 +70,17 @@ impl Conjunct {
         let stable = !is_volatile(&expr);
         // What DataFusion compares has the same type on both sides.
         let simple = simple(&expr);
+        let mut alternatives = vec![];
+        if columns.len() > 1 && stable && !dynamic {
+            let parts = split_disjunction(&expr);
+            let list = |part: &Arc<dyn PhysicalExpr>| {
+                let conjuncts = split_conjunction(part).into_iter();
+                conjuncts.map(|c| Conjunct::new(Arc::clone(c), table)).collect::<Result<Vec<_>>>()
+            };
+            if parts.len() > 1 {
+                alternatives = parts.into_iter().map(list).collect::<Result<_>>()?;
+            }
+        }
         Ok(Conjunct {
             expr,
             compact,
@@ -75,6 +89,7 @@ impl Conjunct {
             dynamic,
             stable,
             simple,
+            alternatives,
             rows_seen: AtomicU64::new(0),
             rows_passed: AtomicU64::new(0),
         })
@@ -148,6 +163,9 @@ impl Conjunct {
         columns: &[&Column],
         time: &Time,
     ) -> Result<()> {
+        if !self.alternatives.is_empty() {
+            return self.narrow_to_any(selection, columns, time).await;
+        }
         let before = selection.len();
         let timer = time.timer();
         if let (Some((comparison, word)), [column]) = (self.simple, columns)
@@ -178,6 +196,33 @@ impl Conjunct {
             selection.intersect(&self.evaluate_all(piece, selection.rows(), time).await?);
         }
         self.count(before, selection.len());
+        Ok(())
+    }
+
+    /// Narrows `selection` to the rows that pass one of the alternatives.
+    async fn narrow_to_any(
+        &self,
+        selection: &mut Selection,
+        columns: &[&Column],
+        time: &Time,
+    ) -> Result<()> {
+        let mut passing: Option<Selection> = None;
+        for alternative in &self.alternatives {
+            let mut left = selection.clone();
+            for conjunct in alternative {
+                let place = |c: &usize| self.columns.binary_search(c).expect("one of its columns");
+                let own: Vec<&Column> =
+                    conjunct.columns.iter().map(|c| columns[place(c)]).collect();
+                if !left.is_empty() {
+                    Box::pin(conjunct.narrow(&mut left, &own, time)).await?;
+                }
+            }
+            match &mut passing {
+                None => passing = Some(left),
+                Some(passing) => passing.unite(&left),
+            }
+        }
+        *selection = passing.unwrap_or_else(|| selection.clone());
         Ok(())
     }
 

@@ -7,6 +7,7 @@ pub mod exact_literals;
 pub mod fuse;
 pub mod join_order;
 pub mod late_columns;
+pub mod needless_outer_joins;
 pub mod nested_subqueries;
 
 use datafusion::execution::SessionStateBuilder;
@@ -14,7 +15,7 @@ use datafusion::execution::SessionStateBuilder;
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = nested_subqueries::install(exact_literals::install(builder));
-    let builder = constant_filters::install(builder);
+    let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
     fuse::install(late_columns::install(builder))
 }
