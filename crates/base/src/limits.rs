@@ -70,9 +70,8 @@ pub const REMOTE_CACHE_BYTES_MAX: u64 = 8 * 1024 * 1024 * 1024;
 /// What that cache fetches and drops at a time: the least that is worth a request.
 pub const REMOTE_CACHE_BLOCK_BYTES: u64 = 1024 * 1024;
 
-/// Bytes of text a load worker parses at a time. They stay in a core's second-level cache while they
-/// are read, cut and parsed: of a megabyte the reading alone takes five times as long.
-pub const LOAD_BLOCK_BYTES: usize = 256 * 1024;
+/// Bytes of text a load worker parses at a time.
+pub const LOAD_BLOCK_BYTES: usize = 4 * 1024 * 1024;
 
 /// The longest single record (line) a text loader accepts.
 pub const LOAD_RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -84,6 +83,9 @@ pub const LOAD_MEMORY_BYTES: usize = 512 * 1024 * 1024;
 
 /// Of that the least a load worker gets: where there is less, fewer of them work.
 pub const LOAD_WORKER_BYTES_MIN: usize = 16 * 1024 * 1024;
+
+/// The smallest block of text a load worker parses, where memory is short.
+pub const LOAD_BLOCK_BYTES_MIN: usize = 256 * 1024;
 
 /// Rejected rows of one load, kept until it ends.
 pub const LOAD_REJECT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -199,7 +201,8 @@ pub const JOIN_SPILL_BUFFER_BYTES: usize = 1024 * 1024;
 
 const _: () = assert!(CHUNK_ROWS_MAX.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(LOAD_BLOCK_BYTES < LOAD_RECORD_BYTES_MAX);
-const _: () = assert!(LOAD_BLOCK_BYTES * 8 <= LOAD_WORKER_BYTES_MIN);
+const _: () = assert!(LOAD_BLOCK_BYTES_MIN <= LOAD_BLOCK_BYTES);
+const _: () = assert!(LOAD_BLOCK_BYTES_MIN * 8 <= LOAD_WORKER_BYTES_MIN);
 const _: () = assert!(LOAD_WORKER_BYTES_MIN <= LOAD_MEMORY_BYTES);
 const _: () = assert!(REMOTE_CONNECT_TIMEOUT_MS < REMOTE_TIMEOUT_MS);
 const _: () = assert!(REMOTE_TIMEOUT_MS < REMOTE_RETRY_MS_MAX);

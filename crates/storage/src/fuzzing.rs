@@ -113,8 +113,7 @@ fn read(
     let format = Format::Csv(options.clone());
     let reader = Reader::open(vec![file.path.clone()], format, Columns::new(columns.clone()))?
         .with_rejects_max(rejects_max)
-        .with_memory(1 << 24)
-        .with_block_bytes(block_bytes);
+        .with_memory(1 << 24, block_bytes);
     let mut batches = Vec::new();
     while let Some(unit) = reader.next() {
         for batch in unit.parse() {

@@ -241,7 +241,10 @@ impl Prepared {
         let format = self.format.clone();
         let opened = blocking(move || Inference::open(paths, format)).await;
         let shares = Shares::of(load.memory_bytes, session.engine.config().threads);
-        let mut inference = opened.map_err(from_datafusion)?.with_rejects_max(load.rejects_max);
+        let mut inference = opened
+            .map_err(from_datafusion)?
+            .with_rejects_max(load.rejects_max)
+            .with_block_bytes(shares.block_bytes);
         if let Some(known) = known {
             inference = inference.beside(Arc::clone(known));
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use arrow::datatypes::Field;
 use datafusion::common::Result as DfResult;
 use datafusion::common::runtime::JoinSet;
-use thalweg_base::limits::LOAD_WORKER_BYTES_MIN;
+use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_BLOCK_BYTES_MIN, LOAD_WORKER_BYTES_MIN};
 use thalweg_base::{Error, Result};
 use thalweg_storage::load::{Columns, Matched, Reader, Reject};
 use thalweg_storage::{ExtentWriter, LoadedFile, NewExtent, Transaction};
@@ -25,6 +25,8 @@ use crate::write::{self, Target};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub workers: usize,
+    /// Of one block of text.
+    pub block_bytes: usize,
     /// Of all other input that is read and not yet parsed.
     pub units_bytes: usize,
     /// Of the rows one worker has parsed and sorts, for a table with an order.
@@ -40,6 +42,7 @@ impl Shares {
         let each = memory_bytes / workers;
         Shares {
             workers,
+            block_bytes: (each / 16).clamp(LOAD_BLOCK_BYTES_MIN, LOAD_BLOCK_BYTES),
             units_bytes: memory_bytes / 4,
             run_bytes: (each / 2).max(1),
             chunk_bytes: (each / 4).max(1),
@@ -99,7 +102,7 @@ pub(super) async fn read(
     let reader = opened
         .map_err(from_datafusion)?
         .with_rejects_max(rejects_max)
-        .with_memory(shares.units_bytes);
+        .with_memory(shares.units_bytes, shares.block_bytes);
     let target =
         Target { database: session.engine.database().clone(), layout: table.layout.clone() };
     let reader = Arc::new(reader);
@@ -238,7 +241,7 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_MEMORY_BYTES};
+    use thalweg_base::limits::LOAD_MEMORY_BYTES;
 
     use super::*;
 
@@ -249,7 +252,7 @@ mod tests {
                 let s = Shares::of(memory, threads);
                 assert!(s.workers >= 1 && s.workers <= threads, "{s:?}");
                 assert!(s.chunk_bytes <= s.run_bytes, "{s:?}");
-                let all = s.units_bytes + s.workers * (s.run_bytes + LOAD_BLOCK_BYTES);
+                let all = s.units_bytes + s.workers * (s.run_bytes + s.block_bytes);
                 assert!(all <= memory.max(LOAD_WORKER_BYTES_MIN), "{s:?} of {memory}");
             }
         }

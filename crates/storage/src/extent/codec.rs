@@ -36,7 +36,7 @@ use vortex::session::VortexSession;
 use vortex::session::registry::ReadContext;
 
 use super::Location;
-use super::schemes::{Compressors, Tried};
+use super::schemes::Compressors;
 use crate::encoded;
 use crate::store::ALIGNMENT;
 
@@ -98,30 +98,21 @@ impl From<&EncodingNames> for EncodingIds {
 /// Turns the columns of one file's chunks into bytes.
 pub(super) struct Encoder {
     context: ArrayContext,
-    /// By column.
-    tried: Vec<Tried>,
 }
 
 impl Encoder {
-    pub fn new(columns: usize) -> Self {
-        Encoder { context: ArrayContext::empty(), tried: vec![Tried::default(); columns] }
+    pub fn new() -> Self {
+        Encoder { context: ArrayContext::empty() }
     }
 
     /// Compresses one column of one chunk, of about so many distinct values; the buffers are to be
     /// written one after the other.
-    pub fn encode(
-        &mut self,
-        column: usize,
-        array: ArrayRef,
-        field: &Field,
-        distinct: u64,
-    ) -> Result<Vec<ByteBuffer>> {
+    pub fn encode(&self, array: ArrayRef, field: &Field, distinct: u64) -> Result<Vec<ByteBuffer>> {
         let (rows, data_type) = (array.len(), field.data_type());
-        let tried = &mut self.tried[column];
+        let compressor = COMPRESSORS.of(rows as u64, distinct);
         let encoded = guard(|| {
             let plain = SESSION.arrow().from_arrow_array(array, field)?;
-            let execution = &mut SESSION.create_execution_ctx();
-            let compressed = COMPRESSORS.compress(&plain, distinct, tried, execution)?;
+            let compressed = compressor.compress(&plain, &mut SESSION.create_execution_ctx())?;
             forget_statistics(&compressed);
             compressed.serialize(
                 &self.context,

@@ -34,70 +34,21 @@ use vortex_compressor::scheme::{
 };
 use vortex_compressor::stats::{ArrayAndStats, GenerateStatsOptions};
 
-/// Of chunks that follow one whose numbers were not uneven, so many are taken to be like it.
-const UNEVEN_PAUSE_CHUNKS: u32 = 7;
-
-/// The compressors of all columns.
-pub(super) struct Compressors {
-    all: Shares,
-    /// Without [`Uneven`], whose trial is a good part of the work where it comes to nothing.
-    even: Shares,
-}
-
 /// One for each share of distinct values among all.
-struct Shares {
+pub(super) struct Compressors {
     few: BtrBlocksCompressor,
     some: BtrBlocksCompressor,
     most: BtrBlocksCompressor,
 }
 
-/// What is known of the chunks of one column so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tried {
-    /// Chunks for which uneven numbers are not looked for.
-    pause: u32,
-}
-
 impl Compressors {
     pub fn new(session: &VortexSession) -> Self {
-        let even = BtrBlocksCompressorBuilder::from_session(session)
+        let all = BtrBlocksCompressorBuilder::from_session(session)
             .disable_editions()
             // Ours does what both of these do.
             .exclude_schemes([RunEndScheme.id(), IntRLEScheme.id()])
-            .with_new_scheme(&Runs);
-        let all = even.clone().with_new_scheme(&Uneven);
-        Compressors { all: Shares::new(&all), even: Shares::new(&even) }
-    }
-
-    /// Compresses a chunk of a column with about so many distinct values.
-    pub fn compress(
-        &self,
-        array: &ArrayRef,
-        distinct: u64,
-        tried: &mut Tried,
-        execution: &mut ExecutionCtx,
-    ) -> VortexResult<ArrayRef> {
-        let rows = array.len() as u64;
-        if tried.pause > 0 {
-            tried.pause -= 1;
-            return self.even.of(rows, distinct).compress(array, execution);
-        }
-        let compressed = self.all.of(rows, distinct).compress(array, execution)?;
-        if !has_uneven(&compressed) {
-            tried.pause = UNEVEN_PAUSE_CHUNKS;
-        }
-        Ok(compressed)
-    }
-}
-
-fn has_uneven(array: &ArrayRef) -> bool {
-    let id = array.encoding_id();
-    (array.dtype().is_int() && (id == Pco.id() || id == Zstd.id()))
-        || array.children_iter().any(has_uneven)
-}
-
-impl Shares {
-    fn new(all: &BtrBlocksCompressorBuilder) -> Self {
+            .with_new_scheme(&Runs)
+            .with_new_scheme(&Uneven);
         let with_text = all.clone().with_new_scheme(&Text);
         // In a hash table Vortex counts how often each value comes, to decide on these: a good part
         // of the work, and nothing in it for values that come once.
@@ -108,15 +59,15 @@ impl Shares {
             StringDictScheme.id(),
             BinaryDictScheme.id(),
         ];
-        let few = all.clone().exclude_schemes([StringDictScheme.id()]);
-        Shares {
-            few: few.with_new_scheme(&Dictionary).build(),
+        Compressors {
+            few: all.exclude_schemes([StringDictScheme.id()]).with_new_scheme(&Dictionary).build(),
             some: with_text.clone().build(),
             most: with_text.exclude_schemes(counting).build(),
         }
     }
 
-    fn of(&self, rows: u64, distinct: u64) -> &BtrBlocksCompressor {
+    /// For a chunk of a column with about so many distinct values.
+    pub fn of(&self, rows: u64, distinct: u64) -> &BtrBlocksCompressor {
         match distinct {
             // A case for a dictionary, whose codes queries can use as they are.
             _ if distinct * 4 < rows => &self.few,

@@ -389,7 +389,7 @@ impl BucketWriter {
             Some(extent) => extent,
             None => self.open.insert(OpenExtent::create(&self.home, &self.layout.schema)?),
         };
-        let buffers = extent.encoder.encode(column, array, field, measured.sketch.estimate())?;
+        let buffers = extent.encoder.encode(array, field, measured.sketch.estimate())?;
         let location = extent
             .append(&buffers)
             .map_err(|e| e.context(format!("column {}", quoted(field.name()))))?;
@@ -468,7 +468,7 @@ impl OpenExtent {
             position: 0,
             checksum: crc32fast::Hasher::new(),
             rows: 0,
-            encoder: Encoder::new(schema.fields().len()),
+            encoder: Encoder::new(),
             chunk_rows: Vec::new(),
             columns: schema
                 .fields()

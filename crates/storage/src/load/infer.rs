@@ -114,8 +114,8 @@ impl Inference {
         self
     }
 
-    #[cfg(any(test, feature = "simulation"))]
-    pub(crate) fn with_block_bytes(mut self, bytes: usize) -> Inference {
+    /// Bytes of text a worker has in memory.
+    pub fn with_block_bytes(mut self, bytes: usize) -> Inference {
         self.block_bytes = bytes;
         self
     }

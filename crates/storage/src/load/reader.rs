@@ -100,14 +100,15 @@ impl Reader {
         self
     }
 
-    /// Bytes of input in memory, of all units together.
-    pub fn with_memory(mut self, units_bytes: usize) -> Reader {
+    /// Bytes of input in memory: of all units together, and of one block of text.
+    pub fn with_memory(mut self, units_bytes: usize, block_bytes: usize) -> Reader {
         self.gate = Gate::new(units_bytes);
+        self.block_bytes = block_bytes;
         self
     }
 
-    #[cfg(any(test, feature = "simulation"))]
-    pub(crate) fn with_block_bytes(mut self, bytes: usize) -> Reader {
+    #[cfg(test)]
+    pub(super) fn with_block_bytes(mut self, bytes: usize) -> Reader {
         self.block_bytes = bytes;
         self
     }
