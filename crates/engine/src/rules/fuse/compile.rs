@@ -7,8 +7,8 @@
 //! becomes a source. What was computed for one part of the tree and is asked for again by another is
 //! computed once: groups and tables may have several readers.
 //!
-//! * [`join`]: joins.
-//! * [`groups`]: aggregates.
+//! * [`join`]: joins and their tables.
+//! * [`groups`]: aggregates, and sets of groupings.
 //! * [`window`]: window functions.
 
 mod groups;

@@ -41,9 +41,10 @@ pub fn windows(plan: &Arc<dyn ExecutionPlan>) -> Option<Windows<'_>> {
     }
 }
 
-fn operator(
-    plan: &Arc<dyn ExecutionPlan>,
-) -> Option<(&[Arc<dyn WindowExpr>], &Arc<dyn ExecutionPlan>)> {
+type Operator<'a> = (&'a [Arc<dyn WindowExpr>], &'a Arc<dyn ExecutionPlan>);
+
+/// The functions of an operator for windows, and its input.
+fn operator(plan: &Arc<dyn ExecutionPlan>) -> Option<Operator<'_>> {
     if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
         return Some((window.window_expr(), window.input()));
     }
