@@ -158,7 +158,7 @@ impl Generator {
     }
 
     /// Of one table or two: three may have millions of rows together.
-    fn from_few(&mut self) -> (String, Vec<&'static str>) {
+    fn one_or_two(&mut self) -> (String, Vec<&'static str>) {
         loop {
             let (from, names) = self.from();
             if names.len() < 3 {
@@ -169,7 +169,7 @@ impl Generator {
 
     /// Groups of several sizes.
     fn grouping_sets(&mut self) -> String {
-        let (from, names) = self.from_few();
+        let (from, names) = self.one_or_two();
         let mut keys: Vec<String> = (0..1 + self.random.below(3))
             .map(|_| {
                 let name = self.pick(&names);
@@ -201,7 +201,7 @@ impl Generator {
 
     /// Groups that are asked for more than once.
     fn shared(&mut self) -> String {
-        let (from, names) = self.from_few();
+        let (from, names) = self.one_or_two();
         let name = self.pick(&names);
         let key = self.pick(&["i", "s", "t"]);
         let grouped = format!(
