@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::aggregate::spill::Sealed;
 use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
+use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::{Collected, Sorting};
@@ -588,8 +589,9 @@ fn spilled(plan: &dyn ExecutionPlan) -> (usize, usize) {
         .fold(own, |sum, child| (sum.0 + child.0, sum.1 + child.1))
 }
 
+/// Of the values: batches may be slices of the same arrays.
 fn bytes(groups: &[Groups]) -> usize {
-    groups.iter().flat_map(|g| &g.columns).map(|c| c.get_array_memory_size()).sum()
+    groups.iter().flat_map(|g| &g.columns).map(|c| value_bytes(c.as_ref(), None)).sum()
 }
 
 fn internal(what: &str) -> Stop {
