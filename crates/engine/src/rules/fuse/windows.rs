@@ -54,14 +54,6 @@ fn operator(plan: &Arc<dyn ExecutionPlan>) -> Option<Operator<'_>> {
 impl<'a> Windows<'a> {
     fn new(exprs: &[Arc<dyn WindowExpr>], input: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
         let first = exprs.first()?;
-        let schema = input.schema();
-        let keys = first.partition_by().iter().chain(first.order_by().iter().map(|k| &k.expr));
-        for key in keys {
-            let data_type = key.data_type(&schema).ok()?;
-            if data_type.is_nested() || data_type.is_null() {
-                return None;
-            }
-        }
         let windows = Windows {
             input,
             partition_by: first.partition_by().to_vec(),
@@ -87,9 +79,13 @@ impl<'a> Windows<'a> {
             let known = |e: &Arc<dyn PhysicalExpr>| {
                 collect_columns(e).iter().all(|c| c.index() < schema.fields().len())
             };
+            let is_key = |e: &Arc<dyn PhysicalExpr>| {
+                e.data_type(&schema).is_ok_and(|t| !t.is_nested() && !t.is_null())
+            };
+            let mut keys = partition_by.iter().chain(order_by.iter().map(|key| &key.expr));
             let all = expr.all_expressions();
             let mut all = all.args.iter().chain(&all.partition_by_exprs).chain(&all.order_by_exprs);
-            if !shared || !all.all(known) {
+            if !shared || !keys.all(is_key) || !all.all(known) {
                 return None;
             }
             if order_by.len() > self.order_by.len() {
