@@ -273,8 +273,9 @@ fn a_client_that_says_nothing_is_let_go() {
     with_server(config, async |server| {
         use tokio::io::AsyncReadExt;
         let address = server.uri.trim_start_matches("http://").to_string();
-        let mut silent = tokio::net::TcpStream::connect(&address).await.unwrap();
+        // The server's clock begins before the client knows that it is connected.
         let begun = Instant::now();
+        let mut silent = tokio::net::TcpStream::connect(&address).await.unwrap();
         let mut bytes = vec![];
         let read = tokio::time::timeout(Duration::from_secs(10), silent.read_to_end(&mut bytes));
         let _ = read.await.expect("closed by the server");
