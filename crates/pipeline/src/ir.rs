@@ -23,6 +23,13 @@ pub struct Plan {
     pub sinks: Vec<Sink>,
 }
 
+impl Plan {
+    /// How many pipelines have the groups of a sink as their source.
+    pub fn readers(&self, sink: usize) -> usize {
+        self.pipelines.iter().filter(|pipeline| pipeline.reads_groups(sink)).count()
+    }
+}
+
 #[derive(Debug)]
 pub struct Pipeline {
     pub source: Source,
@@ -160,6 +167,11 @@ impl Plan {
 }
 
 impl Pipeline {
+    /// Whether its source are the groups of a sink.
+    pub fn reads_groups(&self, sink: usize) -> bool {
+        matches!(self.source, Source::Groups(groups) if groups == sink)
+    }
+
     /// For each step, and last for the sink: which registers are read from there on.
     pub(crate) fn live(&self, plan: &Plan) -> Vec<Vec<bool>> {
         let mut kinds: Vec<Option<Arc<Expr>>> = vec![None; self.types.len()];

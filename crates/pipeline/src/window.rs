@@ -32,15 +32,13 @@ use crate::sort::{self, Collected, Sorting};
 
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Keys: what rows are partitioned by, then what orders them. Its payload are the columns that
+    /// Keys: what rows are partitioned by, which is to be together, then what orders them. Its payload are the columns that
     /// come out, and then all else that is read.
     pub sort: sort::Spec,
     /// The columns of the payload that come out; results come after them.
     pub columns: usize,
     /// Columns of the payload: the keys of the sort.
     pub keys: Vec<usize>,
-    /// How many of the keys rows are partitioned by.
-    pub partition_keys: usize,
     pub functions: Vec<Function>,
 }
 
@@ -175,7 +173,7 @@ impl Windowing {
     /// Whether a batch begins with the partition that the one before ends with.
     fn goes_on(&self, before: &Groups, batch: &Groups) -> Result<bool> {
         let Some(last) = before.rows.checked_sub(1) else { return Ok(false) };
-        for &key in &self.spec.keys[..self.spec.partition_keys] {
+        for &key in &self.spec.keys[..self.spec.sort.together] {
             let (before, batch) = (&before.columns[key], &batch.columns[key]);
             let compare = make_comparator(before, batch, SortOptions::default());
             if compare.map_err(internal)?(last, 0).is_ne() {
@@ -323,8 +321,8 @@ impl Rows<'_> {
         }
         let arguments = function.arguments.iter().map(|&a| self.column(a));
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
-        let partitions = self.runs(self.spec.partition_keys, rows)?;
-        let ordered_by = self.spec.partition_keys + function.order_keys;
+        let partitions = self.runs(self.spec.sort.together, rows)?;
+        let ordered_by = self.spec.sort.together + function.order_keys;
         let all = 0..rows;
         let result: ArrayRef = match &function.kind {
             Kind::RowNumber => {
@@ -419,7 +417,7 @@ impl Rows<'_> {
     }
 
     fn frames(&mut self, function: &Function, rows: usize) -> Result<Frames> {
-        let partitions = self.runs(self.spec.partition_keys, rows)?;
+        let partitions = self.runs(self.spec.sort.together, rows)?;
         let Frame { unit, start, end } = function.frame;
         let growing = start == Bound::Unbounded;
         if unit == Unit::Rows {
@@ -434,7 +432,7 @@ impl Rows<'_> {
             let ends = (0..rows).map(|row| at(row, end, 1, partitions.end(row)));
             return Ok(Frames::new(starts, ends, growing));
         }
-        let peers = self.runs(self.spec.partition_keys + function.order_keys, rows)?;
+        let peers = self.runs(self.spec.sort.together + function.order_keys, rows)?;
         let at = |row: usize, bound, beyond: i64, unbounded: u32| match bound {
             Bound::Unbounded => unbounded,
             Bound::Distance(distance) => {

@@ -10,8 +10,6 @@
 //!
 //! Joins and parts of a union that have no rows then go as well.
 
-use std::sync::Arc;
-
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::SessionStateBuilder;
@@ -22,11 +20,8 @@ use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
 pub struct ConstantFilters;
 
 /// Adds the rule to those of a session, before the one of DataFusion's that drops what is empty.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    let place = rules.iter().position(|r| r.name() == "propagate_empty_relation");
-    rules.insert(place.unwrap_or(rules.len()), Arc::new(ConstantFilters));
-    builder.with_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::add_before("propagate_empty_relation", ConstantFilters, builder)
 }
 
 impl OptimizerRule for ConstantFilters {

@@ -30,11 +30,8 @@ use super::cardinality::estimate;
 pub struct EarlySemiJoins;
 
 /// Adds the rule to those of a session that has `join_order`.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    let place = rules.iter().position(|r| r.name() == "join_order");
-    rules.insert(place.unwrap_or(rules.len()), Arc::new(EarlySemiJoins));
-    builder.with_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::add_before("join_order", EarlySemiJoins, builder)
 }
 
 impl OptimizerRule for EarlySemiJoins {

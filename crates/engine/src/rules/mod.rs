@@ -10,7 +10,10 @@ pub mod late_columns;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
 
+use std::sync::Arc;
+
 use datafusion::execution::SessionStateBuilder;
+use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
@@ -18,4 +21,16 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
     fuse::install(late_columns::install(builder))
+}
+
+/// Adds a rule for logical plans before the named one, or at the end if there is none.
+fn add_before(
+    name: &str,
+    rule: impl OptimizerRule + Send + Sync + 'static,
+    mut builder: SessionStateBuilder,
+) -> SessionStateBuilder {
+    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
+    let place = rules.iter().position(|r| r.name() == name);
+    rules.insert(place.unwrap_or(rules.len()), Arc::new(rule));
+    builder.with_optimizer_rules(rules)
 }

@@ -25,11 +25,8 @@ use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
 pub struct NeedlessOuterJoins;
 
 /// Adds the rule to those of a session, after DataFusion's for filters.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    let place = rules.iter().position(|r| r.name() == "eliminate_outer_join");
-    rules.insert(place.map_or(rules.len(), |p| p + 1), Arc::new(NeedlessOuterJoins));
-    builder.with_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::add_before("push_down_limit", NeedlessOuterJoins, builder)
 }
 
 impl OptimizerRule for NeedlessOuterJoins {

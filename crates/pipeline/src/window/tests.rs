@@ -30,7 +30,6 @@ fn computed(rows: &[Row], function: &Function) -> Vec<Option<i64>> {
         sort: sort::Spec { keys, payload_types, fetch: None, together: 1 },
         columns: 3,
         keys: vec![0, 1, 2],
-        partition_keys: 1,
         functions: vec![function.clone()],
     };
     let mut parts: Vec<_> = (0..3).map(|_| Collected::new(&spec.sort).unwrap()).collect();

@@ -23,10 +23,8 @@ pub fn levels(sets: &[Set]) -> (Vec<Level>, Vec<usize>) {
     wanted.dedup();
     let mut levels = vec![Level { set: all, of: None }];
     for set in wanted {
-        let finer = |level: &&(usize, &Level)| set.iter().all(|c| level.1.set.contains(c));
-        let known: Vec<_> = levels.iter().enumerate().collect();
-        let of = known.iter().filter(finer).min_by_key(|(_, level)| level.set.len());
-        let of = of.map(|(n, _)| *n);
+        let finer = |&n: &usize| set.iter().all(|c| levels[n].set.contains(c));
+        let of = (0..levels.len()).filter(finer).min_by_key(|&n| levels[n].set.len());
         levels.push(Level { set: set.clone(), of });
     }
     let place = |set: &Set| levels.iter().position(|l| l.set == *set).unwrap_or(0);

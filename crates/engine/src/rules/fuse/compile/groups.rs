@@ -226,7 +226,7 @@ pub(super) fn covers_aggregate(
 }
 
 /// Whether the groups of one set can be made of those of another.
-pub(super) fn covers_grouping_sets(bottom: &AggregateExec) -> bool {
+fn covers_grouping_sets(bottom: &AggregateExec) -> bool {
     let combined = |f: &Arc<AggregateFunctionExpr>| {
         let Some(kind) = native(f) else { return false };
         let schema = bottom.input().schema();
@@ -307,7 +307,7 @@ pub(super) fn filter_groups_early(pipelines: &mut [Pipeline], sinks: &[Sink]) {
     for after in (0..pipelines.len()).rev() {
         let Source::Groups(groups) = pipelines[after].source else { continue };
         let Sink::Aggregate(spec) = &sinks[groups] else { continue };
-        if pipelines.iter().filter(|p| reads(p, groups)).count() > 1 {
+        if pipelines.iter().filter(|p| p.reads_groups(groups)).count() > 1 {
             continue;
         }
         let keys = spec.key_types.len();
@@ -335,8 +335,4 @@ pub(super) fn filter_groups_early(pipelines: &mut [Pipeline], sinks: &[Sink]) {
             }
         }
     }
-}
-
-fn reads(pipeline: &Pipeline, groups: usize) -> bool {
-    matches!(pipeline.source, Source::Groups(sink) if sink == groups)
 }

@@ -28,18 +28,7 @@ impl Compiler {
         let wanted = wanted(join);
         let table = self.table(plan, join, &wanted)?;
         let probe = self.flow(unordered(join.right()))?;
-        let step = match kind {
-            JoinType::Inner => Join::Pairs { outer: false, mark: false },
-            JoinType::Right => Join::Pairs { outer: true, mark: false },
-            JoinType::Left => Join::Pairs { outer: false, mark: true },
-            JoinType::Full => Join::Pairs { outer: true, mark: true },
-            JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
-                Join::MarkTable { not_in: join.null_aware }
-            }
-            JoinType::RightSemi => Join::Semi,
-            JoinType::RightAnti => Join::Anti,
-            JoinType::RightMark => Join::Mark,
-        };
+        let step = step(join);
         let mut flow = vec![];
         let discard = matches!(step, Join::MarkTable { .. }).then(|| self.sink(Sink::Discard));
         for mut feed in probe {
@@ -167,7 +156,7 @@ impl Compiler {
         };
         let known = self.built.iter().find(|(other, _)| {
             other.downcast_ref::<HashJoinExec>().is_some_and(|other| {
-                !marks_table(join)
+                !step(join).marks_table()
                     && join.on.len() == other.on.len()
                     && join.on.iter().zip(&other.on).all(|(a, b)| same_expr(&a.0, &b.0))
                     && join.null_equality == other.null_equality
@@ -187,7 +176,7 @@ impl Compiler {
             inputs.extend(wanted.iter().map(|&i| feed.columns[i].clone()).chain(asked));
             self.end(feed, table, inputs);
         }
-        if !marks_table(join) {
+        if !step(join).marks_table() {
             self.built.push((Arc::clone(plan), table));
         }
         Ok(table)
@@ -199,9 +188,20 @@ pub(super) fn covers_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
         .is_some_and(|join| join.fetch().is_none() && !(join.null_aware && join.filter.is_some()))
 }
 
-fn marks_table(join: &HashJoinExec) -> bool {
-    use JoinType::*;
-    matches!(join.join_type, Left | Full | LeftSemi | LeftAnti | LeftMark)
+/// What a probe of the build side's table does.
+fn step(join: &HashJoinExec) -> Join {
+    match join.join_type {
+        JoinType::Inner => Join::Pairs { outer: false, mark: false },
+        JoinType::Right => Join::Pairs { outer: true, mark: false },
+        JoinType::Left => Join::Pairs { outer: false, mark: true },
+        JoinType::Full => Join::Pairs { outer: true, mark: true },
+        JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+            Join::MarkTable { not_in: join.null_aware }
+        }
+        JoinType::RightSemi => Join::Semi,
+        JoinType::RightAnti => Join::Anti,
+        JoinType::RightMark => Join::Mark,
+    }
 }
 
 /// Columns of the build side that anybody reads after its rows were found, in order.

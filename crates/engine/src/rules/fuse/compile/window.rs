@@ -58,7 +58,6 @@ impl Compiler {
             },
             columns,
             keys: key_columns,
-            partition_keys,
             functions,
         }));
         for feed in input {
