@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::take;
+use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
 
-use crate::encoding::{internal, value_bytes};
+use crate::encoding::{internal, uncompacted, value_bytes};
 use crate::expr::{Expr, Register};
 
 /// See the module's documentation.
@@ -21,6 +22,8 @@ pub struct Batch {
     /// For each row of the batch the row of the values it stands for; NULL: of none, its values
     /// are NULL.
     origins: Vec<UInt32Array>,
+    /// The logical types of the first registers, which may be compact.
+    types: Arc<[DataType]>,
 }
 
 #[derive(Clone)]
@@ -39,7 +42,13 @@ impl Batch {
     pub fn new(columns: Vec<ArrayRef>, rows: usize) -> Self {
         debug_assert!(columns.iter().all(|c| c.len() == rows));
         let columns = columns.into_iter().map(Column::Dense).collect();
-        Batch { rows, columns, origins: Vec::new() }
+        Batch { rows, columns, origins: Vec::new(), types: Arc::default() }
+    }
+
+    /// The first registers are of these types, and may be compact: see [`crate::encoding`].
+    pub fn compact_of(mut self, types: &Arc<[DataType]>) -> Self {
+        self.types = Arc::clone(types);
+        self
     }
 
     /// The named rows of arrays.
@@ -64,6 +73,7 @@ impl Batch {
             rows,
             columns: self.columns.iter().map(column).collect(),
             origins: origins.collect(),
+            types: Arc::clone(&self.types),
         }
     }
 
@@ -98,6 +108,15 @@ impl Batch {
 
     /// The values of a register, maybe in an encoded form.
     pub fn column(&mut self, register: Register) -> Result<ArrayRef> {
+        let values = self.compact(register)?;
+        let Some(logical) = self.types.get(register) else { return Ok(values) };
+        let values = uncompacted(&values, logical)?;
+        self.columns[register] = Column::Dense(Arc::clone(&values));
+        Ok(values)
+    }
+
+    /// As `column`, for who takes any [words](crate::encoding::words): they may be compact.
+    pub fn compact(&mut self, register: Register) -> Result<ArrayRef> {
         let values = match &self.columns[register] {
             Column::Dense(values) => return Ok(Arc::clone(values)),
             Column::Taken(values, origin) => {
@@ -186,6 +205,29 @@ mod tests {
         assert_eq!(ints(&mut batch, 1), [None, Some(8)]);
         batch.pick(vec![1].into()).unwrap();
         assert_eq!(ints(&mut batch, 1), [Some(8)]);
+    }
+
+    #[test]
+    fn compact_registers_are_read_in_their_type_unless_words_will_do() {
+        use arrow::array::{AsArray, Int8Array, Int16Array};
+        use arrow::datatypes::{Decimal64Type, TimestampSecondType};
+        let narrow: ArrayRef = Arc::new(Int8Array::from(vec![Some(-1), None, Some(3)]));
+        let wider: ArrayRef = Arc::new(Int16Array::from(vec![500, 600, 700]));
+        let seconds = DataType::Timestamp(arrow::datatypes::TimeUnit::Second, None);
+        let types = [DataType::Decimal128(15, 2), seconds, DataType::Int16].into();
+        let columns = vec![narrow, Arc::clone(&wider), Arc::clone(&wider)];
+        let mut batch = Batch::new(columns, 3).compact_of(&types).slice(0, 3);
+        batch.pick(vec![2, 1].into()).unwrap();
+        assert_eq!(batch.compact(0).unwrap().data_type(), &DataType::Int8);
+        let cents = batch.column(0).unwrap();
+        assert_eq!(
+            cents.as_primitive::<Decimal64Type>().iter().collect::<Vec<_>>(),
+            [Some(3), None]
+        );
+        let times = batch.column(1).unwrap();
+        assert_eq!(times.as_primitive::<TimestampSecondType>().values().as_ref(), [700, 600]);
+        assert_eq!(batch.compact(1).unwrap().data_type(), times.data_type());
+        assert_eq!(batch.column(2).unwrap().data_type(), &DataType::Int16);
     }
 
     #[test]

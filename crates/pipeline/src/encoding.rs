@@ -7,11 +7,19 @@
 //! |---|---|---|
 //! | text and binary | `Dictionary(UInt8 \| UInt16 \| UInt32, logical type)` | the values have no NULL, and may repeat |
 //! | `Decimal128(p, s)` | `Decimal64(18, s)` | whatever `p` is: the values fit 64 bits |
+//!
+//! Registers that a scan fills may also be *compact*: whole numbers, dates, times, timestamps and
+//! decimals, these without their point, as `Int8`, `Int16` or `Int32`. Who reads a register gets
+//! one of the forms above, unless it says that it takes any words: see `Batch::compact`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, MAX_INLINE_VIEW_LEN, UInt32Array};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, Decimal128Array, MAX_INLINE_VIEW_LEN, UInt32Array,
+    make_array,
+};
+use arrow::buffer::Buffer;
 use arrow::compute::take;
 use arrow::datatypes::{
     ArrowNativeType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Int8Type,
@@ -46,8 +54,38 @@ pub fn expand(array: &ArrayRef, logical: &DataType) -> Result<ArrayRef> {
             let wide = wide.with_precision_and_scale(*precision, *scale).map_err(internal)?;
             Ok(Arc::new(wide))
         }
+        (DataType::Int8 | DataType::Int16 | DataType::Int32, _) => {
+            expand(&uncompacted(array, logical)?, logical)
+        }
         (found, _) => Err(Error::internal(format!("a column of {logical} came as {found}"))),
     }
+}
+
+/// The form of a register's values that is not compact: of decimals `Decimal64`.
+pub fn uncompacted(array: &ArrayRef, logical: &DataType) -> Result<ArrayRef> {
+    let compact = matches!(array.data_type(), DataType::Int8 | DataType::Int16 | DataType::Int32);
+    if !compact || array.data_type() == logical {
+        return Ok(Arc::clone(array));
+    }
+    let form = match logical {
+        DataType::Decimal128(_, scale) => DataType::Decimal64(NARROW_DIGITS, *scale),
+        other => other.clone(),
+    };
+    let other = || Error::internal(format!("a column of {logical} came as {}", array.data_type()));
+    if !is_word(&form) {
+        return Err(other());
+    }
+    let words = words(array).ok_or_else(other)?;
+    let values = match form.primitive_width() {
+        Some(8) => Buffer::from_vec(words.into_owned()),
+        Some(4) => Buffer::from_vec(words.iter().map(|&w| w as i32).collect()),
+        Some(2) => Buffer::from_vec(words.iter().map(|&w| w as i16).collect()),
+        _ => return Err(other()),
+    };
+    let data = ArrayData::builder(form).len(array.len()).add_buffer(values);
+    // SAFETY: as many values of the type's width as there are rows, and any bits are a value; the
+    // NULLs are those of an array of as many rows.
+    Ok(make_array(unsafe { data.nulls(array.nulls().cloned()).build_unchecked() }))
 }
 
 /// Bytes of the values that are named, or of all, as they are in memory: what has to be read of an

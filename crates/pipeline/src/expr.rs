@@ -125,6 +125,15 @@ impl Expr {
         self.value(batch)?.into_array(batch.rows())
     }
 
+    /// Its values for the rows of a batch, for who takes any [words](crate::encoding::words) where
+    /// they are numbers.
+    pub fn compact(&self, batch: &mut Batch) -> Result<ArrayRef> {
+        match self {
+            Expr::Register(register, _) => batch.compact(*register),
+            _ => self.encoded(batch),
+        }
+    }
+
     /// Its values for the rows of a batch, in its logical type.
     pub fn plain(&self, batch: &mut Batch) -> Result<ArrayRef> {
         expand(&self.encoded(batch)?, &self.data_type())

@@ -241,7 +241,7 @@ impl Table {
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) -> Result<()> {
-        collect::check(&self.spec.key_types, keys, rows)?;
+        collect::check(&self.spec.key_types, keys, rows, true)?;
         out.clear();
         if self.pass(keys, rows, scratch)? {
             out.resize(rows, NONE);
@@ -294,7 +294,7 @@ impl Table {
         positions: &mut Vec<u32>,
         found: &mut Vec<u32>,
     ) -> Result<()> {
-        collect::check(&self.spec.key_types, keys, rows)?;
+        collect::check(&self.spec.key_types, keys, rows, true)?;
         positions.clear();
         found.clear();
         if self.pass(keys, rows, scratch)? {

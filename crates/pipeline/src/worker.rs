@@ -345,8 +345,7 @@ impl Worker {
     /// The batch after the probe; `None`: it goes on in the stack, or ends here.
     fn probe(&mut self, step: usize, probe: &Probe, mut batch: Batch) -> Result<Option<Batch>> {
         let built = Arc::clone(self.tables[step].as_ref().expect("a probe has a table"));
-        let keys = probe.keys.iter().map(|e| e.encoded(&mut batch));
-        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let keys = compact(&probe.keys, &mut batch)?;
         let live = &self.live[step + 1];
         let unique = built.table.is_unique();
         // Of which only rows with a match go on, and with one.
@@ -528,7 +527,7 @@ impl Worker {
             (Sink::Aggregate(spec), Part::Aggregate(partial)) => {
                 let (keys, rest) = inputs.split_at(spec.key_types.len());
                 let (arguments, filters) = rest.split_at(spec.argument_types.len());
-                let (keys, arguments) = (encoded(keys, batch)?, encoded(arguments, batch)?);
+                let (keys, arguments) = (compact(keys, batch)?, compact(arguments, batch)?);
                 let filters = filters.iter().map(|f| Ok(BooleanArray::new(f.truth(batch)?, None)));
                 let filters = filters.collect::<Result<Vec<_>>>()?;
                 partial.push(&keys, &arguments, &filters, rows)?;
@@ -558,4 +557,8 @@ fn keep(batch: &mut Batch, kept: &BooleanBuffer) -> Result<()> {
 
 fn encoded(exprs: &[Expr], batch: &mut Batch) -> Result<Vec<ArrayRef>> {
     exprs.iter().map(|e| e.encoded(batch)).collect()
+}
+
+fn compact(exprs: &[Expr], batch: &mut Batch) -> Result<Vec<ArrayRef>> {
+    exprs.iter().map(|e| e.compact(batch)).collect()
 }

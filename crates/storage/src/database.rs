@@ -301,8 +301,11 @@ impl Database {
     /// * strings and binaries (`Utf8View`, `BinaryView`) that are stored as a dictionary or as one
     ///   value: an Arrow dictionary of that type, with keys of `UInt8`, `UInt16` or `UInt32`. NULLs
     ///   are NULL keys, never values; all keys, also NULL ones, are below the number of values;
-    /// * `Decimal128(p, s)` whose values all fit 64 bits, where `s` is at most 18: `Decimal64(18,
-    ///   s)`, whatever `p` is; its values may have more digits than its precision says;
+    /// * whole numbers with a sign, dates, times and timestamps that all fit fewer bits: `Int8`,
+    ///   `Int16` or `Int32`;
+    /// * `Decimal128(p, s)`, where `s` is at most 18: the same, of the values without their point,
+    ///   and if 32 bits are not enough, `Decimal64(18, s)`, whatever `p` is; its values may have
+    ///   more digits than its precision says;
     /// * anything else: exactly the table's type.
     pub fn decode(&self, segment: Segment) -> Result<ArrayRef> {
         let array = segment.decode()?;

@@ -7,27 +7,28 @@
 //! | field | encoded form | when |
 //! |---|---|---|
 //! | `Utf8View`, `BinaryView` | `Dictionary(UInt8, UInt16 or UInt32, the field's type)` | the chunk is stored as a dictionary or as one value |
-//! | `Decimal128(p, s)` | `Decimal64(18, s)` | every value fits 64 bits, and `s` is at most 18 |
+//! | whole numbers with a sign, dates, times, timestamps | `Int8`, `Int16` or `Int32`, the narrowest | every value fits, and the field's type is wider |
+//! | `Decimal128(p, s)` | the same, of the values without their point, or `Decimal64(18, s)` | every value fits, and `s` is at most 18 |
 //! | any | the field's type | otherwise |
 //!
 //! Of a dictionary: NULLs are NULL keys and never values; every key, also a NULL one, is below the
 //! number of values; a value need not occur, but comes once as far as the writer saw to it. Of a
 //! `Decimal64`: its precision says nothing, neither of the field's nor of the values: they may
-//! have 19 digits. Both have a null buffer only if there is a NULL.
+//! have 19 digits. All have a null buffer only if there is a NULL.
 //!
 //! [`expand`] makes the plain form of any of them.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array, DictionaryArray,
-    PrimitiveArray, StringViewArray, UInt8Array, make_array,
+    Array, ArrayData, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array,
+    DictionaryArray, PrimitiveArray, StringViewArray, UInt8Array, make_array,
 };
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::compute::{filter, take};
 use arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowNativeType, DECIMAL64_MAX_PRECISION, DataType, Decimal64Type,
-    UInt8Type, UInt16Type, UInt32Type,
+    Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type,
 };
 use thalweg_base::{Error, Result};
 
@@ -47,6 +48,7 @@ pub fn expand(array: &ArrayRef, field_type: &DataType) -> Result<ArrayRef> {
             let wide = Decimal128Array::new(wide.into(), narrow.nulls().cloned());
             Ok(Arc::new(wide.with_data_type(field_type.clone())))
         }
+        (is, wanted) if is_form_of(is, wanted) => Ok(widened(array, wanted)),
         (is, wanted) => Err(Error::internal(format!("{is} is no form of a column of {wanted}"))),
     }
 }
@@ -54,17 +56,114 @@ pub fn expand(array: &ArrayRef, field_type: &DataType) -> Result<ArrayRef> {
 /// Whether a column of `field_type` may come as `form`.
 pub(crate) fn is_form_of(form: &DataType, field_type: &DataType) -> bool {
     use DataType::{
-        BinaryView, Decimal64, Decimal128, Dictionary, UInt8, UInt16, UInt32, Utf8View,
+        BinaryView, Decimal64, Decimal128, Dictionary, Int8, Int16, Int32, UInt8, UInt16, UInt32,
+        Utf8View,
     };
     match (form, field_type) {
+        (is, wanted) if is == wanted => true,
+        (Int8 | Int16 | Int32, Decimal128(_, scale)) => narrow_decimal(*scale).is_some(),
+        (Int8 | Int16 | Int32, wanted) => {
+            is_whole(wanted) && form.primitive_width() < wanted.primitive_width()
+        }
         (Dictionary(key, value), Utf8View | BinaryView) => {
             matches!(**key, UInt8 | UInt16 | UInt32) && **value == *field_type
         }
         (Decimal64(precision, is), Decimal128(_, wanted)) => {
             *precision == DECIMAL64_MAX_PRECISION && is == wanted
         }
-        (is, wanted) => is == wanted,
+        _ => false,
     }
+}
+
+/// Whether values are whole numbers with a sign, or stored as such, of 64 bits at most.
+fn is_whole(data_type: &DataType) -> bool {
+    use DataType::{
+        Date32, Date64, Decimal64, Int8, Int16, Int32, Int64, Time32, Time64, Timestamp,
+    };
+    matches!(
+        data_type,
+        Int8 | Int16 | Int32 | Int64 | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..)
+    ) || matches!(data_type, Decimal64(..))
+}
+
+/// Whole numbers in the fewest bits that hold them all; anything else as it is.
+pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
+    /// Values that are looked at before it is asked whether there is anything to gain.
+    const PART: usize = 4096;
+    fn narrow<T: Copy + Into<i64>>(values: &[T]) -> Option<(DataType, Buffer)> {
+        // Of a negative number the bits below its sign, turned: as many as it needs.
+        let mut bits = 0;
+        for part in values.chunks(PART) {
+            bits |= part.iter().map(|&v| v.into()).fold(0, |bits, v: i64| bits | (v ^ (v >> 63)));
+            if bits > i64::from(i32::MAX) || (size_of::<T>() == 4 && bits > i64::from(i16::MAX)) {
+                return None;
+            }
+        }
+        macro_rules! of {
+            ($native:ty) => {
+                values.iter().map(|&v| v.into() as $native).collect::<Vec<_>>().into()
+            };
+        }
+        Some(match size_of::<T>() {
+            _ if bits <= i64::from(i8::MAX) => (DataType::Int8, of!(i8)),
+            4.. if bits <= i64::from(i16::MAX) => (DataType::Int16, of!(i16)),
+            8.. => (DataType::Int32, of!(i32)),
+            _ => return None,
+        })
+    }
+    if !is_whole(array.data_type()) {
+        return array;
+    }
+    let data = array.to_data();
+    let narrow = match array.data_type().primitive_width() {
+        Some(2) => narrow(data.buffer::<i16>(0)),
+        Some(4) => narrow(data.buffer::<i32>(0)),
+        Some(8) => narrow(data.buffer::<i64>(0)),
+        _ => None,
+    };
+    match narrow {
+        Some((form, values)) => primitive(form, array.len(), values, array.nulls()),
+        None => array,
+    }
+}
+
+/// Narrow whole numbers as values of a field's type.
+fn widened(array: &ArrayRef, field_type: &DataType) -> ArrayRef {
+    macro_rules! as_native {
+        ($type:ty, $native:ty) => {{
+            let values = array.as_primitive::<$type>().values();
+            values.iter().map(|&v| v as $native).collect::<Vec<_>>().into()
+        }};
+    }
+    macro_rules! to {
+        ($native:ty) => {
+            match array.data_type() {
+                DataType::Int8 => as_native!(Int8Type, $native),
+                DataType::Int16 => as_native!(Int16Type, $native),
+                _ => as_native!(Int32Type, $native),
+            }
+        };
+    }
+    let values: Buffer = match field_type.primitive_width() {
+        Some(2) => to!(i16),
+        Some(4) => to!(i32),
+        Some(8) => to!(i64),
+        _ => to!(i128),
+    };
+    primitive(field_type.clone(), array.len(), values, array.nulls())
+}
+
+/// An array of values of one width.
+fn primitive(
+    data_type: DataType,
+    rows: usize,
+    values: Buffer,
+    nulls: Option<&NullBuffer>,
+) -> ArrayRef {
+    let data = ArrayData::builder(data_type).len(rows).add_buffer(values).nulls(nulls.cloned());
+    // SAFETY: as many values of the type's width as there are rows, and any bits are a value; the
+    // NULLs are those of an array of as many rows.
+    make_array(unsafe { data.build_unchecked() })
 }
 
 /// The type of narrow decimals of `scale`, if there is one.

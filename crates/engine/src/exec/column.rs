@@ -1,8 +1,9 @@
 //! A column of the chunk in hand, expanded as late as possible.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
@@ -30,6 +31,14 @@ impl Column {
         }
         let plain = self.expand(&self.encoded)?;
         Ok(Arc::clone(self.plain.get_or_init(|| plain)))
+    }
+
+    /// Some rows in a row. Of a dictionary all of it is expanded, as the next will be asked for.
+    pub fn piece(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        if self.encoded.as_any_dictionary_opt().is_some() {
+            return Ok(self.plain()?.slice(rows.start, rows.len()));
+        }
+        self.expand(&self.encoded.slice(rows.start, rows.len()))
     }
 
     /// All of it: plain if that is at hand already.

@@ -187,12 +187,8 @@ impl Conjunct {
             };
             selection.retain_listed(&self.evaluate_all(piece, before, time).await?);
         } else {
-            let timer = time.timer();
-            let plain = columns.iter().map(|c| c.plain()).collect::<Result<Vec<_>>>()?;
-            timer.done();
-            let piece = |rows: Range<usize>| {
-                Ok(plain.iter().map(|c| c.slice(rows.start, rows.len())).collect())
-            };
+            let piece =
+                |rows: Range<usize>| columns.iter().map(|c| c.piece(rows.clone())).collect();
             selection.intersect(&self.evaluate_all(piece, selection.rows(), time).await?);
         }
         self.count(before, selection.len());

@@ -149,6 +149,8 @@ mod tests {
             assert_eq!(loading.reads.shared(), 1);
             for (column, segment) in segments.into_iter().enumerate() {
                 let array = database.decode(segment).unwrap();
+                let array =
+                    thalweg_storage::expand(&array, &arrow::datatypes::DataType::Int64).unwrap();
                 let values = (0..1000).map(|a| if column == 0 { a } else { 7 * a });
                 assert_eq!(array.as_ref(), &Int64Array::from_iter_values(values));
             }

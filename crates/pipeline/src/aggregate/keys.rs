@@ -190,13 +190,12 @@ impl Encoder {
             Class::Word => plain(Values::Words(words(array).ok_or_else(other)?)),
             Class::Float => plain(Values::Words(float_words(array).ok_or_else(other)?)),
             Class::Decimal => match array.data_type() {
-                DataType::Decimal64(..) => plain(Values::Words(words(array).ok_or_else(other)?)),
                 DataType::Decimal128(..) => {
                     let values = array.as_primitive::<Decimal128Type>().values();
                     let (words, interned) = self.decimal_words(values, nulls.as_ref());
                     Encoded { values: Values::Words(Cow::Owned(words)), nulls, interned }
                 }
-                _ => return Err(other()),
+                _ => plain(Values::Words(words(array).ok_or_else(other)?)),
             },
             Class::Bytes => {
                 let codes = self.byte_codes(array, nulls.as_ref(), append).ok_or_else(other)?;

@@ -143,10 +143,7 @@ fn decimals<'a>(array: &'a ArrayRef) -> Result<Decimals<'a>> {
             let values: &'a [i128] = array.as_primitive::<Decimal128Type>().values();
             Ok(Decimals::Wide(Cow::Borrowed(values)))
         }
-        DataType::Decimal64(..) => {
-            Ok(Decimals::Narrow(words(array).ok_or_else(|| came_as(array))?))
-        }
-        _ => Err(came_as(array)),
+        _ => Ok(Decimals::Narrow(words(array).ok_or_else(|| came_as(array))?)),
     }
 }
 

@@ -190,11 +190,7 @@ impl<'a> Column<'a> {
                     let wide = array.as_primitive::<arrow::datatypes::Decimal128Type>();
                     wide.values().to_vec()
                 }
-                DataType::Decimal64(..) => {
-                    let narrow = array.as_primitive::<arrow::datatypes::Decimal64Type>();
-                    narrow.values().iter().map(|&v| i128::from(v)).collect()
-                }
-                _ => return Err(came()),
+                _ => visit(array, Words).ok_or_else(came)?.into_iter().map(i128::from).collect(),
             })
         } else {
             Values::Bytes(slices(array, nulls.as_ref()).ok_or_else(came)?)

@@ -50,8 +50,8 @@ impl Collected {
 
     /// Takes a batch; its arrays are kept as they are.
     pub fn push(&mut self, keys: &[ArrayRef], payload: &[ArrayRef], rows: usize) -> Result<()> {
-        check(&self.key_types, keys, rows)?;
-        check(&self.payload_types, payload, rows)?;
+        check(&self.key_types, keys, rows, false)?;
+        check(&self.payload_types, payload, rows, false)?;
         if rows == 0 {
             return Ok(());
         }
@@ -104,8 +104,8 @@ impl Collected {
     }
 }
 
-/// Fails where arrays are not as they were announced.
-pub fn check(types: &[DataType], arrays: &[ArrayRef], rows: usize) -> Result<()> {
+/// Fails where arrays are not as they were announced; some may be `compact`.
+pub fn check(types: &[DataType], arrays: &[ArrayRef], rows: usize, compact: bool) -> Result<()> {
     if types.len() != arrays.len() {
         let message = format!("a join expects {} columns and got {}", types.len(), arrays.len());
         return Err(Error::internal(message));
@@ -115,6 +115,7 @@ pub fn check(types: &[DataType], arrays: &[ArrayRef], rows: usize) -> Result<()>
         let fits = match (found, logical) {
             (DataType::Dictionary(_, value), _) if value.as_ref() == logical => true,
             (DataType::Decimal64(_, found), DataType::Decimal128(_, scale)) => found == scale,
+            (DataType::Int8 | DataType::Int16 | DataType::Int32, _) if compact => true,
             _ => found == logical,
         };
         if !fits {

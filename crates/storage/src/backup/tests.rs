@@ -106,7 +106,7 @@ fn numbers(db: &Database) -> Vec<i64> {
     let mut numbers = Vec::new();
     for chunk in 0..contents.chunks() {
         for segment in db.read(&contents.chunk(chunk), &[0]).unwrap() {
-            let array = db.decode(segment).unwrap();
+            let array = segment.decode_plain().unwrap();
             numbers.extend(array.as_primitive::<Int64Type>().values());
         }
     }

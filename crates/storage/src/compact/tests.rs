@@ -47,8 +47,12 @@ fn rows(db: &Database) -> Vec<(Option<i64>, i64)> {
     let mut rows = Vec::new();
     for i in 0..contents.chunks() {
         let chunk = contents.chunk(i);
-        let arrays: Vec<ArrayRef> =
-            db.read(&chunk, &[0, 1]).unwrap().into_iter().map(|s| db.decode(s).unwrap()).collect();
+        let arrays: Vec<ArrayRef> = db
+            .read(&chunk, &[0, 1])
+            .unwrap()
+            .into_iter()
+            .map(|s| s.decode_plain().unwrap())
+            .collect();
         let live = chunk.live();
         for row in (0..chunk.rows).filter(|&r| live.as_ref().is_none_or(|l| l.value(r))) {
             let key = arrays[0].as_primitive::<Int64Type>();
@@ -90,7 +94,7 @@ fn delete(db: &Database, wanted: impl Fn(i64) -> bool) {
     let mut gone = RowSet::default();
     for i in 0..contents.chunks() {
         let chunk = contents.chunk(i);
-        let array = db.decode(db.read(&chunk, &[1]).unwrap().remove(0)).unwrap();
+        let array = db.read(&chunk, &[1]).unwrap().remove(0).decode_plain().unwrap();
         let values = array.as_primitive::<Int64Type>();
         let live = chunk.live();
         for (row, id) in chunk.row_ids().values().iter().enumerate() {
@@ -176,7 +180,7 @@ fn ranges_hold_every_row_once() {
         Range { from: some(1), to: None },
     ];
     for i in 0..contents.chunks() {
-        let array = db.decode(db.read(&contents.chunk(i), &[0]).unwrap().remove(0)).unwrap();
+        let array = db.read(&contents.chunk(i), &[0]).unwrap().remove(0).decode_plain().unwrap();
         let masks: Vec<_> = ranges.iter().map(|r| r.contains(&array).unwrap()).collect();
         for row in 0..array.len() {
             assert_eq!(masks.iter().filter(|m| m.value(row)).count(), 1);

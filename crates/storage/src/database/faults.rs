@@ -238,6 +238,7 @@ fn for_each_row(db: &Database, table: &Table, mut f: impl FnMut(i64, u64)) -> Re
                 db.decode(segment)?
             }
         };
+        let array = crate::expand(&array, &DataType::Int64)?;
         let (live, ids) = (chunk.live(), chunk.row_ids());
         let numbers = array.as_primitive::<Int64Type>().values().iter().zip(ids.values());
         for (row, (n, id)) in numbers.enumerate() {

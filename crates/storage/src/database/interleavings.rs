@@ -158,7 +158,7 @@ impl World {
         let mut gone = RowSet::default();
         for i in 0..contents.chunks() {
             let chunk = contents.chunk(i);
-            let keys = self.db.decode(self.db.read(&chunk, &[0]).unwrap().remove(0)).unwrap();
+            let keys = self.db.read(&chunk, &[0]).unwrap().remove(0).decode_plain().unwrap();
             let live = chunk.live();
             for (row, id) in chunk.row_ids().values().iter().enumerate() {
                 let key = keys.as_primitive::<Int64Type>().value(row);
@@ -299,9 +299,12 @@ fn read(db: &Database, snapshot: &Snapshot) -> Rows {
     let mut rows = Rows::new();
     for i in 0..contents.chunks() {
         let chunk = contents.chunk(i);
-        let column = |c: usize| match db.cached(&chunk, c) {
-            Some(array) => array,
-            None => db.decode(db.read(&chunk, &[c]).unwrap().remove(0)).unwrap(),
+        let column = |c: usize| {
+            let array = match db.cached(&chunk, c) {
+                Some(array) => array,
+                None => db.decode(db.read(&chunk, &[c]).unwrap().remove(0)).unwrap(),
+            };
+            crate::expand(&array, &DataType::Int64).unwrap()
         };
         let (keys, values) = (column(0), column(1));
         let (keys, values) = (keys.as_primitive::<Int64Type>(), values.as_primitive::<Int64Type>());

@@ -69,9 +69,8 @@ fn read(db: &Database, snapshot: &Snapshot) -> Result<Vec<i64>> {
         let chunk = contents.chunk(i);
         let mut arrays = Vec::new();
         for segment in db.read(&chunk, &[1, 0])? {
-            arrays.push(db.decode(segment)?);
+            arrays.push(segment.decode_plain()?);
         }
-        arrays[0] = crate::expand(&arrays[0], &DataType::Utf8View)?;
         assert_eq!(arrays[0].len(), chunk.rows);
         for (n, text) in
             arrays[1].as_primitive::<Int64Type>().values().iter().zip(arrays[0].as_string_view())
@@ -432,5 +431,5 @@ fn the_cache_serves_what_was_decoded() {
     assert!(Arc::ptr_eq(&decoded, &db.cached(&chunk, 0).unwrap()));
     let stats = db.cache_stats();
     assert_eq!((stats.hits, stats.misses, stats.bytes_max), (1, 1, 8 << 20));
-    assert!(stats.bytes >= 8_000);
+    assert!(stats.bytes >= 2_000);
 }

@@ -109,6 +109,47 @@ fn decimals_are_widened_with_their_sign() {
 }
 
 #[test]
+fn whole_numbers_are_narrowed_to_what_holds_them() {
+    use arrow::array::{Date32Array, Int16Array, TimestampMicrosecondArray};
+    let forms = |values: Vec<i64>| {
+        let arrays: [ArrayRef; 4] = [
+            Arc::new(Int16Array::from_iter_values(values.iter().map(|&v| v as i16))),
+            Arc::new(Date32Array::from_iter_values(values.iter().map(|&v| v as i32))),
+            Arc::new(Int64Array::from(values.clone())),
+            Arc::new(TimestampMicrosecondArray::from(values).with_timezone("UTC")),
+        ];
+        arrays.map(|array| {
+            let narrow = narrowed(Arc::clone(&array));
+            assert!(is_form_of(narrow.data_type(), array.data_type()));
+            assert_eq!(&expand(&narrow, array.data_type()).unwrap(), &array);
+            let slice = narrowed(array.slice(1, 1));
+            assert_eq!(&expand(&slice, array.data_type()).unwrap(), &array.slice(1, 1));
+            narrow.data_type().primitive_width().unwrap()
+        })
+    };
+    assert_eq!(forms(vec![0, -1, 127, -128]), [1, 1, 1, 1]);
+    assert_eq!(forms(vec![0, 128]), [2, 2, 2, 2]);
+    assert_eq!(forms(vec![-129, 0]), [2, 2, 2, 2]);
+    assert_eq!(forms(vec![i16::MAX.into(), i16::MIN.into()]), [2, 2, 2, 2]);
+    assert_eq!(forms(vec![1 << 15, 0])[1..], [4, 4, 4]);
+    assert_eq!(forms(vec![i32::MAX.into(), i32::MIN.into()])[1..], [4, 4, 4]);
+    assert_eq!(forms(vec![1 << 31, 0])[2..], [8, 8]);
+    assert_eq!(forms(vec![i64::MIN, i64::MAX])[2..], [8, 8]);
+    // Wide only beyond the first part.
+    let late = (0..10_000).map(|n| if n == 9_999 { 70_000 } else { n % 100 }).collect();
+    assert_eq!(forms(late)[1..], [4, 4, 4]);
+
+    let nulls: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None]));
+    let narrow = narrowed(Arc::clone(&nulls));
+    assert_eq!((narrow.data_type(), narrow.null_count()), (&DataType::Int8, 1));
+    assert_eq!(&expand(&narrow, &DataType::Int64).unwrap(), &nulls);
+    let cents = DataType::Decimal128(15, 2);
+    let wide = expand(&narrow, &cents).unwrap();
+    assert_eq!(wide.data_type(), &cents);
+    assert_eq!(wide.as_primitive::<arrow::datatypes::Decimal128Type>().value(0), 5);
+}
+
+#[test]
 fn what_is_plain_is_not_touched_and_what_is_something_else_refused() {
     let plain: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     assert!(Arc::ptr_eq(&plain, &expand(&plain, &DataType::Int64).unwrap()));

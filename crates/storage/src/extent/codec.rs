@@ -7,9 +7,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, Decimal64Array, UInt8Array};
-use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
+use arrow::array::{Array, ArrayRef, Decimal64Array, PrimitiveArray, UInt8Array};
+use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Schema as ArrowSchema};
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 use vortex::VortexSessionDefault;
@@ -22,9 +21,7 @@ use vortex::array::serde::{SerializeOptions, SerializedArray};
 use vortex::array::{ArrayContext, ArrayId, ExecutionCtx, IntoArray, VortexSessionExecute};
 use vortex::arrow::{ArrowSessionExt, to_arrow_null_buffer};
 use vortex::buffer::{Alignment, ByteBuffer};
-use vortex::dtype::{
-    DType, DecimalType, FieldNames, NativeDecimalType, Nullability, PType, StructFields,
-};
+use vortex::dtype::{DType, DecimalType, FieldNames, Nullability, PType, StructFields};
 use vortex::error::{VortexResult, vortex_err};
 use vortex::file::{Footer, SegmentSpec};
 use vortex::layout::layouts::chunked::ChunkedLayout;
@@ -200,7 +197,7 @@ pub(super) fn decode(
                 Some(narrow) => decimals(array, field, narrow, execution),
                 None => plain(array, field, execution),
             },
-            _ => plain(array, field, execution),
+            _ => plain(array, field, execution).map(encoded::narrowed),
         }
     })?;
     if !encoded::is_form_of(array.data_type(), field.data_type()) || array.len() != rows {
@@ -255,39 +252,47 @@ fn strings(
     encoded::dictionary(&codes, values, nulls.as_ref()).map_err(|e| vortex_err!("{e}"))
 }
 
-/// In 64 bits, if all of them fit.
+/// As narrow as they are, if all of them fit 64 bits.
 fn decimals(
     array: vortex::array::ArrayRef,
     field: &Field,
     narrow: DataType,
     execution: &mut ExecutionCtx,
 ) -> VortexResult<ArrayRef> {
-    fn widened<T: NativeDecimalType + Into<i64>>(array: &DecimalArray) -> ScalarBuffer<i64> {
-        // Into a Vec, which knows how many will come: a buffer would look after each.
-        array.buffer::<T>().iter().map(|&v| v.into()).collect::<Vec<_>>().into()
-    }
-    let array = array.execute::<DecimalArray>(execution)?;
-    let decimal = array.decimal_dtype();
+    let decimals = array.execute::<DecimalArray>(execution)?;
+    let decimal = decimals.decimal_dtype();
     let is = DataType::Decimal128(decimal.precision(), decimal.scale());
-    let values = match array.values_type() {
-        // To be refused.
-        _ if is != *field.data_type() => None,
-        DecimalType::I8 => Some(widened::<i8>(&array)),
-        DecimalType::I16 => Some(widened::<i16>(&array)),
-        DecimalType::I32 => Some(widened::<i32>(&array)),
-        DecimalType::I64 => Some(array.buffer::<i64>().into_arrow_scalar_buffer()),
-        // The writer has narrowed what it could: mostly, the first few tell.
-        DecimalType::I128 => {
-            let wide = array.buffer::<i128>();
-            let narrow: Option<Vec<i64>> = wide.iter().map(|&v| v.try_into().ok()).collect();
-            narrow.map(ScalarBuffer::from)
-        }
-        DecimalType::I256 => None,
-    };
-    let array = array.into_array();
-    let Some(values) = values else { return plain(array, field, execution) };
+    let array = decimals.clone().into_array();
+    // To be refused.
+    if is != *field.data_type() {
+        return plain(array, field, execution);
+    }
     let nulls = to_arrow_null_buffer(array.validity()?, array.len(), execution)?;
-    Ok(Arc::new(Decimal64Array::try_new(values, nulls)?.with_data_type(narrow)))
+    macro_rules! whole {
+        ($type:ty) => {{
+            let values = decimals.buffer().into_arrow_scalar_buffer();
+            Arc::new(PrimitiveArray::<$type>::try_new(values, nulls)?)
+        }};
+    }
+    Ok(match decimals.values_type() {
+        DecimalType::I8 => whole!(Int8Type),
+        DecimalType::I16 => encoded::narrowed(whole!(Int16Type)),
+        DecimalType::I32 => encoded::narrowed(whole!(Int32Type)),
+        DecimalType::I64 => {
+            let values = decimals.buffer().into_arrow_scalar_buffer();
+            let values = Decimal64Array::try_new(values, nulls)?.with_data_type(narrow);
+            encoded::narrowed(Arc::new(values))
+        }
+        DecimalType::I128 => {
+            let wide = decimals.buffer::<i128>();
+            // The writer has narrowed what it could: mostly, the first few tell.
+            let values: Option<Vec<i64>> = wide.iter().map(|&v| v.try_into().ok()).collect();
+            let Some(values) = values else { return plain(array, field, execution) };
+            let values = Decimal64Array::try_new(values.into(), nulls)?.with_data_type(narrow);
+            encoded::narrowed(Arc::new(values))
+        }
+        DecimalType::I256 => return plain(array, field, execution),
+    })
 }
 
 /// Our own statistics are in the catalog; Vortex's would only be parsed with each chunk.

@@ -96,7 +96,7 @@ fn values(db: &Database, snapshot: &Snapshot) -> Vec<i64> {
     let mut seen = Vec::new();
     for i in 0..contents.chunks() {
         let chunk = contents.chunk(i);
-        let array = db.decode(db.read(&chunk, &[0]).unwrap().remove(0)).unwrap();
+        let array = db.read(&chunk, &[0]).unwrap().remove(0).decode_plain().unwrap();
         let array = array.as_primitive::<Int64Type>();
         let live = chunk.live();
         assert_eq!(live.as_ref().map_or(chunk.rows, |l| l.count_set_bits()), chunk.live_rows());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
@@ -276,6 +276,7 @@ impl Shared {
         };
         let opened = Opened::new(pipeline, &self.inputs, sinks, spilled, &self.context)?;
         let opened = Arc::new(opened);
+        let types: Arc<[DataType]> = pipeline.types.clone().into();
         let in_order = match pipeline.source {
             Source::Groups(sink) => matches!(self.plan.sinks[sink], Sink::Sort(_)),
             _ => false,
@@ -289,7 +290,7 @@ impl Shared {
                 None => Part::new(&self.plan.sinks[pipeline.sink])?,
             };
             let worker = Worker::new(&self.plan, n, sinks, part)?;
-            let puller = Puller::new(Arc::clone(&opened), number);
+            let puller = Puller::new(Arc::clone(&opened), Arc::clone(&types), number);
             let output = Output { senders: outputs.to_vec(), own: number % outputs.len() };
             tasks.push((worker, puller, output));
         }
@@ -344,7 +345,7 @@ impl Shared {
                 });
                 let mut partials: Vec<Partial> = partials.collect();
                 let is_spilling = self.spilling.lock().contains_key(&sink);
-                let readers = readers(&self.plan, sink);
+                let readers = self.plan.readers(sink);
                 // What sorting them by their hashes needs; without keys there is one group.
                 let hashes: usize = match spec.key_types.is_empty() {
                     true => 0,
@@ -423,7 +424,7 @@ impl Shared {
         let Some(spilling) = spilling.and_then(Arc::into_inner) else {
             return Err(internal("groups are still being written that have all come"));
         };
-        let again = readers(&self.plan, sink) > 1;
+        let again = self.plan.readers(sink) > 1;
         self.spilled.lock().insert(sink, Arc::new(spilling.finish(again)?));
         self.reservations[sink].free();
         Ok(Finished::Nothing)
@@ -607,11 +608,6 @@ fn is_void(plan: &Plan, n: usize, sinks: &Sinks) -> bool {
         },
         _ => false,
     })
-}
-
-/// How many pipelines have the groups of a sink as their source.
-fn readers(plan: &Plan, sink: usize) -> usize {
-    plan.pipelines.iter().filter(|p| matches!(p.source, Source::Groups(s) if s == sink)).count()
 }
 
 /// Whether a pipeline after the `n`th reads what the sink has become.

@@ -24,7 +24,8 @@ use super::found::Found;
 use super::spill::{Loaded, Spilled};
 use crate::error::into_datafusion;
 use crate::exec::ScanExec;
-use crate::exec::scan::{Hint, Reader};
+use crate::exec::scan::Hint;
+use crate::exec::scan::reader::Reader;
 use crate::rules::fuse::Input;
 
 /// What a worker shall take for a step: a batch that takes longer is followed by shorter ones, so
@@ -103,6 +104,7 @@ impl Opened {
 /// One worker's end of a source.
 pub struct Puller {
     opened: Arc<Opened>,
+    types: Arc<[DataType]>,
     reader: Option<Reader>,
     stream: Option<SendableRecordBatchStream>,
     loaded: Option<Loaded>,
@@ -150,13 +152,15 @@ impl From<Vec<Batch>> for Ready {
 }
 
 impl Puller {
-    pub fn new(opened: Arc<Opened>, worker: usize) -> Self {
+    /// `types`: of the source's registers.
+    pub fn new(opened: Arc<Opened>, types: Arc<[DataType]>, worker: usize) -> Self {
         let reader = match opened.as_ref() {
             Opened::Scan(scan) => Some(scan.reader(worker)),
             _ => None,
         };
         Puller {
             opened,
+            types,
             reader,
             stream: None,
             loaded: None,
@@ -198,10 +202,11 @@ impl Puller {
                 Opened::Scan(_) => {
                     let Some(reader) = &mut self.reader else { return Ok(None) };
                     let Some(morsel) = reader.next().await? else { return Ok(None) };
-                    self.ready = Ready::from(match morsel.picked {
+                    let batch = match morsel.picked {
                         None => Batch::new(morsel.columns, morsel.rows),
                         Some(picked) => Batch::taken(morsel.columns, picked),
-                    });
+                    };
+                    self.ready = batch.compact_of(&self.types).into();
                 }
                 Opened::Streams { left, .. } => {
                     let Some(stream) = &mut self.stream else {

@@ -235,6 +235,7 @@ fn decimals_of_64_bits_stay_narrow() {
         let array = array.with_precision_and_scale(precision, scale).unwrap();
         match form(Arc::new(array)).data_type() {
             DataType::Decimal64(18, s) if *s == scale => true,
+            DataType::Int8 | DataType::Int16 | DataType::Int32 => true,
             DataType::Decimal128(p, s) if (*p, *s) == (precision, scale) => false,
             other => panic!("{other}"),
         }
@@ -257,6 +258,29 @@ fn decimals_of_64_bits_stay_narrow() {
     assert!(narrow(9, 9, &|_| None));
     // Decimal64 has no such scale.
     assert!(!narrow(38, 19, &|n| Some(n)));
+}
+
+#[test]
+fn whole_numbers_come_as_narrow_as_they_are() {
+    let of = |values: &dyn Fn(i64) -> i64, data_type: &DataType| {
+        let numbers = Int64Array::from_iter((0..300).map(|n| (n % 7 > 0).then(|| values(n))));
+        let array = arrow::compute::cast(&numbers, data_type).unwrap();
+        form(array).data_type().clone()
+    };
+    let seconds = DataType::Timestamp(TimeUnit::Second, None);
+    let (small, date, key) = (|n| n - 150, |n| 8_000 + n * 7, |n| n * 1_000_003);
+    assert_eq!(of(&|n| n % 100, &DataType::Int64), DataType::Int8);
+    assert_eq!(of(&small, &DataType::Int64), DataType::Int16);
+    assert_eq!(of(&date, &DataType::Date32), DataType::Int16);
+    assert_eq!(of(&key, &DataType::Int64), DataType::Int32);
+    assert_eq!(of(&key, &DataType::Int32), DataType::Int32);
+    assert_eq!(of(&key, &seconds), DataType::Int32);
+    assert_eq!(of(&|n| n * 10_000_000_019, &DataType::Int64), DataType::Int64);
+    assert_eq!(of(&|n| n % 100, &DataType::Int8), DataType::Int8);
+    assert_eq!(of(&|n| n % 100, &DataType::UInt32), DataType::UInt32);
+    let cents = Decimal128Array::from_iter_values((0..300).map(|n| n * 1_009));
+    let cents: ArrayRef = Arc::new(cents.with_precision_and_scale(15, 2).unwrap());
+    assert_eq!(form(cents).data_type(), &DataType::Int32);
 }
 
 #[test]
