@@ -131,6 +131,14 @@ impl Batch {
         Ok(values)
     }
 
+    /// For each row the row of the values that a register was taken from.
+    pub fn origin(&self, register: Register) -> Result<ArrayRef> {
+        match &self.columns[register] {
+            Column::Taken(_, origin) => Ok(Arc::new(self.origins[*origin].clone())),
+            _ => Err(Error::internal(format!("register {register} comes from no table any more"))),
+        }
+    }
+
     /// Lets go of all registers for which `live` does not hold.
     pub fn retain(&mut self, live: &[bool]) {
         for (column, live) in self.columns.iter_mut().zip(live) {

@@ -55,6 +55,9 @@ pub enum Arithmetic {
 #[derive(Clone, Debug)]
 pub enum Expr {
     Register(Register, DataType),
+    /// The number of the row that a register's value comes from in the table that was probed for
+    /// it. Nothing may have read the register.
+    Row(Register),
     /// An array of one value.
     Literal(ArrayRef),
     Compare(Comparison, Box<Expr>, Box<Expr>),
@@ -98,6 +101,7 @@ impl Expr {
             Expr::Register(_, data_type)
             | Expr::Arithmetic(.., data_type)
             | Expr::Call(.., data_type) => data_type.clone(),
+            Expr::Row(_) => DataType::UInt32,
             Expr::Literal(value) => value.data_type().clone(),
             _ => DataType::Boolean,
         }
@@ -106,7 +110,7 @@ impl Expr {
     /// Calls `f` with every register that is read.
     pub fn registers(&self, f: &mut impl FnMut(Register)) {
         match self {
-            Expr::Register(register, _) => f(*register),
+            Expr::Register(register, _) | Expr::Row(register) => f(*register),
             Expr::Literal(_) => {}
             Expr::Not(a) | Expr::IsNull(a) => a.registers(f),
             Expr::Compare(_, a, b)
@@ -152,6 +156,7 @@ impl Expr {
     fn value(&self, batch: &mut Batch) -> Result<Value> {
         Ok(match self {
             Expr::Register(register, _) => Value::Array(batch.column(*register)?),
+            Expr::Row(register) => Value::Array(batch.origin(*register)?),
             Expr::Literal(value) => Value::Scalar(Arc::clone(value)),
             Expr::Compare(comparison, a, b) => {
                 let (left, right) = (a.value(batch)?, b.value(batch)?);
@@ -374,6 +379,10 @@ impl fmt::Display for Named<'_> {
             Expr::Register(register, _) => match names.get(*register) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "r{register}"),
+            },
+            Expr::Row(register) => match names.get(*register) {
+                Some(name) => write!(f, "row of {name}"),
+                None => write!(f, "row of r{register}"),
             },
             Expr::Literal(value) => {
                 let options = arrow::util::display::FormatOptions::new().with_null("NULL");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 
 use crate::aggregate;
-use crate::expr::{Expr, Named};
+use crate::expr::{Expr, Named, Register};
 use crate::{sort, table, window};
 
 #[derive(Debug)]
@@ -75,6 +75,8 @@ pub enum Step {
     Map(Vec<Arc<Expr>>),
     /// Looks rows up in a table; adds its payload's registers, or one with a mark.
     Probe(Probe),
+    /// Adds the payload's registers of a table's rows, whose numbers a register has.
+    Fetch { sink: usize, row: Register },
 }
 
 #[derive(Clone, Debug)]
@@ -188,6 +190,9 @@ impl Pipeline {
                     };
                     kinds.extend(std::iter::repeat_n(None, added));
                 }
+                Step::Fetch { sink, .. } => {
+                    kinds.extend(std::iter::repeat_n(None, plan.output_types(*sink).len()));
+                }
             }
         }
         fn read(expr: &Expr, kinds: &[Option<Arc<Expr>>], live: &mut [bool]) {
@@ -210,6 +215,7 @@ impl Pipeline {
                     conjuncts.iter().for_each(|e| read(e, &kinds, &mut live))
                 }
                 Step::Map(_) => {}
+                Step::Fetch { row, .. } => live[*row] = true,
                 Step::Probe(probe) => {
                     let condition = probe.condition.iter();
                     probe.keys.iter().chain(condition).for_each(|e| read(e, &kinds, &mut live));
@@ -252,6 +258,7 @@ impl Step {
                 format!("filter {}", conjuncts.collect::<Vec<_>>().join(" AND "))
             }
             Step::Map(exprs) => format!("map {}", list(&mut exprs.iter().map(AsRef::as_ref))),
+            Step::Fetch { sink, .. } => format!("fetch from #{sink}"),
             Step::Probe(probe) => {
                 let name = match probe.kind {
                     Join::Pairs { outer: false, .. } => "probe",

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::UInt32Type;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
 
@@ -242,7 +243,9 @@ impl Worker {
     ) -> Result<Self> {
         let this = &plan.pipelines[pipeline];
         let table = |step: &Step| match step {
-            Step::Probe(probe) => table(sinks, probe.sink).map(|t| Some(Arc::clone(t))),
+            Step::Probe(Probe { sink, .. }) | Step::Fetch { sink, .. } => {
+                table(sinks, *sink).map(|t| Some(Arc::clone(t)))
+            }
             _ => Ok(None),
         };
         Ok(Worker {
@@ -315,6 +318,11 @@ impl Worker {
             }
             match &steps[step] {
                 Step::Map(exprs) => exprs.iter().for_each(|e| batch.compute(e)),
+                Step::Fetch { row, .. } => {
+                    let built = self.tables[step].as_ref().expect("rows are those of a table");
+                    let rows = batch.column(*row)?;
+                    extend(&mut batch, built, rows.as_primitive::<UInt32Type>().clone());
+                }
                 Step::Filter(conjuncts) => {
                     for (i, conjunct) in conjuncts.iter().enumerate() {
                         let kept = conjunct.truth(&mut batch)?;

@@ -680,7 +680,8 @@ fn concurrent_scans_decode_a_chunk_once() {
         })
     };
     let (one, four) = (decoded(1), decoded(4));
-    assert!(one > 15_000_000, "{one}");
+    // Of two million numbers, four bytes each.
+    assert!(one > 7_500_000, "{one}");
     // Shown in units of a hundredth.
     assert!((four - one).abs() < one / 20, "one decodes {one} bytes, four {four}");
 }

@@ -556,6 +556,7 @@ impl State {
                 // Here it matters for each value whether it is the first.
                 seen.widen(batch.before, total);
                 let array = &batch.arguments[*argument];
+                let selected = one_of_each(array, ids, total, selected.as_ref()).or(selected);
                 each_bytes(array, selected.as_ref(), |row, bytes| {
                     let id = ids[row] as usize;
                     let first = !std::mem::replace(&mut seen.flags[id], true);
@@ -677,6 +678,23 @@ fn better(best: &mut Vec<u8>, bytes: &[u8], first: bool, max: bool, heap_bytes: 
         best.extend_from_slice(bytes);
         *heap_bytes += best.capacity() - before;
     }
+}
+
+/// Of a dictionary, if there are few pairs of a group and a value: a selected row for each.
+fn one_of_each(
+    array: &ArrayRef,
+    ids: &[u32],
+    groups: usize,
+    selected: Option<&BooleanBuffer>,
+) -> Option<BooleanBuffer> {
+    let codes = codes(array)?;
+    let values = array.as_any_dictionary().values().len();
+    let pairs = groups.checked_mul(values).filter(|&pairs| 0 < pairs && pairs <= ids.len() / 2)?;
+    let mut seen = vec![false; pairs];
+    Some(BooleanBuffer::collect_bool(ids.len(), |row| {
+        let pair = ids[row] as usize * values + codes[row] as usize;
+        selected.is_none_or(|s| s.value(row)) && !std::mem::replace(&mut seen[pair], true)
+    }))
 }
 
 /// Calls `f` with every selected row's bytes.

@@ -23,7 +23,7 @@ use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::aggregate::spill::Sealed;
 use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
 use thalweg_pipeline::encoding::value_bytes;
-use thalweg_pipeline::ir::{Plan, Sink, Source, Step};
+use thalweg_pipeline::ir::{Plan, Probe, Sink, Source, Step};
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::{Collected, Sorting};
 use thalweg_pipeline::table::Building;
@@ -619,8 +619,8 @@ fn is_read_after(plan: &Plan, sink: usize, n: usize) -> bool {
         };
         source
             || pipeline.steps.iter().any(|step| match step {
-                Step::Probe(probe) => probe.sink == sink,
-                _ => false,
+                Step::Probe(Probe { sink: s, .. }) | Step::Fetch { sink: s, .. } => *s == sink,
+                Step::Filter(_) | Step::Map(_) => false,
             })
     })
 }

@@ -28,7 +28,7 @@ const SQL: &str = "SELECT b, sum(a) FROM t GROUP BY b";
 #[test]
 fn a_pipeline_shows_what_it_reads_and_where_its_time_goes() {
     let line = pipeline(Config::default(), SQL);
-    for figure in ["rows_in=20.00 K", "rows_out=20.00 K", "bytes_in=240.0 K"] {
+    for figure in ["rows_in=20.00 K", "rows_out=20.00 K", "bytes_in=60.00 K"] {
         assert!(line.contains(figure), "{figure} is not in {line}");
     }
     for time in ["time_in_source=", "time_in_steps=", "time_in_sink="] {
@@ -42,11 +42,48 @@ fn a_pipeline_shows_what_it_reads_and_where_its_time_goes() {
 
 #[test]
 fn what_the_scan_filters_by_counts_once() {
-    // All rows of `a`, and half of those of `b`.
+    // All rows of `a`, of two bytes each, and half of those of `b`, of one.
     let line = pipeline(Config::default(), "SELECT sum(b) FROM t WHERE a % 2 = 0");
-    assert!(line.contains("bytes_in=200.0 K"), "{line}");
+    assert!(line.contains("bytes_in=50.00 K"), "{line}");
     let line = pipeline(Config::default(), "SELECT sum(a) FROM t WHERE a % 2 = 0");
-    assert!(line.contains("bytes_in=160.0 K"), "{line}");
+    assert!(line.contains("bytes_in=40.00 K"), "{line}");
+}
+
+#[test]
+fn rows_are_grouped_by_those_of_a_table_that_decides_their_texts() {
+    let engine = Engine::open(":memory:", Config::default()).unwrap();
+    let session = engine.session();
+    let run = |sql: &str| {
+        let collected = engine.block_on(async { session.query(sql).await?.collect().await });
+        collected.unwrap_or_else(|e| panic!("{sql}: {e}"))
+    };
+    run("CREATE TABLE sale AS SELECT value % 100 AS item, value AS n FROM range(0, 20000)");
+    run("CREATE TABLE item AS SELECT value AS id, 'item ' || value AS name, \
+         'brand ' || value % 5 AS brand FROM range(0, 100)");
+    let are = |sql: &str| {
+        let plan = run(&format!("EXPLAIN {sql}"));
+        let plan = arrow::util::pretty::pretty_format_batches(&plan).unwrap().to_string();
+        assert!(plan.contains("aggregate"), "{plan}");
+        plan.contains("fetch from")
+    };
+    let join = "FROM sale JOIN item ON sale.item = item.id";
+    assert!(are(&format!("SELECT name, sum(n) {join} GROUP BY name")));
+    assert!(are(&format!("SELECT name, brand, avg(n) {join} GROUP BY ROLLUP (name, brand)")));
+    assert!(are(&format!("SELECT name, n % 3, avg(n) {join} GROUP BY name, n % 3")));
+    // Many rows have the same text.
+    assert!(!are(&format!("SELECT brand, sum(n) {join} GROUP BY brand")));
+    // Not each row has a row of the table.
+    let outer = "FROM sale LEFT JOIN item ON sale.item = item.id";
+    assert!(!are(&format!("SELECT name, sum(n) {outer} GROUP BY name")));
+    // Groups of groups are no help.
+    assert!(!are(&format!("SELECT name, count(DISTINCT n) {join} GROUP BY name")));
+    // Somebody else has to read the text of each row; but not of each column.
+    let read = format!("{join} AND length(name) > n % 10");
+    assert!(!are(&format!("SELECT name, sum(n) {read} GROUP BY name")));
+    assert!(are(&format!("SELECT name, brand, sum(n) {read} GROUP BY name, brand")));
+    assert!(!are(&format!("SELECT name, max(name) {join} GROUP BY name")));
+    // Hardly more rows than the table has.
+    assert!(!are(&format!("SELECT name, sum(n) {join} WHERE n < 150 GROUP BY name")));
 }
 
 #[test]

@@ -9,10 +9,12 @@
 //!
 //! * [`join`]: joins and their tables.
 //! * [`groups`]: aggregates, and sets of groupings.
+//! * [`late_keys`]: group keys that a joined table decides.
 //! * [`window`]: window functions.
 
 mod groups;
 mod join;
+mod late_keys;
 mod window;
 
 use std::sync::Arc;

@@ -199,6 +199,23 @@ impl Generator {
         format!("SELECT {all}, grouping({}), {functions} FROM {from} GROUP BY {sets}", keys[0])
     }
 
+    /// Groups by texts of a small table that is joined to a large one.
+    fn texts_of_a_table(&mut self) -> String {
+        let keys = self.pick(&["r.s", "r.s, r.v", "r.s, p.u", "r.v, r.t, r.s", "p.u, r.s, r.i"]);
+        let on = self.pick(&["p.i = r.k", "p.u = r.k", "p.k = r.k", "p.i = r.k AND p.b > r.b"]);
+        let functions = self.pick(&[
+            "count(*), sum(p.b), avg(p.d)",
+            "avg(p.b), count(p.s) FILTER (WHERE p.b > 300), avg(p.d), min(p.t)",
+            "sum(r.d), max(p.s), min(p.d), count(r.i)",
+            "avg(r.b), max(r.v)",
+        ]);
+        let grouped = match self.one_in(3) {
+            true => format!("ROLLUP ({keys})"),
+            false => keys.to_string(),
+        };
+        format!("SELECT {keys}, {functions} FROM p JOIN r ON {on} GROUP BY {grouped}")
+    }
+
     /// Groups that are asked for more than once.
     fn shared(&mut self) -> String {
         let (from, names) = self.one_or_two();
@@ -218,10 +235,11 @@ impl Generator {
     }
 
     fn query(&mut self) -> String {
-        match self.random.below(6) {
+        match self.random.below(7) {
             0 => return self.windows(),
             1 => return self.grouping_sets(),
             2 => return self.shared(),
+            3 => return self.texts_of_a_table(),
             _ => {}
         }
         let (from, names) = self.from();
@@ -310,11 +328,13 @@ fn random_queries_have_the_same_rows_as_on_operators() {
         let columns = "i INT, b BIGINT, s VARCHAR, v VARCHAR, d DECIMAL(12, 2), t DATE, u BIGINT, \
                        k BIGINT";
         rows(&engine, &on, &format!("CREATE TABLE {table} ({columns})")).unwrap();
+        // Of one table nearly every row has a text of its own.
+        let texts = if table == "r" { 31 } else { 23 };
         // Several inserts, so that there are several chunks with dictionaries of their own.
         for part in 0..3 {
             let sql = format!(
                 "INSERT INTO {table} SELECT CASE WHEN n % 7 <> 3 THEN (n * 13) % 50 END, \
-                 (n * 71) % 1000, CASE WHEN n % 11 > 0 THEN 's' || (n * {part} % 23) END, \
+                 (n * 71) % 1000, CASE WHEN n % 11 > 0 THEN 's' || (n * {part} % {texts}) END, \
                  's' || (n % 5), CASE WHEN n % 13 > 0 THEN ((n * 37) % 400)::DECIMAL(12, 2) / 4 END, \
                  DATE '2024-01-01' + (n % 90)::INT, n % 6, n \
                  FROM (SELECT value + {part} * {count} AS n FROM range(0, {count}))"
@@ -323,7 +343,7 @@ fn random_queries_have_the_same_rows_as_on_operators() {
         }
     }
     let mut generator = Generator { random: Prng::new(20) };
-    let (mut filled, mut piped) = (0, 0);
+    let (mut filled, mut piped, mut late) = (0, 0, 0);
     for _ in 0..400 {
         let sql = generator.query();
         let expected = rows(&engine, &off, &sql);
@@ -338,7 +358,9 @@ fn random_queries_have_the_same_rows_as_on_operators() {
         filled += usize::from(expected.is_ok_and(|rows| !rows.is_empty()));
         let plan = rows(&engine, &on, &format!("EXPLAIN {sql}")).unwrap();
         piped += usize::from(plan.iter().any(|line| line.contains("PipelineExec")));
+        late += usize::from(plan.iter().any(|line| line.contains("fetch from")));
     }
     // The queries are worth asking.
     assert!(filled > 250 && piped > 260, "{filled} have rows, {piped} run on pipelines");
+    assert!(late > 10, "{late} group by rows of a table");
 }

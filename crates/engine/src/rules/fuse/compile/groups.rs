@@ -7,7 +7,7 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::CastExpr;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 use thalweg_pipeline::aggregate::{Function, Kind, Spec, is_combined, is_native};
@@ -28,16 +28,19 @@ impl Compiler {
     ) -> Result<Flow> {
         let keys: Vec<usize> = (0..bottom.group_expr().expr().len()).collect();
         let aggregation = Aggregation::new(bottom)?;
-        let sink = self.group(bottom, &keys, aggregation)?;
+        let results = aggregation.functions.len();
+        let sink = self.group(bottom, &keys, aggregation, results)?;
         Ok(vec![Feed::new(Source::Groups(sink), fields(&top.schema()))])
     }
 
-    /// Groups the rows of an aggregate's input by some of its keys.
+    /// Groups the rows of an aggregate's input by some of its keys. All functions after the first
+    /// `results` are parts that averages are made of.
     fn group(
         &mut self,
         bottom: &AggregateExec,
         keys: &[usize],
         aggregation: Aggregation,
+        results: usize,
     ) -> Result<usize> {
         let schema = bottom.input().schema();
         let input = self.flow(unordered(bottom.input()))?;
@@ -48,12 +51,42 @@ impl Compiler {
         };
         let key_types = types(&mut keys.clone())?;
         let argument_types = types(&mut arguments.iter())?;
-        let spec = Arc::new(Spec { key_types, argument_types, functions });
-        let sink = self.sink(Sink::Aggregate(spec));
+        let mut spec = Spec { key_types, argument_types, functions };
+        let read = |feed: &Feed| -> Result<(Vec<Expr>, Vec<Expr>)> {
+            let exprs = |exprs: &mut dyn Iterator<Item = &Arc<dyn PhysicalExpr>>| {
+                exprs.map(|e| translate(e, &schema, &feed.columns)).collect::<Result<Vec<_>>>()
+            };
+            Ok((exprs(&mut keys.clone())?, exprs(&mut arguments.iter().chain(&filters))?))
+        };
+        if let [feed] = input.as_slice()
+            && are_combined(bottom)
+        {
+            let columns: Vec<_> =
+                keys.clone().map(|key| key.downcast_ref::<Column>().map(Column::index)).collect();
+            let (keys, others) = read(feed)?;
+            let tables = self.late_tables((bottom.input(), &columns), feed, &keys, &others);
+            if let (false, Some(feed)) = (tables.is_empty(), input.first().cloned()) {
+                let wanted = spec.functions.len();
+                if wanted == results {
+                    add_parts(&mut spec.functions, &spec.argument_types);
+                }
+                let (feed, mut inputs, more) = self.group_late(feed, &tables, &keys, others, &spec);
+                let again = Self::regrouped(&spec.functions, results);
+                let spec = Spec {
+                    key_types: spec.key_types,
+                    argument_types: spec.functions.into_iter().map(|f| f.result).collect(),
+                    functions: again.into_iter().take(wanted).collect(),
+                };
+                inputs.extend(more);
+                let sink = self.sink(Sink::Aggregate(Arc::new(spec)));
+                self.end(feed, sink, inputs);
+                return Ok(sink);
+            }
+        }
+        let sink = self.sink(Sink::Aggregate(Arc::new(spec)));
         for feed in input {
-            let exprs = keys.clone().chain(&arguments).chain(&filters);
-            let inputs = exprs.map(|e| translate(e, &schema, &feed.columns));
-            let inputs = inputs.collect::<Result<Vec<_>>>()?;
+            let (mut inputs, others) = read(&feed)?;
+            inputs.extend(others);
             self.end(feed, sink, inputs);
         }
         Ok(sink)
@@ -72,21 +105,12 @@ impl Compiler {
         let (levels, places) = levels(&groups.iter().map(kept).collect::<Vec<_>>());
         let Aggregation { mut functions, arguments, filters } = Aggregation::new(bottom)?;
         let results = functions.len();
-        // An average is made of a sum and a count, which stand after the results.
-        for n in 0..results {
-            if matches!(functions[n].kind, Kind::Avg) {
-                let input = bottom.input().schema();
-                let of = arguments[functions[n].arguments[0]].data_type(&input)?;
-                let sum =
-                    Function { kind: Kind::Sum, result: sum_type(of), ..functions[n].clone() };
-                let kind = Kind::Count;
-                functions.push(sum);
-                functions.push(Function { kind, result: DataType::Int64, ..functions[n].clone() });
-            }
-        }
+        let input = bottom.input().schema();
+        let types = arguments.iter().map(|a| a.data_type(&input)).collect::<Result<Vec<_>>>()?;
+        add_parts(&mut functions, &types);
         let again = Self::regrouped(&functions, results);
         let aggregation = Aggregation { functions: functions.clone(), arguments, filters };
-        let mut sinks = vec![self.group(bottom, &levels[0].set, aggregation)?];
+        let mut sinks = vec![self.group(bottom, &levels[0].set, aggregation, results)?];
         let key_type = |key: usize| schema.field(key).data_type().clone();
         let result_types: Vec<DataType> = functions.iter().map(|f| f.result.clone()).collect();
         let feed = |sink: usize, set: &[usize]| {
@@ -174,6 +198,18 @@ impl Aggregation {
     }
 }
 
+/// An average is made of a sum and a count, which come after all functions.
+fn add_parts(functions: &mut Vec<Function>, argument_types: &[DataType]) {
+    for n in 0..functions.len() {
+        if matches!(functions[n].kind, Kind::Avg) {
+            let result = sum_type(argument_types[functions[n].arguments[0]].clone());
+            functions.push(Function { kind: Kind::Sum, result, ..functions[n].clone() });
+            let (kind, result) = (Kind::Count, DataType::Int64);
+            functions.push(Function { kind, result, ..functions[n].clone() });
+        }
+    }
+}
+
 /// Of the sum of which an average is made.
 fn sum_type(argument: DataType) -> DataType {
     match argument {
@@ -219,14 +255,14 @@ pub(super) fn covers_aggregate(
     if !bottom.dynamic_expressions_produced().is_empty() {
         return None;
     }
-    let covered = (!bottom.group_expr().has_grouping_set() || covers_grouping_sets(bottom))
+    let covered = (!bottom.group_expr().has_grouping_set() || are_combined(bottom))
         && *bottom.input_order_mode() == InputOrderMode::Linear
         && bottom.aggr_expr().iter().all(|f| f.order_bys().is_empty());
     covered.then_some((top, bottom))
 }
 
-/// Whether the groups of one set can be made of those of another.
-fn covers_grouping_sets(bottom: &AggregateExec) -> bool {
+/// Whether groups can be made of smaller ones.
+fn are_combined(bottom: &AggregateExec) -> bool {
     let combined = |f: &Arc<AggregateFunctionExpr>| {
         let Some(kind) = native(f) else { return false };
         let schema = bottom.input().schema();

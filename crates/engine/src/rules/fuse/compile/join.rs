@@ -205,7 +205,7 @@ fn step(join: &HashJoinExec) -> Join {
 }
 
 /// Columns of the build side that anybody reads after its rows were found, in order.
-fn wanted(join: &HashJoinExec) -> Vec<usize> {
+pub(super) fn wanted(join: &HashJoinExec) -> Vec<usize> {
     let left = join.left().schema().fields().len();
     let gives_left =
         !matches!(join.join_type, JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark);

@@ -1,0 +1,261 @@
+//! Keys of groups that a joined table decides.
+//!
+//! Who groups a large table by names and descriptions of a small one joined to it would look each
+//! row's texts up to find its group. But they are the same for all rows that go with one row of the
+//! small table. So rows are grouped by the number of that row first, and then the groups that this
+//! gives, which are few, by the texts:
+//!
+//! ```text
+//!   scan → probe #0 → group by row of #0, d_year        groups of #1 → fetch from #0 → group by
+//!                     (sink #1)                                        i_product_name, i_brand, d_year
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::Statistics;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
+use thalweg_pipeline::aggregate::Spec;
+use thalweg_pipeline::expr::{Expr, Register};
+use thalweg_pipeline::ir::{Join, Probe, Sink, Source, Step};
+
+use super::{Compiler, Feed};
+use crate::exec::ScanExec;
+use crate::rules::fuse::compile::join::wanted;
+
+/// As many rows there must be for each group of rows.
+const ROWS_PER_GROUP: f64 = 4.0;
+/// One of the columns must have so many values for each row of the table: else grouping by the rows
+/// makes many more groups.
+const VALUES_PER_ROW: f64 = 0.5;
+/// Of a key of which nothing is known.
+const VALUES: f64 = 16.0;
+
+/// A table of which group keys are columns.
+pub(super) struct LateTable {
+    sink: usize,
+    /// Those of its payload.
+    registers: Range<Register>,
+    /// One of them that nothing but the keys reads.
+    unread: Register,
+}
+
+/// What the registers of a feed are.
+struct Layout<'a> {
+    /// For each register what computes it, if it is computed.
+    computed: Vec<Option<&'a Expr>>,
+    /// Each probe, and the registers of the payload that it adds.
+    probes: Vec<(&'a Probe, Range<Register>)>,
+}
+
+impl Compiler {
+    /// `None`: steps that late keys are not for.
+    fn layout<'a>(&self, feed: &'a Feed) -> Option<Layout<'a>> {
+        let (mut computed, mut probes) = (vec![None; feed.types.len()], vec![]);
+        for step in &feed.steps {
+            match step {
+                Step::Filter(_) => {}
+                Step::Map(exprs) => computed.extend(exprs.iter().map(|e| Some(e.as_ref()))),
+                Step::Fetch { .. } => return None,
+                Step::Probe(probe) => {
+                    let Sink::Build(spec) = &self.sinks[probe.sink] else { return None };
+                    let first = computed.len();
+                    let added = match probe.kind {
+                        Join::Pairs { .. } => spec.payload_types.len(),
+                        Join::Mark => 1,
+                        _ => 0,
+                    };
+                    computed.resize(first + added, None);
+                    probes.push((probe, first..first + added));
+                }
+            }
+        }
+        Some(Layout { computed, probes })
+    }
+
+    /// The tables whose rows should be grouped by instead of some of the keys of a feed, of which
+    /// `others` are read beside its keys. `input`: what is grouped, and which of its columns the
+    /// keys are.
+    pub(super) fn late_tables(
+        &self,
+        (input, columns): (&Arc<dyn ExecutionPlan>, &[Option<usize>]),
+        feed: &Feed,
+        keys: &[Expr],
+        others: &[Expr],
+    ) -> Vec<LateTable> {
+        if !keys.iter().any(|key| is_text(&key.data_type())) {
+            return vec![];
+        }
+        let context = StatisticsContext::new();
+        let (Some(Layout { computed, probes }), Some((rows, statistics))) =
+            (self.layout(feed), known(&context, input))
+        else {
+            return vec![];
+        };
+        let mut groups = 1.0;
+        let mut found = vec![];
+        for (probe, registers) in &probes {
+            if let Some(table_rows) = self.decides(&context, probe, registers, keys) {
+                found.push(LateTable {
+                    sink: probe.sink,
+                    registers: registers.clone(),
+                    unread: registers.start,
+                });
+                groups *= table_rows;
+            }
+        }
+        // A register that somebody reads is gathered, and then nobody knows of which row it was.
+        let mut read = vec![false; computed.len()];
+        for (key, column) in keys.iter().zip(columns) {
+            if table_of(&found, key).is_none() {
+                let values = column.and_then(|c| distinct(&statistics, c)).unwrap_or(VALUES);
+                groups *= values.max(1.0);
+                mark(key, &computed, &mut read);
+            }
+        }
+        if groups * ROWS_PER_GROUP > rows as f64 {
+            return vec![];
+        }
+        others.iter().for_each(|expr| mark(expr, &computed, &mut read));
+        for step in &feed.steps {
+            match step {
+                Step::Filter(exprs) => exprs.iter().for_each(|e| mark(e, &computed, &mut read)),
+                Step::Probe(probe) => {
+                    let exprs = probe.keys.iter().chain(&probe.condition);
+                    exprs.for_each(|e| mark(e, &computed, &mut read));
+                }
+                Step::Map(_) | Step::Fetch { .. } => {}
+            }
+        }
+        let unread = |mut table: LateTable| {
+            table.unread = table.registers.clone().find(|&register| !read[register])?;
+            Some(table)
+        };
+        found.into_iter().filter_map(unread).collect()
+    }
+
+    /// The rows of a probe's table, if there is a text of it among the keys, and one of the keys
+    /// has nearly another value for each of its rows.
+    fn decides(
+        &self,
+        context: &StatisticsContext,
+        probe: &Probe,
+        registers: &Range<Register>,
+        keys: &[Expr],
+    ) -> Option<f64> {
+        let (plan, _) = self.built.iter().find(|(_, sink)| *sink == probe.sink)?;
+        let join = plan.downcast_ref::<HashJoinExec>()?;
+        let own = keys.iter().filter_map(|key| match key {
+            Expr::Register(r, data_type) if registers.contains(r) => Some((*r, data_type)),
+            _ => None,
+        });
+        if probe.kind != (Join::Pairs { outer: false, mark: false })
+            || !own.clone().any(|(_, data_type)| is_text(data_type))
+        {
+            return None;
+        }
+        let (rows, statistics) = known(context, join.left())?;
+        let wanted = wanted(join);
+        let values = own.filter_map(|(r, _)| distinct(&statistics, wanted[r - registers.start]));
+        let enough = stored_rows(join.left()) as f64 * VALUES_PER_ROW;
+        (values.fold(0.0, f64::max) >= enough).then_some(rows.max(1) as f64)
+    }
+
+    /// Groups by the rows of tables instead of their columns, and gives what these groups flow
+    /// from, its keys, and the arguments of what is to be made of their results.
+    pub(super) fn group_late(
+        &mut self,
+        feed: Feed,
+        tables: &[LateTable],
+        keys: &[Expr],
+        others: Vec<Expr>,
+        spec: &Spec,
+    ) -> (Feed, Vec<Expr>, Vec<Expr>) {
+        let name = |key: &Expr| match key {
+            Expr::Register(r, _) => feed.names.get(*r).cloned().unwrap_or_default(),
+            _ => String::new(),
+        };
+        let mut inputs: Vec<Expr> = tables.iter().map(|t| Expr::Row(t.unread)).collect();
+        let mut fields: Vec<_> =
+            tables.iter().map(|t| (format!("row of #{}", t.sink), DataType::UInt32)).collect();
+        for key in keys.iter().filter(|key| table_of(tables, key).is_none()) {
+            inputs.push(key.clone());
+            fields.push((name(key), key.data_type()));
+        }
+        let key_types = fields.iter().map(|(_, data_type)| data_type.clone()).collect();
+        inputs.extend(others);
+        fields.extend(spec.functions.iter().map(|f| (String::new(), f.result.clone())));
+        let results = fields.len() - spec.functions.len()..fields.len();
+        let sink = self.sink(Sink::Aggregate(Arc::new(Spec { key_types, ..spec.clone() })));
+        let mut late = Feed::new(Source::Groups(sink), fields.into_iter());
+        let mut first = vec![];
+        for (n, table) in tables.iter().enumerate() {
+            first.push(late.registers.len());
+            late.registers.extend(feed.registers[table.registers.clone()].iter().cloned());
+            late.names.extend(feed.names[table.registers.clone()].iter().cloned());
+            late.steps.push(Step::Fetch { sink: table.sink, row: n });
+        }
+        let mut own = tables.len()..;
+        let late_keys = keys.iter().map(|key| match (key, table_of(tables, key)) {
+            (Expr::Register(r, data_type), Some(n)) => {
+                Expr::Register(first[n] + r - tables[n].registers.start, data_type.clone())
+            }
+            _ => Expr::Register(own.next().unwrap_or_default(), key.data_type()),
+        });
+        let late_keys = late_keys.collect();
+        let results = late.columns[results].to_vec();
+        self.end(feed, sink, inputs);
+        (late, late_keys, results)
+    }
+}
+
+/// Which of the tables a key is a column of.
+fn table_of(tables: &[LateTable], key: &Expr) -> Option<usize> {
+    match key {
+        Expr::Register(r, _) => tables.iter().position(|table| table.registers.contains(r)),
+        _ => None,
+    }
+}
+
+/// Marks the registers that an expression reads, also by way of computed ones.
+fn mark(expr: &Expr, computed: &[Option<&Expr>], read: &mut [bool]) {
+    expr.registers(&mut |register| {
+        // A condition may read a payload that goes no further.
+        if let Some(seen) = read.get_mut(register)
+            && !std::mem::replace(seen, true)
+            && let Some(computed_by) = computed[register]
+        {
+            mark(computed_by, computed, read);
+        }
+    });
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(data_type, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
+}
+
+/// How many rows a plan gives, and what is known of its columns.
+fn known(
+    context: &StatisticsContext,
+    plan: &Arc<dyn ExecutionPlan>,
+) -> Option<(usize, Arc<Statistics>)> {
+    let known = context.compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
+    Some((*known.num_rows.get_value()?, known))
+}
+
+/// How many values a column has.
+fn distinct(statistics: &Statistics, column: usize) -> Option<f64> {
+    let known = statistics.column_statistics.get(column)?;
+    known.distinct_count.get_value().map(|&n| n as f64)
+}
+
+/// Of the largest table below, without any filter, as numbers of distinct values are.
+fn stored_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    match plan.downcast_ref::<ScanExec>() {
+        Some(scan) => scan.contents().rows() as usize,
+        None => plan.children().into_iter().map(stored_rows).max().unwrap_or(usize::MAX),
+    }
+}
