@@ -54,17 +54,19 @@ pub fn expand(array: &ArrayRef, logical: &DataType) -> Result<ArrayRef> {
             let wide = wide.with_precision_and_scale(*precision, *scale).map_err(internal)?;
             Ok(Arc::new(wide))
         }
-        (DataType::Int8 | DataType::Int16 | DataType::Int32, _) => {
-            expand(&uncompacted(array, logical)?, logical)
-        }
+        (found, _) if is_compact(found) => expand(&uncompacted(array, logical)?, logical),
         (found, _) => Err(Error::internal(format!("a column of {logical} came as {found}"))),
     }
 }
 
+/// Whether it may be the type of a compact register.
+pub fn is_compact(found: &DataType) -> bool {
+    matches!(found, DataType::Int8 | DataType::Int16 | DataType::Int32)
+}
+
 /// The form of a register's values that is not compact: of decimals `Decimal64`.
 pub fn uncompacted(array: &ArrayRef, logical: &DataType) -> Result<ArrayRef> {
-    let compact = matches!(array.data_type(), DataType::Int8 | DataType::Int16 | DataType::Int32);
-    if !compact || array.data_type() == logical {
+    if !is_compact(array.data_type()) || array.data_type() == logical {
         return Ok(Arc::clone(array));
     }
     let form = match logical {
@@ -119,6 +121,12 @@ fn view_bytes(views: &[u128], picked: Option<&UInt32Array>) -> usize {
             views.map(|view| size_of::<u128>() + outside(view)).sum()
         }
     }
+}
+
+/// Whether values are text or binary.
+pub fn is_bytes(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(data_type, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
 }
 
 /// Whether [`words`] takes arrays of a type.

@@ -141,11 +141,11 @@ pub enum Sink {
     Discard,
 }
 
-impl Plan {
-    /// The logical types of the registers that a finished sink gives as a source of groups, or as
-    /// the payload of a probe.
-    pub fn output_types(&self, sink: usize) -> Vec<DataType> {
-        match &self.sinks[sink] {
+impl Sink {
+    /// The logical types of the registers that it gives, finished, as a source of groups, or as the
+    /// payload of a probe.
+    pub fn output_types(&self) -> Vec<DataType> {
+        match self {
             Sink::Build(spec) => spec.payload_types.clone(),
             Sink::Aggregate(spec) => {
                 let results = spec.functions.iter().map(|f| f.result.clone());
@@ -160,7 +160,35 @@ impl Plan {
             Sink::Discard => vec![],
         }
     }
+}
 
+/// For each register, the first `of_source` of which are the source's, what computes it, if it is
+/// computed.
+pub fn computed(of_source: usize, steps: &[Step], sinks: &[Sink]) -> Vec<Option<Arc<Expr>>> {
+    let mut computed = vec![None; of_source];
+    for step in steps {
+        match step {
+            Step::Map(exprs) => computed.extend(exprs.iter().cloned().map(Some)),
+            other => computed.extend(std::iter::repeat_n(None, other.added(sinks))),
+        }
+    }
+    computed
+}
+
+/// Marks the registers that an expression reads, also by way of computed ones.
+pub fn mark_read(expr: &Expr, computed: &[Option<Arc<Expr>>], read: &mut [bool]) {
+    expr.registers(&mut |register| {
+        // What a condition reads of a payload that goes no further has no place here.
+        if let Some(seen) = read.get_mut(register)
+            && !std::mem::replace(seen, true)
+            && let Some(computed_by) = &computed[register]
+        {
+            mark_read(computed_by, computed, read);
+        }
+    });
+}
+
+impl Plan {
     /// Whether a later pipeline feeds the same sink.
     pub fn is_fed_again(&self, pipeline: usize) -> bool {
         let sink = self.pipelines[pipeline].sink;
@@ -176,51 +204,13 @@ impl Pipeline {
 
     /// For each step, and last for the sink: which registers are read from there on.
     pub(crate) fn live(&self, plan: &Plan) -> Vec<Vec<bool>> {
-        let mut kinds: Vec<Option<Arc<Expr>>> = vec![None; self.types.len()];
+        let computed = computed(self.types.len(), &self.steps, &plan.sinks);
+        let mut live = vec![false; computed.len()];
         let mut after = Vec::with_capacity(self.steps.len() + 1);
-        for step in &self.steps {
-            match step {
-                Step::Filter(_) => {}
-                Step::Map(exprs) => kinds.extend(exprs.iter().cloned().map(Some)),
-                Step::Probe(probe) => {
-                    let added = match probe.kind {
-                        Join::Pairs { .. } => plan.output_types(probe.sink).len(),
-                        Join::Mark => 1,
-                        _ => 0,
-                    };
-                    kinds.extend(std::iter::repeat_n(None, added));
-                }
-                Step::Fetch { sink, .. } => {
-                    kinds.extend(std::iter::repeat_n(None, plan.output_types(*sink).len()));
-                }
-            }
-        }
-        fn read(expr: &Expr, kinds: &[Option<Arc<Expr>>], live: &mut [bool]) {
-            expr.registers(&mut |register| {
-                // What a condition reads of a payload that goes no further has no place here.
-                if let Some(seen) = live.get_mut(register)
-                    && !std::mem::replace(seen, true)
-                    && let Some(computed) = &kinds[register]
-                {
-                    read(computed, kinds, live);
-                }
-            });
-        }
-        let mut live = vec![false; kinds.len()];
-        self.inputs.iter().for_each(|e| read(e, &kinds, &mut live));
+        self.inputs.iter().for_each(|e| mark_read(e, &computed, &mut live));
         after.push(live.clone());
         for step in self.steps.iter().rev() {
-            match step {
-                Step::Filter(conjuncts) => {
-                    conjuncts.iter().for_each(|e| read(e, &kinds, &mut live))
-                }
-                Step::Map(_) => {}
-                Step::Fetch { row, .. } => live[*row] = true,
-                Step::Probe(probe) => {
-                    let condition = probe.condition.iter();
-                    probe.keys.iter().chain(condition).for_each(|e| read(e, &kinds, &mut live));
-                }
-            }
+            step.mark_read(&computed, &mut live);
             after.push(live.clone());
         }
         after.reverse();
@@ -247,6 +237,35 @@ impl fmt::Display for Source {
 }
 
 impl Step {
+    /// How many registers it adds.
+    pub fn added(&self, sinks: &[Sink]) -> usize {
+        match self {
+            Step::Filter(_) => 0,
+            Step::Map(exprs) => exprs.len(),
+            Step::Fetch { sink, .. } => sinks[*sink].output_types().len(),
+            Step::Probe(probe) => match probe.kind {
+                Join::Pairs { .. } => sinks[probe.sink].output_types().len(),
+                Join::Mark => 1,
+                _ => 0,
+            },
+        }
+    }
+
+    /// Marks the registers that are read when it is done: not what it only says how to compute.
+    pub fn mark_read(&self, computed: &[Option<Arc<Expr>>], read: &mut [bool]) {
+        match self {
+            Step::Filter(conjuncts) => {
+                conjuncts.iter().for_each(|e| mark_read(e, computed, read));
+            }
+            Step::Map(_) => {}
+            Step::Fetch { row, .. } => read[*row] = true,
+            Step::Probe(probe) => {
+                let exprs = probe.keys.iter().chain(&probe.condition);
+                exprs.for_each(|e| mark_read(e, computed, read));
+            }
+        }
+    }
+
     /// As it is shown in a pipeline whose registers have these names.
     pub fn describe(&self, names: &[String]) -> String {
         let list = |exprs: &mut dyn Iterator<Item = &Expr>| {

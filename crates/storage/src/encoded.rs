@@ -82,8 +82,16 @@ fn is_whole(data_type: &DataType) -> bool {
     };
     matches!(
         data_type,
-        Int8 | Int16 | Int32 | Int64 | Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..)
-    ) || matches!(data_type, Decimal64(..))
+        Int8 | Int16
+            | Int32
+            | Int64
+            | Date32
+            | Date64
+            | Time32(_)
+            | Time64(_)
+            | Timestamp(..)
+            | Decimal64(..)
+    )
 }
 
 /// Whole numbers in the fewest bits that hold them all; anything else as it is.
@@ -95,7 +103,8 @@ pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
         let mut bits = 0;
         for part in values.chunks(PART) {
             bits |= part.iter().map(|&v| v.into()).fold(0, |bits, v: i64| bits | (v ^ (v >> 63)));
-            if bits > i64::from(i32::MAX) || (size_of::<T>() == 4 && bits > i64::from(i16::MAX)) {
+            // The next narrower type has half as many.
+            if bits >> (4 * size_of::<T>() - 1) > 0 {
                 return None;
             }
         }
@@ -104,11 +113,10 @@ pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
                 values.iter().map(|&v| v.into() as $native).collect::<Vec<_>>().into()
             };
         }
-        Some(match size_of::<T>() {
+        Some(match bits {
             _ if bits <= i64::from(i8::MAX) => (DataType::Int8, of!(i8)),
-            4.. if bits <= i64::from(i16::MAX) => (DataType::Int16, of!(i16)),
-            8.. => (DataType::Int32, of!(i32)),
-            _ => return None,
+            _ if bits <= i64::from(i16::MAX) => (DataType::Int16, of!(i16)),
+            _ => (DataType::Int32, of!(i32)),
         })
     }
     if !is_whole(array.data_type()) {

@@ -25,7 +25,7 @@ impl Column {
     }
 
     /// All of it.
-    pub fn plain(&self) -> Result<ArrayRef> {
+    fn plain(&self) -> Result<ArrayRef> {
         if let Some(plain) = self.plain.get() {
             return Ok(Arc::clone(plain));
         }

@@ -27,7 +27,7 @@ use arrow::row::{RowConverter, SortField};
 use thalweg_base::{Error, Result};
 
 use super::strings::Strings;
-use crate::encoding::{NARROW_DIGITS, expand, internal, is_word, words};
+use crate::encoding::{NARROW_DIGITS, expand, internal, is_bytes, is_word, words};
 
 /// Keys that have flags: one for NULL and one for interned of each fit a word. With more of them
 /// all keys become one.
@@ -51,11 +51,6 @@ pub(super) struct Key {
     pub class: Class,
     /// (index, type) of its columns: one, but for `Class::Rows`.
     pub columns: Vec<(usize, DataType)>,
-}
-
-pub(super) fn is_bytes(data_type: &DataType) -> bool {
-    use DataType::*;
-    matches!(data_type, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
 }
 
 impl Key {

@@ -4,9 +4,9 @@
 use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
 
-use super::keys::{Key, is_bytes};
+use super::keys::Key;
 use super::{Function, Kind, Spec};
-use crate::encoding::is_word;
+use crate::encoding::{is_bytes, is_word};
 
 /// Digits that an average of decimals keeps above those of its argument: 4 for its scale, 9 for
 /// the number of rows. A sum that may need more than 38 is kept in more than 128 bits, as

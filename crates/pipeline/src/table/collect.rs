@@ -10,7 +10,7 @@ use thalweg_base::{Error, Result};
 
 use super::word::Bounds;
 use super::{Spec, nulls_of};
-use crate::encoding::internal;
+use crate::encoding::{internal, is_compact};
 
 /// A batch.
 pub struct Piece {
@@ -115,7 +115,7 @@ pub fn check(types: &[DataType], arrays: &[ArrayRef], rows: usize, compact: bool
         let fits = match (found, logical) {
             (DataType::Dictionary(_, value), _) if value.as_ref() == logical => true,
             (DataType::Decimal64(_, found), DataType::Decimal128(_, scale)) => found == scale,
-            (DataType::Int8 | DataType::Int16 | DataType::Int32, _) if compact => true,
+            _ if compact && is_compact(found) => true,
             _ => found == logical,
         };
         if !fits {

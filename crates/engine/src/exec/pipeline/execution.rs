@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
@@ -276,7 +276,6 @@ impl Shared {
         };
         let opened = Opened::new(pipeline, &self.inputs, sinks, spilled, &self.context)?;
         let opened = Arc::new(opened);
-        let types: Arc<[DataType]> = pipeline.types.clone().into();
         let in_order = match pipeline.source {
             Source::Groups(sink) => matches!(self.plan.sinks[sink], Sink::Sort(_)),
             _ => false,
@@ -290,7 +289,7 @@ impl Shared {
                 None => Part::new(&self.plan.sinks[pipeline.sink])?,
             };
             let worker = Worker::new(&self.plan, n, sinks, part)?;
-            let puller = Puller::new(Arc::clone(&opened), Arc::clone(&types), number);
+            let puller = Puller::new(Arc::clone(&opened), number);
             let output = Output { senders: outputs.to_vec(), own: number % outputs.len() };
             tasks.push((worker, puller, output));
         }

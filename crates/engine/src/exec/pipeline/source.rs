@@ -39,25 +39,14 @@ pub type Sinks = Arc<Vec<Option<Finished>>>;
 
 /// The source of one pipeline, which its workers share.
 pub enum Opened {
-    Scan(Arc<ScanExec>),
+    /// The types are those of its registers.
+    Scan { scan: Arc<ScanExec>, types: Arc<[DataType]> },
     /// Outputs of another operator that no worker has taken yet.
-    Streams {
-        left: Mutex<Vec<SendableRecordBatchStream>>,
-        count: usize,
-    },
+    Streams { left: Mutex<Vec<SendableRecordBatchStream>>, count: usize },
     /// Groups in files, part by part.
-    Spilled {
-        spilled: Arc<Spilled>,
-        context: Arc<TaskContext>,
-        next: AtomicUsize,
-    },
+    Spilled { spilled: Arc<Spilled>, context: Arc<TaskContext>, next: AtomicUsize },
     /// Groups, or rows of a table.
-    Own {
-        source: Source,
-        sinks: Sinks,
-        next: AtomicUsize,
-        count: usize,
-    },
+    Own { source: Source, sinks: Sinks, next: AtomicUsize, count: usize },
 }
 
 impl Opened {
@@ -80,7 +69,10 @@ impl Opened {
         };
         match &inputs[*number] {
             // A copy, so that its chunks are handed out once to this execution.
-            Input::Scan(scan) => Ok(Opened::Scan(Arc::new(scan.hinted(&hints(pipeline, sinks))?))),
+            Input::Scan(scan) => {
+                let scan = Arc::new(scan.hinted(&hints(pipeline, sinks))?);
+                Ok(Opened::Scan { scan, types: pipeline.types.clone().into() })
+            }
             Input::Plan(plan) => {
                 let count = plan.output_partitioning().partition_count();
                 let streams = (0..count).map(|p| plan.execute(p, Arc::clone(context)));
@@ -94,7 +86,7 @@ impl Opened {
     /// How many workers it can feed.
     pub fn width(&self) -> usize {
         match self {
-            Opened::Scan(scan) => scan.contents().chunks(),
+            Opened::Scan { scan, .. } => scan.contents().chunks(),
             Opened::Spilled { spilled, .. } => spilled.parts(),
             Opened::Streams { count, .. } | Opened::Own { count, .. } => *count,
         }
@@ -104,7 +96,6 @@ impl Opened {
 /// One worker's end of a source.
 pub struct Puller {
     opened: Arc<Opened>,
-    types: Arc<[DataType]>,
     reader: Option<Reader>,
     stream: Option<SendableRecordBatchStream>,
     loaded: Option<Loaded>,
@@ -152,15 +143,13 @@ impl From<Vec<Batch>> for Ready {
 }
 
 impl Puller {
-    /// `types`: of the source's registers.
-    pub fn new(opened: Arc<Opened>, types: Arc<[DataType]>, worker: usize) -> Self {
+    pub fn new(opened: Arc<Opened>, worker: usize) -> Self {
         let reader = match opened.as_ref() {
-            Opened::Scan(scan) => Some(scan.reader(worker)),
+            Opened::Scan { scan, .. } => Some(scan.reader(worker)),
             _ => None,
         };
         Puller {
             opened,
-            types,
             reader,
             stream: None,
             loaded: None,
@@ -199,14 +188,14 @@ impl Puller {
                 return Ok(Some(batch));
             }
             match self.opened.as_ref() {
-                Opened::Scan(_) => {
+                Opened::Scan { types, .. } => {
                     let Some(reader) = &mut self.reader else { return Ok(None) };
                     let Some(morsel) = reader.next().await? else { return Ok(None) };
                     let batch = match morsel.picked {
                         None => Batch::new(morsel.columns, morsel.rows),
                         Some(picked) => Batch::taken(morsel.columns, picked),
                     };
-                    self.ready = batch.compact_of(&self.types).into();
+                    self.ready = batch.compact_of(types).into();
                 }
                 Opened::Streams { left, .. } => {
                     let Some(stream) = &mut self.stream else {

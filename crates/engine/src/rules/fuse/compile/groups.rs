@@ -51,7 +51,7 @@ impl Compiler {
         };
         let key_types = types(&mut keys.clone())?;
         let argument_types = types(&mut arguments.iter())?;
-        let mut spec = Spec { key_types, argument_types, functions };
+        let spec = Spec { key_types, argument_types, functions };
         let read = |feed: &Feed| -> Result<(Vec<Expr>, Vec<Expr>)> {
             let exprs = |exprs: &mut dyn Iterator<Item = &Arc<dyn PhysicalExpr>>| {
                 exprs.map(|e| translate(e, &schema, &feed.columns)).collect::<Result<Vec<_>>>()
@@ -65,22 +65,9 @@ impl Compiler {
                 keys.clone().map(|key| key.downcast_ref::<Column>().map(Column::index)).collect();
             let (keys, others) = read(feed)?;
             let tables = self.late_tables((bottom.input(), &columns), feed, &keys, &others);
-            if let (false, Some(feed)) = (tables.is_empty(), input.first().cloned()) {
-                let wanted = spec.functions.len();
-                if wanted == results {
-                    add_parts(&mut spec.functions, &spec.argument_types);
-                }
-                let (feed, mut inputs, more) = self.group_late(feed, &tables, &keys, others, &spec);
-                let again = Self::regrouped(&spec.functions, results);
-                let spec = Spec {
-                    key_types: spec.key_types,
-                    argument_types: spec.functions.into_iter().map(|f| f.result).collect(),
-                    functions: again.into_iter().take(wanted).collect(),
-                };
-                inputs.extend(more);
-                let sink = self.sink(Sink::Aggregate(Arc::new(spec)));
-                self.end(feed, sink, inputs);
-                return Ok(sink);
+            if !tables.is_empty() {
+                let read = (keys.as_slice(), others);
+                return Ok(self.group_late(feed.clone(), &tables, read, spec, results));
             }
         }
         let sink = self.sink(Sink::Aggregate(Arc::new(spec)));
@@ -158,7 +145,7 @@ impl Compiler {
 
     /// What makes the results of groups those of larger ones: arguments are the results of
     /// `functions`, of which the first `results` are wanted.
-    fn regrouped(functions: &[Function], results: usize) -> Vec<Function> {
+    pub(super) fn regrouped(functions: &[Function], results: usize) -> Vec<Function> {
         let mut parts = results..;
         let again = functions.iter().enumerate().map(|(n, function)| {
             let (kind, arguments) = match function.kind {
@@ -199,7 +186,7 @@ impl Aggregation {
 }
 
 /// An average is made of a sum and a count, which come after all functions.
-fn add_parts(functions: &mut Vec<Function>, argument_types: &[DataType]) {
+pub(super) fn add_parts(functions: &mut Vec<Function>, argument_types: &[DataType]) {
     for n in 0..functions.len() {
         if matches!(functions[n].kind, Kind::Avg) {
             let result = sum_type(argument_types[functions[n].arguments[0]].clone());

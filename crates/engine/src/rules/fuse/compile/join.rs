@@ -154,9 +154,10 @@ impl Compiler {
                 JoinType::Left | JoinType::Full | JoinType::LeftAnti | JoinType::LeftMark
             ),
         };
+        let is_shared = !step(join).marks_table();
         let known = self.built.iter().find(|(other, _)| {
             other.downcast_ref::<HashJoinExec>().is_some_and(|other| {
-                !step(join).marks_table()
+                is_shared
                     && join.on.len() == other.on.len()
                     && join.on.iter().zip(&other.on).all(|(a, b)| same_expr(&a.0, &b.0))
                     && join.null_equality == other.null_equality
@@ -176,7 +177,7 @@ impl Compiler {
             inputs.extend(wanted.iter().map(|&i| feed.columns[i].clone()).chain(asked));
             self.end(feed, table, inputs);
         }
-        if !step(join).marks_table() {
+        if is_shared {
             self.built.push((Arc::clone(plan), table));
         }
         Ok(table)

@@ -18,12 +18,14 @@ use datafusion::common::Statistics;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
 use thalweg_pipeline::aggregate::Spec;
+use thalweg_pipeline::encoding::is_bytes;
 use thalweg_pipeline::expr::{Expr, Register};
-use thalweg_pipeline::ir::{Join, Probe, Sink, Source, Step};
+use thalweg_pipeline::ir::{Join, Probe, Sink, Source, Step, computed, mark_read};
 
+use super::groups::add_parts;
+use super::join::wanted;
 use super::{Compiler, Feed};
 use crate::exec::ScanExec;
-use crate::rules::fuse::compile::join::wanted;
 
 /// As many rows there must be for each group of rows.
 const ROWS_PER_GROUP: f64 = 4.0;
@@ -42,39 +44,7 @@ pub(super) struct LateTable {
     unread: Register,
 }
 
-/// What the registers of a feed are.
-struct Layout<'a> {
-    /// For each register what computes it, if it is computed.
-    computed: Vec<Option<&'a Expr>>,
-    /// Each probe, and the registers of the payload that it adds.
-    probes: Vec<(&'a Probe, Range<Register>)>,
-}
-
 impl Compiler {
-    /// `None`: steps that late keys are not for.
-    fn layout<'a>(&self, feed: &'a Feed) -> Option<Layout<'a>> {
-        let (mut computed, mut probes) = (vec![None; feed.types.len()], vec![]);
-        for step in &feed.steps {
-            match step {
-                Step::Filter(_) => {}
-                Step::Map(exprs) => computed.extend(exprs.iter().map(|e| Some(e.as_ref()))),
-                Step::Fetch { .. } => return None,
-                Step::Probe(probe) => {
-                    let Sink::Build(spec) = &self.sinks[probe.sink] else { return None };
-                    let first = computed.len();
-                    let added = match probe.kind {
-                        Join::Pairs { .. } => spec.payload_types.len(),
-                        Join::Mark => 1,
-                        _ => 0,
-                    };
-                    computed.resize(first + added, None);
-                    probes.push((probe, first..first + added));
-                }
-            }
-        }
-        Some(Layout { computed, probes })
-    }
-
     /// The tables whose rows should be grouped by instead of some of the keys of a feed, of which
     /// `others` are read beside its keys. `input`: what is grouped, and which of its columns the
     /// keys are.
@@ -85,50 +55,37 @@ impl Compiler {
         keys: &[Expr],
         others: &[Expr],
     ) -> Vec<LateTable> {
-        if !keys.iter().any(|key| is_text(&key.data_type())) {
+        if !keys.iter().any(|key| is_bytes(&key.data_type())) {
             return vec![];
         }
         let context = StatisticsContext::new();
-        let (Some(Layout { computed, probes }), Some((rows, statistics))) =
-            (self.layout(feed), known(&context, input))
-        else {
-            return vec![];
-        };
-        let mut groups = 1.0;
-        let mut found = vec![];
-        for (probe, registers) in &probes {
-            if let Some(table_rows) = self.decides(&context, probe, registers, keys) {
-                found.push(LateTable {
-                    sink: probe.sink,
-                    registers: registers.clone(),
-                    unread: registers.start,
-                });
+        let Some((rows, statistics)) = known(&context, input) else { return vec![] };
+        let (mut groups, mut found, mut first) = (1.0, vec![], feed.types.len());
+        for step in &feed.steps {
+            let registers = first..first + step.added(&self.sinks);
+            first = registers.end;
+            if let Step::Probe(probe) = step
+                && let Some(table_rows) = self.decides(&context, probe, &registers, keys)
+            {
+                found.push(LateTable { sink: probe.sink, unread: registers.start, registers });
                 groups *= table_rows;
             }
         }
         // A register that somebody reads is gathered, and then nobody knows of which row it was.
+        let computed = computed(feed.types.len(), &feed.steps, &self.sinks);
         let mut read = vec![false; computed.len()];
         for (key, column) in keys.iter().zip(columns) {
             if table_of(&found, key).is_none() {
                 let values = column.and_then(|c| distinct(&statistics, c)).unwrap_or(VALUES);
                 groups *= values.max(1.0);
-                mark(key, &computed, &mut read);
+                mark_read(key, &computed, &mut read);
             }
         }
         if groups * ROWS_PER_GROUP > rows as f64 {
             return vec![];
         }
-        others.iter().for_each(|expr| mark(expr, &computed, &mut read));
-        for step in &feed.steps {
-            match step {
-                Step::Filter(exprs) => exprs.iter().for_each(|e| mark(e, &computed, &mut read)),
-                Step::Probe(probe) => {
-                    let exprs = probe.keys.iter().chain(&probe.condition);
-                    exprs.for_each(|e| mark(e, &computed, &mut read));
-                }
-                Step::Map(_) | Step::Fetch { .. } => {}
-            }
-        }
+        others.iter().for_each(|expr| mark_read(expr, &computed, &mut read));
+        feed.steps.iter().for_each(|step| step.mark_read(&computed, &mut read));
         let unread = |mut table: LateTable| {
             table.unread = table.registers.clone().find(|&register| !read[register])?;
             Some(table)
@@ -152,7 +109,7 @@ impl Compiler {
             _ => None,
         });
         if probe.kind != (Join::Pairs { outer: false, mark: false })
-            || !own.clone().any(|(_, data_type)| is_text(data_type))
+            || !own.clone().any(|(_, data_type)| is_bytes(data_type))
         {
             return None;
         }
@@ -163,16 +120,21 @@ impl Compiler {
         (values.fold(0.0, f64::max) >= enough).then_some(rows.max(1) as f64)
     }
 
-    /// Groups by the rows of tables instead of their columns, and gives what these groups flow
-    /// from, its keys, and the arguments of what is to be made of their results.
+    /// Groups by the rows of tables instead of their columns, and these groups by the keys, and
+    /// gives the sink of the second. All functions after the first `results` are parts that
+    /// averages are made of.
     pub(super) fn group_late(
         &mut self,
         feed: Feed,
         tables: &[LateTable],
-        keys: &[Expr],
-        others: Vec<Expr>,
-        spec: &Spec,
-    ) -> (Feed, Vec<Expr>, Vec<Expr>) {
+        (keys, others): (&[Expr], Vec<Expr>),
+        mut spec: Spec,
+        results: usize,
+    ) -> usize {
+        let wanted = spec.functions.len();
+        if wanted == results {
+            add_parts(&mut spec.functions, &spec.argument_types);
+        }
         let name = |key: &Expr| match key {
             Expr::Register(r, _) => feed.names.get(*r).cloned().unwrap_or_default(),
             _ => String::new(),
@@ -187,7 +149,7 @@ impl Compiler {
         let key_types = fields.iter().map(|(_, data_type)| data_type.clone()).collect();
         inputs.extend(others);
         fields.extend(spec.functions.iter().map(|f| (String::new(), f.result.clone())));
-        let results = fields.len() - spec.functions.len()..fields.len();
+        let arguments = fields.len() - spec.functions.len()..fields.len();
         let sink = self.sink(Sink::Aggregate(Arc::new(Spec { key_types, ..spec.clone() })));
         let mut late = Feed::new(Source::Groups(sink), fields.into_iter());
         let mut first = vec![];
@@ -204,10 +166,17 @@ impl Compiler {
             }
             _ => Expr::Register(own.next().unwrap_or_default(), key.data_type()),
         });
-        let late_keys = late_keys.collect();
-        let results = late.columns[results].to_vec();
+        let mut late_inputs: Vec<Expr> = late_keys.collect();
+        late_inputs.extend(late.columns[arguments].iter().cloned());
         self.end(feed, sink, inputs);
-        (late, late_keys, results)
+        let functions = Self::regrouped(&spec.functions, results).into_iter().take(wanted);
+        let sink = self.sink(Sink::Aggregate(Arc::new(Spec {
+            key_types: spec.key_types,
+            functions: functions.collect(),
+            argument_types: spec.functions.into_iter().map(|f| f.result).collect(),
+        })));
+        self.end(late, sink, late_inputs);
+        sink
     }
 }
 
@@ -217,24 +186,6 @@ fn table_of(tables: &[LateTable], key: &Expr) -> Option<usize> {
         Expr::Register(r, _) => tables.iter().position(|table| table.registers.contains(r)),
         _ => None,
     }
-}
-
-/// Marks the registers that an expression reads, also by way of computed ones.
-fn mark(expr: &Expr, computed: &[Option<&Expr>], read: &mut [bool]) {
-    expr.registers(&mut |register| {
-        // A condition may read a payload that goes no further.
-        if let Some(seen) = read.get_mut(register)
-            && !std::mem::replace(seen, true)
-            && let Some(computed_by) = computed[register]
-        {
-            mark(computed_by, computed, read);
-        }
-    });
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    use DataType::*;
-    matches!(data_type, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
 }
 
 /// How many rows a plan gives, and what is known of its columns.
