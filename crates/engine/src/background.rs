@@ -44,7 +44,7 @@ pub fn start(runtime: &Runtime, database: &Database) {
                 };
                 // Whatever failed, be it that somebody changed the rows meanwhile: the table is
                 // as good as before, and is looked at again after its next change.
-                let _ = run.spawn(&workers, work).await;
+                let _ = run.spawn(&workers, work).join().await;
             }
         }
     });

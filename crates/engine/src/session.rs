@@ -31,7 +31,7 @@ use crate::ingest::{self, Ingest};
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::parameters::{self, Value};
 use crate::parse;
-use crate::runtime::{Cancel, Origin, Run};
+use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
 use crate::{pg, pg_type, rules};
@@ -89,20 +89,15 @@ impl Inner {
 /// A statement that runs: what it takes to stop it.
 pub(crate) struct Job {
     pub run: Arc<Run>,
-    pub task: tokio::task::AbortHandle,
+    /// `None`: it was stopped. So it is when this is dropped: an answer nobody reads to its end is an
+    /// answer nobody wants.
+    root: Mutex<Option<Beside<()>>>,
 }
 
 impl Job {
     pub fn cancel(&self, why: Cancel) {
         self.run.cancel(why);
-        self.task.abort();
-    }
-}
-
-impl Drop for Job {
-    /// An answer nobody reads to its end is an answer nobody wants.
-    fn drop(&mut self) {
-        self.task.abort();
+        drop(self.root.lock().take());
     }
 }
 
@@ -421,8 +416,8 @@ impl Session {
 
     fn start(&self, run: Arc<Run>, root: impl Future<Output = ()> + Send + 'static) -> Arc<Job> {
         let handle = self.inner.engine.runtime().handle();
-        let task = run.spawn(handle, root).abort_handle();
-        let job = Arc::new(Job { run, task });
+        let root = Mutex::new(Some(run.spawn(handle, root)));
+        let job = Arc::new(Job { run, root });
         let mut running = self.inner.running.lock();
         running.retain(|j| j.strong_count() > 0);
         running.push(Arc::downgrade(&job));

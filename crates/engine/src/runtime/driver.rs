@@ -1,12 +1,10 @@
-//! The scheduler's state machine behind a lock, with the wakers it grants to.
+//! The scheduler's state machine behind a lock, with the tasks it grants slots to.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
-use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use thalweg_base::limits::QUERY_LOG_MAX;
 use thalweg_base::text::quoted;
@@ -20,14 +18,14 @@ use tokio::sync::Notify;
 
 use super::log::{Logged, Totals};
 use super::priority::LongPolls;
-use super::quantum;
 use super::run::{Run, Terms};
+use super::threads::{Granted, Threads};
 use crate::config::Config;
 
-/// Wakers are taken under the lock and called outside it: tokio may run arbitrary code in them.
 pub struct Driver {
     clock: SystemClock,
     inner: Mutex<Inner>,
+    threads: Arc<Threads>,
     queries: AtomicU64,
     /// Of the queries that are alive.
     runs: Mutex<HashMap<QueryId, Weak<Run>>>,
@@ -102,7 +100,7 @@ enum Word {
 struct Inner {
     scheduler: Scheduler,
     /// By [`task_index`].
-    wakers: Vec<Option<Arc<AtomicWaker>>>,
+    tasks: Vec<Option<Weak<dyn Granted>>>,
     /// Reused, so that the steady state allocates nothing.
     actions: Vec<Action>,
 }
@@ -117,7 +115,8 @@ impl Driver {
         scheduler.set_limits(limits, 0, &mut Vec::new());
         Driver {
             clock: SystemClock::default(),
-            inner: Mutex::new(Inner { scheduler, wakers: Vec::new(), actions: Vec::new() }),
+            inner: Mutex::new(Inner { scheduler, tasks: Vec::new(), actions: Vec::new() }),
+            threads: Arc::default(),
             queries: AtomicU64::new(1),
             runs: Mutex::default(),
             arrived: Notify::new(),
@@ -144,7 +143,7 @@ impl Driver {
         f(&self.inner.lock().scheduler)
     }
 
-    /// Feeds one event to the state machine and wakes whom it grants.
+    /// Feeds one event to the state machine, and has polled whom it grants a slot.
     pub fn event<T>(&self, f: impl FnOnce(&mut Scheduler, u64, &mut Vec<Action>) -> T) -> T {
         self.change(|inner, now, actions| f(&mut inner.scheduler, now, actions))
     }
@@ -155,8 +154,8 @@ impl Driver {
         let mut actions = std::mem::take(&mut inner.actions);
         let result = f(&mut inner, now, &mut actions);
         // At most one grant per freed slot: nearly always none or one, hence no allocation.
-        let mut first: Option<Waker> = None;
-        let mut more: Vec<Waker> = Vec::new();
+        let mut first: Option<Arc<dyn Granted>> = None;
+        let mut more: Vec<Arc<dyn Granted>> = Vec::new();
         // Dropped outside the lock as well: the last one ends its query.
         let mut words: Vec<(Arc<Run>, Word)> = Vec::new();
         for action in actions.drain(..) {
@@ -178,11 +177,11 @@ impl Driver {
                 Action::Admitted(_) | Action::Spill(_) => {}
                 Action::Grant(_) | Action::Cancel(_) => {}
             }
-            let waker = action.task().and_then(|task| inner.wakers.get(task_index(task)));
-            if let Some(waker) = waker.and_then(Option::as_ref).and_then(|w| w.take()) {
+            let task = action.task().and_then(|task| inner.tasks.get(task_index(task)));
+            if let Some(task) = task.and_then(Option::as_ref).and_then(Weak::upgrade) {
                 match first {
-                    None => first = Some(waker),
-                    Some(_) => more.push(waker),
+                    None => first = Some(task),
+                    Some(_) => more.push(task),
                 }
             }
         }
@@ -198,12 +197,7 @@ impl Driver {
                 Word::MemoryFreed => run.memory_freed(),
             }
         }
-        let wakes = first.is_some();
-        first.into_iter().chain(more).for_each(Waker::wake);
-        if wakes && quantum::is_running() {
-            // There is a slot for it: so that it runs beside this poll, and not after it.
-            quantum::push_on();
-        }
+        first.into_iter().chain(more).for_each(|task| self.threads.push(task));
         result
     }
 
@@ -281,6 +275,11 @@ impl Driver {
     /// Whether tasks ask before they run.
     pub fn schedules(&self) -> bool {
         self.schedules
+    }
+
+    /// What it is polled by.
+    pub fn threads(&self) -> &Arc<Threads> {
+        &self.threads
     }
 
     pub fn long_polls(&self) -> &LongPolls {
@@ -374,16 +373,22 @@ impl Driver {
         self.clock.now_ns()
     }
 
-    /// Registers a future of `query`; `None` if the query is over.
-    pub fn task_spawned(&self, query: QueryId, waker: Arc<AtomicWaker>) -> Option<TaskId> {
+    /// Registers a task of `query`, which is told its id first; `false` if the query is over.
+    pub fn task_spawned(
+        &self,
+        query: QueryId,
+        task: Weak<dyn Granted>,
+        told: impl FnOnce(TaskId),
+    ) -> bool {
         self.change(|inner, now, actions| {
-            let task = inner.scheduler.task_spawned(query, now, actions)?;
-            let index = task_index(task);
-            if inner.wakers.len() <= index {
-                inner.wakers.resize(index + 1, None);
+            let Some(id) = inner.scheduler.task_spawned(query, now, actions) else { return false };
+            let index = task_index(id);
+            if inner.tasks.len() <= index {
+                inner.tasks.resize(index + 1, None);
             }
-            inner.wakers[index] = Some(waker);
-            Some(task)
+            inner.tasks[index] = Some(task);
+            told(id);
+            true
         })
     }
 

@@ -1,13 +1,14 @@
 //! Where the scheduler meets tokio: every future of a query is polled only while it holds a slot.
 //!
-//! * [`Driver`]: the scheduler's state machine behind a lock, and the wakers of its tasks.
+//! * [`Driver`]: the scheduler's state machine behind a lock, and its tasks.
 //! * [`Run`]: one query from arrival to end, its tasks and its [memory](memory); [`log`] keeps the
 //!   last ones that ended.
-//! * [`Scheduled`](scheduled): the future that asks for a slot before each poll; installed into
-//!   DataFusion's spawns by [`tracer`].
+//! * [`Scheduled`](scheduled): a future that is polled only while it holds a slot, by [`threads`] of
+//!   ours. [`Beside`] is what our operators spawn, and [`tracer`] makes one of what DataFusion spawns.
 //! * [`priority`]: long queries' polls step back before the operating system, too.
 //! * [`checkpoint`]: where our own operators give way once their quantum is over and others wait.
 
+mod beside;
 mod driver;
 mod log;
 mod memory;
@@ -15,8 +16,10 @@ mod priority;
 mod quantum;
 mod run;
 mod scheduled;
+mod threads;
 mod tracer;
 
+pub use beside::Beside;
 pub use driver::{Driver, Listed, no_workload};
 pub use log::{Logged, Times, Totals};
 pub use quantum::checkpoint;
@@ -26,7 +29,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use datafusion::common::Result as DfResult;
-use datafusion::common::runtime::SpawnedTask;
 use thalweg_base::{Error, Result};
 
 use crate::config::Config;
@@ -34,6 +36,8 @@ use crate::error::into_datafusion;
 
 /// The engine's own threads, and the scheduler that rules them.
 pub struct Runtime {
+    /// Where what DataFusion spawns is waited for, and blocking calls; queries, if nothing is
+    /// scheduled.
     tokio: Option<tokio::runtime::Runtime>,
     /// One thread for timers, which a long quantum on every thread of `tokio` would hold up.
     control: Option<tokio::runtime::Runtime>,
@@ -44,16 +48,17 @@ pub struct Runtime {
 const STACK_BYTES: usize = 16 << 20;
 
 impl Runtime {
-    /// `slots` tasks run at a time, each on a thread of its own, and as many of short queries beside
-    /// long ones that do not give way. If nothing is scheduled, there is a thread for each slot.
+    /// As many tasks run at a time as there are slots, each on a thread of its own, and as many of
+    /// short queries beside long ones that do not give way. If nothing is scheduled, tokio has a
+    /// thread for each slot.
     pub fn new(config: &Config) -> Result<Self> {
         tracer::install();
         let slots = config.threads;
-        let reserve = if config.scheduled { slots } else { 0 };
+        let (reserve, workers) = if config.scheduled { (slots, 1) } else { (0, slots) };
         let started = |e| Error::io("cannot start the engine's threads", e);
         let tokio = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(slots + reserve)
-            .thread_name("thalweg")
+            .worker_threads(workers)
+            .thread_name("thalweg-tokio")
             .thread_stack_size(STACK_BYTES)
             // tokio keeps futures that yield on a list it looks at every 61 ticks; a tick of ours
             // is a quantum, and nobody may wait that long.
@@ -68,6 +73,10 @@ impl Runtime {
             .build()
             .map_err(started)?;
         let driver = Arc::new(Driver::new(config, reserve));
+        if config.scheduled {
+            let threads = slots + reserve;
+            driver.threads().start(threads, STACK_BYTES, tokio.handle()).map_err(started)?;
+        }
         control.spawn(Arc::clone(&driver).tick());
         Ok(Runtime { tokio: Some(tokio), control: Some(control), driver })
     }
@@ -92,22 +101,13 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        self.driver.threads().close();
         // Dropped inside another runtime's task, an ordinary shutdown would panic; our tasks
         // are all abortable, so there is nothing to wait for.
         for runtime in [self.tokio.take(), self.control.take()].into_iter().flatten() {
             runtime.shutdown_background();
         }
     }
-}
-
-/// Spawns a part of the current query, which runs beside the one that spawns it.
-pub fn spawn_beside<F>(future: F) -> SpawnedTask<F::Output>
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    let task = SpawnedTask::spawn(future);
-    quantum::push_on();
-    task
 }
 
 /// Runs `f`, which waits for a disk or a decompressor, on a thread that holds no slot.

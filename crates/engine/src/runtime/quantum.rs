@@ -6,7 +6,6 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use thalweg_base::TaskId;
-use tokio::runtime::Handle;
 
 use super::run::Run;
 
@@ -49,11 +48,6 @@ fn is_over() -> bool {
     (now - started) + (now - checked) > TARGET
 }
 
-/// Whether one is running on this thread.
-pub fn is_running() -> bool {
-    STARTED.get().is_some()
-}
-
 /// CPU nanoseconds since this thread's last quantum ended. What lies between two quanta, the
 /// runtime's own bookkeeping, is charged to the second: one system call per poll, not two.
 pub fn end() -> u64 {
@@ -81,15 +75,6 @@ fn goes_on() -> bool {
         start(Instant::now());
     }
     goes_on
-}
-
-/// tokio keeps what a worker has woken or spawned last for that worker, to be polled next, and lets
-/// no other take it: it would wait for the poll that is running there to end. Something behind
-/// it pushes it on, to where an idle worker is told of it.
-pub fn push_on() {
-    if let Ok(runtime) = Handle::try_current() {
-        runtime.spawn(async {});
-    }
 }
 
 /// Between two pieces of work: gives way if the quantum of the running task is over and somebody

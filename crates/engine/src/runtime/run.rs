@@ -12,14 +12,14 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, TaskContext};
 use parking_lot::Mutex;
 use thalweg_base::limits::QUERY_TEXT_SHOWN_MAX;
-use thalweg_base::{Error, QueryId, Result, TaskId};
+use thalweg_base::{Error, QueryId, Result};
 use thalweg_scheduler::{Advice, MemoryRefusal, Priority, QueryState, Stop};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 
+use super::beside::Beside;
 use super::driver::Driver;
 use super::memory::QueryMemory;
-use super::scheduled::Scheduled;
 use crate::access::RoleId;
 use crate::estimate::Estimate;
 use crate::unrefused::Unrefused;
@@ -177,17 +177,13 @@ impl Run {
         self.driver.query_state(self.id)
     }
 
-    /// Spawns the query's root on `runtime`, under the scheduler.
-    pub fn spawn<F>(
-        self: &Arc<Self>,
-        runtime: &tokio::runtime::Handle,
-        future: F,
-    ) -> JoinHandle<F::Output>
+    /// Spawns the query's root. `tokio`: the engine's.
+    pub fn spawn<F>(self: &Arc<Self>, tokio: &Handle, future: F) -> Beside<F::Output>
     where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
+        F: Future<Output: Send> + Send + 'static,
     {
-        runtime.spawn(Scheduled::new(Arc::clone(self), Box::pin(future)))
+        let _entered = tokio.enter();
+        self.enter(|| Beside::spawn_awaited(future))
     }
 
     pub fn cancel(&self, why: Cancel) {
@@ -322,10 +318,6 @@ impl Run {
 
     pub(crate) fn set_joined(&self, leader: Option<QueryId>) {
         *self.joined.lock() = leader;
-    }
-
-    pub(super) fn task_dropped(&self, task: TaskId) {
-        self.driver.task_dropped(task);
     }
 }
 

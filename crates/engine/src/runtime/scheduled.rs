@@ -1,133 +1,397 @@
-//! A future that is polled only while it holds a slot.
+//! Futures that are polled only while they hold a slot.
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 use futures::task::{ArcWake, AtomicWaker, waker_ref};
+use parking_lot::Mutex;
 use thalweg_base::TaskId;
 use thalweg_scheduler::{PollEnd, Turn};
+use tokio::runtime::Handle;
 
 use super::driver::Driver;
 use super::quantum;
 use super::run::Run;
+use super::threads::{Granted, before_taking};
 
-/// Wraps a query's future. The inner future is given a waker of ours that queues the task with
-/// the scheduler; the runtime's waker is called only once a slot is granted. So a wake costs no
-/// poll, and a task that waits for a slot costs nothing.
-pub struct Scheduled<T> {
-    /// `None` once complete or cancelled.
-    inner: Option<BoxFuture<'static, T>>,
-    /// `None` if the query was over before, or nothing is scheduled.
-    ticket: Option<Arc<Ticket>>,
-    run: Arc<Run>,
+/// What becomes of a future that is polled elsewhere, or how it panicked. Dropping this stops it.
+pub struct Scheduled<T: Send + 'static> {
+    task: Arc<Task<T>>,
 }
 
-/// What the inner future wakes.
-struct Ticket {
-    task: TaskId,
+/// What the [threads](super::threads) poll, and what wakes.
+pub struct Task<T> {
     driver: Arc<Driver>,
-    /// The runtime's waker, for the driver to call on a grant.
-    waker: Arc<AtomicWaker>,
+    /// Set under the driver's lock, before anybody else knows the task.
+    id: OnceLock<TaskId>,
+    phase: Mutex<Phase<T>>,
+    /// Who waits for the end.
+    waiter: AtomicWaker,
 }
 
-impl ArcWake for Ticket {
-    fn wake_by_ref(ticket: &Arc<Self>) {
-        ticket.driver.task_woken(ticket.task);
+enum Phase<T> {
+    /// For a slot, or for what wakes it.
+    Waiting(Work<T>),
+    /// A thread has the work.
+    Polled,
+    /// Its owner dropped it; it still is a task of the scheduler.
+    Unwanted(Work<T>),
+    Done(Result<T, Panic>),
+    /// Nothing is left of it.
+    Gone,
+}
+
+pub type Panic = Box<dyn Any + Send>;
+
+struct Work<T> {
+    /// Alive no longer than the work: the query ends with the last of its tasks.
+    run: Arc<Run>,
+    future: BoxFuture<'static, T>,
+}
+
+impl<T> Work<T> {
+    /// Dropped as a part of the query, so that what it drops is charged to it.
+    fn end(self) {
+        let Work { run, future } = self;
+        // The thread goes on with others.
+        let _ = catch_unwind(AssertUnwindSafe(|| run.enter(|| drop(future))));
     }
 }
 
-impl<T> Scheduled<T> {
-    /// Registers the future as queued at once: the grant may come before the first poll.
-    pub fn new(run: Arc<Run>, inner: BoxFuture<'static, T>) -> Self {
-        let driver = Arc::clone(run.driver());
-        if !driver.schedules() {
-            return Scheduled { inner: Some(inner), ticket: None, run };
+impl<T: Send + 'static> Scheduled<T> {
+    /// Registers the future as queued at once.
+    pub fn new(run: Arc<Run>, future: BoxFuture<'static, T>) -> Self {
+        let (driver, query) = (Arc::clone(run.driver()), run.id());
+        let task = Arc::new(Task {
+            driver: Arc::clone(&driver),
+            id: OnceLock::new(),
+            phase: Mutex::new(Phase::Waiting(Work { run, future })),
+            waiter: AtomicWaker::new(),
+        });
+        let granted: Weak<Task<T>> = Arc::downgrade(&task);
+        if !driver.task_spawned(query, granted, |id| {
+            let _ = task.id.set(id);
+        }) {
+            // The query is over. Whoever awaits this is being cancelled as well.
+            task.set(Phase::Gone);
         }
-        let waker = Arc::new(AtomicWaker::new());
-        let ticket = driver
-            .task_spawned(run.id(), Arc::clone(&waker))
-            .map(|task| Arc::new(Ticket { task, driver, waker }));
-        Scheduled { inner: Some(inner), ticket, run }
+        Scheduled { task }
+    }
+}
+
+impl<T: Send + 'static> Future for Scheduled<T> {
+    type Output = Result<T, Panic>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Before the look, so that an end right after it finds whom to wake.
+        self.task.waiter.register(cx.waker());
+        let mut phase = self.task.phase.lock();
+        match std::mem::replace(&mut *phase, Phase::Gone) {
+            Phase::Done(result) => Poll::Ready(result),
+            other => {
+                *phase = other;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Scheduled<T> {
+    /// Its work is dropped by a thread of ours: here there may be locks.
+    fn drop(&mut self) {
+        let task = &self.task;
+        let mut phase = task.phase.lock();
+        match std::mem::replace(&mut *phase, Phase::Gone) {
+            Phase::Waiting(work) => {
+                *phase = Phase::Unwanted(work);
+                drop(phase);
+                task.driver.threads().push(Arc::clone(task) as Arc<dyn Granted>);
+            }
+            // Who polls it sees that it is gone. A result is dropped outside the lock.
+            other => {
+                drop(phase);
+                drop(other);
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> ArcWake for Task<T> {
+    fn wake_by_ref(task: &Arc<Self>) {
+        task.driver.task_woken(task.id());
+    }
+}
+
+impl<T> Task<T> {
+    fn id(&self) -> TaskId {
+        *self.id.get().expect("it was registered before it was polled")
     }
 
-    /// Without asking, in an engine that does not schedule. Polls are as long as ever, so that a
-    /// cancel is seen.
-    fn poll_freely(&mut self, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(inner) = self.inner.as_mut().filter(|_| self.run.cancelled().is_none()) else {
-            self.drop_inner();
-            return Poll::Pending;
+    fn set(&self, phase: Phase<T>) -> Phase<T> {
+        std::mem::replace(&mut *self.phase.lock(), phase)
+    }
+
+    /// What a poll has come to, unless nobody wants it any more: then it is given back.
+    fn put(&self, polled: Phase<T>) -> Option<Phase<T>> {
+        let mut phase = self.phase.lock();
+        if !matches!(*phase, Phase::Polled) {
+            return Some(polled);
+        }
+        *phase = polled;
+        None
+    }
+
+    /// Drops what will not be polled again, in whichever way it came to that.
+    fn drop_work(&self, phase: Phase<T>) {
+        if let Phase::Waiting(work) | Phase::Unwanted(work) = phase {
+            work.end();
+        }
+        self.driver.task_dropped(self.id());
+    }
+}
+
+impl<T: Send + 'static> Granted for Task<T> {
+    fn run(self: Arc<Self>, tokio: &Handle) {
+        let (driver, id) = (&self.driver, self.id());
+        if matches!(*self.phase.lock(), Phase::Unwanted(_)) {
+            return self.drop_work(self.set(Phase::Gone));
+        }
+        let long = match driver.poll_began(id) {
+            Turn::Run { long } => long,
+            Turn::Wait => return,
+            // Whoever awaits this is being cancelled as well; there is nothing to tell them.
+            Turn::Cancelled => return self.drop_work(self.set(Phase::Gone)),
         };
-        quantum::begin(None);
-        let result = self.run.enter(|| inner.as_mut().poll(cx));
-        if result.is_ready() {
-            self.drop_inner();
-        }
-        result
-    }
-
-    /// Drops the inner future as a part of the query, so that what it drops is charged to it.
-    fn drop_inner(&mut self) {
-        let inner = self.inner.take();
-        self.run.enter(|| drop(inner));
+        let mut work = {
+            let mut phase = self.phase.lock();
+            match std::mem::replace(&mut *phase, Phase::Polled) {
+                Phase::Waiting(work) => work,
+                // Dropped since: whoever did that has asked a thread to end it.
+                other => {
+                    *phase = other;
+                    return;
+                }
+            }
+        };
+        let low = if long { driver.long_polls().begin() } else { None };
+        quantum::begin(Some(id));
+        let waker = waker_ref(&self);
+        let run = Arc::clone(&work.run);
+        let mut poll = || run.enter(|| work.future.as_mut().poll(&mut Context::from_waker(&waker)));
+        // So that it has tokio's budget, as a task of tokio has for each poll.
+        let polled = std::future::poll_fn(|_| Poll::Ready(poll()));
+        let result = match catch_unwind(AssertUnwindSafe(|| tokio.block_on(polled))) {
+            Ok(Poll::Pending) => {
+                let cpu_ns = quantum::end();
+                // Whoever is granted the slot may be woken by this thread.
+                drop(low);
+                return before_taking(|| {
+                    drop(run);
+                    let unwanted = self.put(Phase::Waiting(work));
+                    driver.poll_ended(id, PollEnd::Pending, cpu_ns);
+                    if let Some(phase) = unwanted {
+                        self.drop_work(phase);
+                    }
+                });
+            }
+            Ok(Poll::Ready(result)) => Ok(result),
+            Err(panic) => Err(panic),
+        };
+        work.end();
+        let cpu_ns = quantum::end();
+        drop(low);
+        before_taking(|| {
+            driver.poll_ended(id, PollEnd::Done, cpu_ns);
+            // It may be the query's last task.
+            drop(run);
+            let unwanted = self.put(Phase::Done(result));
+            self.waiter.wake();
+            drop(unwanted);
+        });
     }
 }
 
-impl<T> Future for Scheduled<T> {
+/// A future of a query in an engine that does not schedule: tokio polls it. Polls are as long as
+/// ever, so that a cancel is seen.
+pub struct Free<T> {
+    /// `None` once complete or cancelled.
+    work: Option<Work<T>>,
+}
+
+impl<T> Free<T> {
+    pub fn new(run: Arc<Run>, future: BoxFuture<'static, T>) -> Self {
+        Free { work: Some(Work { run, future }) }
+    }
+
+    fn end(&mut self) {
+        if let Some(work) = self.work.take() {
+            work.end();
+        }
+    }
+}
+
+impl<T> Future for Free<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let this = &mut *self;
-        if !this.run.driver().schedules() {
-            return this.poll_freely(cx);
-        }
-        let (Some(ticket), Some(_)) = (this.ticket.clone(), &this.inner) else {
-            this.drop_inner();
+        let Some(work) = self.work.as_mut().filter(|work| work.run.cancelled().is_none()) else {
+            self.end();
             return Poll::Pending;
         };
-        // Before the question, so that a grant right after it finds whom to wake.
-        ticket.waker.register(cx.waker());
-        let long = match ticket.driver.poll_began(ticket.task) {
-            Turn::Run { long } => long,
-            Turn::Wait => return Poll::Pending,
-            Turn::Cancelled => {
-                // Whoever awaits this is being cancelled as well; there is nothing to tell them.
-                this.drop_inner();
-                return Poll::Pending;
-            }
-        };
-        let low = if long { ticket.driver.long_polls().begin() } else { None };
-        // If the poll panics the slot comes back when this future is dropped.
-        quantum::begin(Some(ticket.task));
-        let inner = this.inner.as_mut().expect("checked above");
-        let waker = waker_ref(&ticket);
-        let result = this.run.enter(|| inner.as_mut().poll(&mut Context::from_waker(&waker)));
-        let end = match &result {
-            Poll::Ready(_) => PollEnd::Done,
-            // tokio defers the wake-up of a task whose cooperative budget is spent until its
-            // worker is idle; such a task wants to run again, and the queue is where it waits.
-            Poll::Pending if !tokio::task::coop::has_budget_remaining() => PollEnd::Yielded,
-            Poll::Pending => PollEnd::Pending,
-        };
+        quantum::begin(None);
+        let Work { run, future } = work;
+        let result = run.enter(|| future.as_mut().poll(cx));
         if result.is_ready() {
-            this.drop_inner();
-            this.ticket = None;
+            self.end();
         }
-        let cpu_ns = quantum::end();
-        // Whoever is granted the slot may be woken by this thread.
-        drop(low);
-        ticket.driver.poll_ended(ticket.task, end, cpu_ns);
         result
     }
 }
 
-impl<T> Drop for Scheduled<T> {
+impl<T> Drop for Free<T> {
     fn drop(&mut self) {
-        self.drop_inner();
-        if let Some(ticket) = &self.ticket {
-            self.run.task_dropped(ticket.task);
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use futures::FutureExt;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::runtime::{Origin, Runtime, Terms};
+
+    fn runtime() -> Runtime {
+        Runtime::new(&Config { threads: 1, ..Config::default() }).unwrap()
+    }
+
+    fn run(runtime: &Runtime) -> Arc<Run> {
+        Run::begin(runtime.driver(), Origin::new(None, "a test"), &Terms::default()).unwrap()
+    }
+
+    /// Until it is so.
+    fn wait_for(what: &str, is: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "never: {what}");
+            std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    struct Flag(Arc<AtomicBool>);
+
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            assert!(Run::current().is_some(), "it is dropped as a part of the query");
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    fn flag() -> (Flag, Arc<AtomicBool>) {
+        let dropped = Arc::new(AtomicBool::new(false));
+        (Flag(Arc::clone(&dropped)), dropped)
+    }
+
+    #[test]
+    fn a_result_outlives_its_query() {
+        let runtime = runtime();
+        let (query, (sender, receiver)) = (run(&runtime), oneshot::channel());
+        let id = query.id();
+        let task = Scheduled::new(query, async { receiver.await.unwrap() }.boxed());
+        assert!(runtime.driver().run(id).is_some());
+        sender.send(7).unwrap();
+        wait_for("its end", || runtime.driver().run(id).is_none());
+        assert_eq!(runtime.driver().slots_in_use(), 0);
+        assert_eq!(runtime.block_on(task).unwrap(), 7);
+    }
+
+    #[test]
+    fn who_waits_for_a_wake_up_is_dropped_by_another_thread() {
+        let runtime = runtime();
+        let (query, (flag, dropped)) = (run(&runtime), flag());
+        let id = query.id();
+        let future = async move {
+            let _flag = flag;
+            std::future::pending::<()>().await;
+        };
+        let task = Scheduled::new(query, future.boxed());
+        wait_for("a poll", || runtime.driver().query_state(id).is_some_and(|s| s.quanta == 1));
+        drop(task);
+        wait_for("the end of its query", || runtime.driver().run(id).is_none());
+        assert!(dropped.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn a_poll_goes_on_to_its_end_when_nobody_wants_it_any_more() {
+        let runtime = runtime();
+        for ends in [false, true] {
+            let (query, (flag, dropped)) = (run(&runtime), flag());
+            let id = query.id();
+            let (polled, began) = mpsc::channel();
+            let (go_on, waits) = mpsc::channel();
+            let future = async move {
+                let _flag = flag;
+                polled.send(()).unwrap();
+                waits.recv().unwrap();
+                if !ends {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let task = Scheduled::new(query, future.boxed());
+            began.recv().unwrap();
+            drop(task);
+            assert_eq!(runtime.driver().slots_in_use(), 1, "it still runs");
+            assert!(!dropped.load(Ordering::Acquire));
+            go_on.send(()).unwrap();
+            wait_for("the end of its query", || runtime.driver().run(id).is_none());
+            assert!(dropped.load(Ordering::Acquire));
+            assert_eq!(runtime.driver().slots_in_use(), 0);
+        }
+    }
+
+    #[test]
+    fn a_panic_is_told_and_costs_no_thread_and_no_slot() {
+        let runtime = runtime();
+        for round in 0..8 {
+            let panics = async move { assert!(round > 8, "round {round}") };
+            let task = Scheduled::new(run(&runtime), panics.boxed());
+            let panic = runtime.block_on(task).unwrap_err();
+            assert_eq!(panic.downcast_ref::<String>(), Some(&format!("round {round}")));
+        }
+        assert_eq!(
+            runtime.block_on(Scheduled::new(run(&runtime), async { 1 }.boxed())).unwrap(),
+            1
+        );
+        wait_for("the slot back", || runtime.driver().slots_in_use() == 0);
+    }
+
+    #[test]
+    fn a_query_that_is_cancelled_drops_its_tasks_before_their_owners_do() {
+        let runtime = runtime();
+        let (query, (flag, dropped)) = (run(&runtime), flag());
+        let future = async move {
+            let _flag = flag;
+            std::future::pending::<()>().await;
+        };
+        let task = Scheduled::new(Arc::clone(&query), future.boxed());
+        let id = query.id();
+        wait_for("a poll", || runtime.driver().query_state(id).is_some_and(|s| s.quanta == 1));
+        query.cancel(crate::runtime::Cancel::Asked);
+        wait_for("a drop", || dropped.load(Ordering::Acquire));
+        assert!(task.now_or_never().is_none(), "who awaits it is cancelled, too");
+        let late = Scheduled::new(query, async {}.boxed());
+        assert!(late.now_or_never().is_none());
+        wait_for("its end", || runtime.driver().run(id).is_none());
     }
 }

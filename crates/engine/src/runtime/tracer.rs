@@ -1,6 +1,7 @@
 //! The hook by which all futures that DataFusion spawns come under the scheduler.
 
 use std::any::Any;
+use std::panic::resume_unwind;
 use std::sync::Once;
 
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
@@ -8,7 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::run::Run;
-use super::scheduled::Scheduled;
+use super::scheduled::{Free, Scheduled};
 
 struct Tracer;
 
@@ -18,7 +19,11 @@ impl JoinSetTracer for Tracer {
         future: BoxFuture<'static, Box<dyn Any + Send>>,
     ) -> BoxFuture<'static, Box<dyn Any + Send>> {
         match Run::current() {
-            Some(run) => Scheduled::new(run, future).boxed(),
+            Some(run) if run.driver().schedules() => Scheduled::new(run, future)
+                // Again, where tokio tells it to whoever waits.
+                .map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
+                .boxed(),
+            Some(run) => Free::new(run, future).boxed(),
             // Not spawned by a query of ours: somebody else's DataFusion in the same process.
             None => future,
         }

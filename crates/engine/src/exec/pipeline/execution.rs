@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -38,7 +37,7 @@ use super::spill::{Spilled, Spilling};
 use crate::error::into_datafusion;
 use crate::exec::{give_way, spill_joins};
 use crate::rules::fuse::Input;
-use crate::runtime::{Run, checkpoint, spawn_beside};
+use crate::runtime::{Beside, Run, checkpoint};
 
 /// Batches that wait for a consumer, per output.
 const WAITING_BATCHES_MAX: usize = 2;
@@ -96,7 +95,7 @@ pub struct Execution {
     outputs: Mutex<Vec<Option<mpsc::Receiver<Result<RecordBatch>>>>>,
     /// Until the first output is asked for.
     senders: Mutex<Option<Vec<Sender>>>,
-    root: Mutex<Option<Arc<SpawnedTask<()>>>>,
+    root: Mutex<Option<Arc<Beside<()>>>>,
 }
 
 struct Shared {
@@ -169,13 +168,13 @@ impl Execution {
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
-    fn start(&self) -> Arc<SpawnedTask<()>> {
+    fn start(&self) -> Arc<Beside<()>> {
         let mut root = self.root.lock();
         if let Some(root) = &*root {
             return Arc::clone(root);
         }
         let senders = self.senders.lock().take().unwrap_or_default();
-        let task = SpawnedTask::spawn(run(Arc::clone(&self.shared), senders));
+        let task = Beside::spawn_awaited(run(Arc::clone(&self.shared), senders));
         Arc::clone(root.insert(Arc::new(task)))
     }
 }
@@ -208,18 +207,18 @@ impl Shared {
         let tasks = (0..count).map(|partition| {
             let mut stream = plan.execute(partition, Arc::clone(&self.context))?;
             let output = outputs[partition % outputs.len()].clone();
-            Ok(spawn_beside(async move {
+            Ok(Beside::spawn(async move {
                 while let Some(batch) = stream.next().await {
                     if output.send(Ok(batch?)).await.is_err() {
                         break;
                     }
                 }
-                Ok(())
+                Ok::<(), DataFusionError>(())
             }))
         });
         let tasks = tasks.collect::<Result<Vec<_>>>()?;
         for task in tasks {
-            joined(task).await?;
+            task.join().await??;
         }
         let (count, bytes) = spilled(plan.as_ref());
         MetricBuilder::new(&self.all_metrics).spill_count(0).add(count);
@@ -298,15 +297,12 @@ impl Shared {
         let others: Vec<_> = tasks
             .into_iter()
             .map(|(worker, puller, output)| {
-                spawn_beside(work(Arc::clone(self), n, worker, puller, output))
+                Beside::spawn(work(Arc::clone(self), n, worker, puller, output))
             })
             .collect();
         let mut done = vec![work(Arc::clone(self), n, worker, puller, output).await?];
         for other in others {
-            match other.join().await {
-                Ok(part) => done.push(part?),
-                Err(e) => return Err(Stop::Failed(DataFusionError::ExecutionJoin(Box::new(e)))),
-            }
+            done.push(other.join().await??);
         }
         done.extend(parts);
         Ok(done)
@@ -500,10 +496,10 @@ impl Shared {
             }
         };
         let others = 1..count.min(self.workers_max);
-        let others: Vec<_> = others.map(|_| spawn_beside(run())).collect();
+        let others: Vec<_> = others.map(|_| Beside::spawn(run())).collect();
         run().await.map_err(Stop::Failed)?;
         for other in others {
-            joined(other).await?;
+            other.join().await??;
         }
         Ok(())
     }
@@ -573,10 +569,6 @@ async fn work(
     }
     figures.finish(worker.seen(), puller.bytes_in(), shared.context.session_config());
     Ok(worker.into_part())
-}
-
-async fn joined(task: SpawnedTask<Result<()>>) -> Result<()> {
-    task.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))?
 }
 
 /// How often operators have spilled, and how many bytes.

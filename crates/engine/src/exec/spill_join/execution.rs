@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, JoinType, NullEquality, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -26,7 +25,7 @@ use super::handover::Handover;
 use super::split::{self, Split};
 use crate::error::into_datafusion;
 use crate::exec::spill_file::{Part, read};
-use crate::runtime::checkpoint;
+use crate::runtime::{Beside, checkpoint};
 
 pub struct Execution {
     shared: Arc<Shared>,
@@ -211,10 +210,10 @@ impl Shared {
         for partition in 0..outputs {
             self.right.open(partition, &self.context)?;
             let (split, right) = (Arc::clone(&split), self.right.take(partition));
-            tasks.push(SpawnedTask::spawn(async move { split.write(vec![], right, None).await }));
+            tasks.push(Beside::spawn(async move { split.write(vec![], right, None).await }));
         }
         for task in tasks {
-            task.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+            task.join().await??;
         }
         let Some(split) = Arc::into_inner(split) else {
             return internal_err!("a task that has ended still writes");

@@ -1,0 +1,65 @@
+//! What runs beside the one that spawned it.
+
+use std::future::Future;
+
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result};
+use futures::FutureExt;
+use thalweg_base::Error;
+use tokio::runtime::Handle;
+
+use super::run::Run;
+use super::scheduled::Scheduled;
+use crate::error::into_datafusion;
+
+/// A part of a query; or all of it, beside its client. It ends when this is dropped.
+pub struct Beside<T: Send + 'static>(Where<T>);
+
+enum Where<T: Send + 'static> {
+    Scheduled(Scheduled<T>),
+    /// In an engine that does not schedule, or in none.
+    Tokio(SpawnedTask<T>),
+}
+
+impl<T: Send + 'static> Beside<T> {
+    /// Of the current query, if there is one.
+    pub fn spawn(future: impl Future<Output = T> + Send + 'static) -> Self {
+        let task = Beside::spawn_awaited(future);
+        if let Where::Tokio(_) = &task.0 {
+            push_on();
+        }
+        task
+    }
+
+    /// The same, for who has nothing to do until it ends.
+    pub fn spawn_awaited(future: impl Future<Output = T> + Send + 'static) -> Self {
+        Beside(match Run::current().filter(|run| run.driver().schedules()) {
+            Some(run) => Where::Scheduled(Scheduled::new(run, future.boxed())),
+            None => Where::Tokio(SpawnedTask::spawn(future)),
+        })
+    }
+
+    /// Waits for its end. A panic of it is an error.
+    pub async fn join(self) -> Result<T> {
+        match self.0 {
+            Where::Scheduled(task) => task.await.map_err(|panic| {
+                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                let text = text.unwrap_or_else(|| "nothing".into());
+                into_datafusion(Error::internal(format!("a task panicked: {text}")))
+            }),
+            Where::Tokio(task) => {
+                task.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))
+            }
+        }
+    }
+}
+
+/// tokio keeps what a worker has woken or spawned last for that worker, to be polled next, and lets
+/// no other take it: it would wait for the poll that is running there to end. Something behind
+/// it pushes it on, to where an idle worker is told of it.
+fn push_on() {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async {});
+    }
+}
