@@ -7,6 +7,9 @@ use thalweg_base::Result;
 pub trait Phases: Send + Sync {
     type Output;
 
+    /// About which it is.
+    fn rows(&self) -> usize;
+
     fn phases(&self) -> usize;
 
     fn tasks(&self, phase: usize) -> usize;

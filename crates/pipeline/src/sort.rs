@@ -253,6 +253,7 @@ pub struct Sorting {
     spec: Spec,
     runs: Vec<OnceLock<Run>>,
     unsorted: Vec<Mutex<Option<Run>>>,
+    rows: usize,
     ranges: usize,
     /// The ranges of each run, once all are sorted.
     cuts: OnceLock<Vec<Vec<usize>>>,
@@ -272,6 +273,7 @@ impl Sorting {
             spec,
             runs: unsorted.iter().map(|_| OnceLock::new()).collect(),
             unsorted: unsorted.into_iter().map(|r| Mutex::new(Some(r))).collect(),
+            rows,
             ranges,
             cuts: OnceLock::new(),
             sorted: (0..ranges).map(|_| OnceLock::new()).collect(),
@@ -286,6 +288,10 @@ impl Sorting {
 
 impl Phases for Sorting {
     type Output = Vec<Groups>;
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
 
     fn phases(&self) -> usize {
         2

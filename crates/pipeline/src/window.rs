@@ -212,6 +212,10 @@ impl Windowing {
 impl Phases for Windowing {
     type Output = Vec<Groups>;
 
+    fn rows(&self) -> usize {
+        self.sorting.rows()
+    }
+
     fn phases(&self) -> usize {
         self.sorting.phases() + 2
     }

@@ -44,6 +44,8 @@ pub struct Merging {
     plan: Arc<Plan>,
     way: Way,
     chunks: Vec<RwLock<Chunk>>,
+    /// Groups of all chunks together.
+    unmerged: usize,
     /// Leading bits of a partition that all hashes have in common.
     common_bits: u32,
 }
@@ -99,7 +101,7 @@ impl Merging {
             }
         };
         let chunks = chunks.into_iter().map(RwLock::new).collect();
-        Self { spec, plan, way, chunks, common_bits }
+        Self { spec, plan, way, chunks, unmerged: groups, common_bits }
     }
 
     /// How many parts the groups come in.
@@ -220,6 +222,10 @@ impl Merging {
 /// Sorts chunks into partitions.
 impl Phases for Merging {
     type Output = Merging;
+
+    fn rows(&self) -> usize {
+        self.unmerged
+    }
 
     fn phases(&self) -> usize {
         usize::from(matches!(self.way, Way::Partitions { .. }))

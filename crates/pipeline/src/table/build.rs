@@ -353,6 +353,10 @@ impl Building {
 impl Phases for Building {
     type Output = Table;
 
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
     fn phases(&self) -> usize {
         PHASES
     }

@@ -48,6 +48,9 @@ const STEP_BYTES: usize = 1 << 20;
 const SPILL_BYTES_MIN: usize = 4 << 20;
 const SPILL_PART: usize = 16;
 
+/// What is done with fewer rows than this is done before another thread has woken up for its part.
+const ROWS_BESIDE_MIN: usize = 8192;
+
 /// Why pipelines came to no end.
 enum Stop {
     /// Memory was refused.
@@ -363,7 +366,7 @@ impl Shared {
                 let merged: Vec<_> = (0..merging.parts()).map(|_| OnceLock::new()).collect();
                 let merged = Arc::new(merged);
                 let all = Arc::clone(&merged);
-                self.tasks(merging.parts(), move |part| {
+                self.tasks(merging.parts(), merging.rows(), move |part| {
                     let _ = all[part].set(merging.groups(part)?);
                     Ok(())
                 })
@@ -465,10 +468,11 @@ impl Shared {
     where
         P: Phases + 'static,
     {
+        let rows = work.rows();
         let work = Arc::new(work);
         for phase in 0..work.phases() {
             let (count, work) = (work.tasks(phase), Arc::clone(&work));
-            self.tasks(count, move |task| work.run(phase, task)).await?;
+            self.tasks(count, rows, move |task| work.run(phase, task)).await?;
         }
         let Some(work) = Arc::into_inner(work) else {
             return Err(internal("a task of a phase that is done is still running"));
@@ -476,8 +480,8 @@ impl Shared {
         Ok(work.finish()?)
     }
 
-    /// Runs `task` for all numbers below `count`, several at once.
-    async fn tasks<F>(self: &Arc<Self>, count: usize, task: F) -> Result<(), Stop>
+    /// Runs `task` for all numbers below `count`, several at once if they are about enough rows.
+    async fn tasks<F>(self: &Arc<Self>, count: usize, rows: usize, task: F) -> Result<(), Stop>
     where
         F: Fn(usize) -> thalweg_base::Result<()> + Send + Sync + 'static,
     {
@@ -495,7 +499,8 @@ impl Shared {
                 }
             }
         };
-        let others = 1..count.min(self.workers_max);
+        let workers = if rows < ROWS_BESIDE_MIN { 1 } else { self.workers_max };
+        let others = 1..count.min(workers);
         let others: Vec<_> = others.map(|_| Beside::spawn(run())).collect();
         run().await.map_err(Stop::Failed)?;
         for other in others {
