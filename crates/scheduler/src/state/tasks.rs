@@ -1,7 +1,6 @@
 //! Events of tasks.
 
 use super::{Action, Fault, PollEnd, Scheduler, Turn};
-use crate::slots::Held;
 use crate::task::State;
 use thalweg_base::{QueryId, TaskId};
 
@@ -47,7 +46,7 @@ impl Scheduler {
         }
     }
 
-    /// The runtime polls the task. Store its waker before this call: a grant may follow at once.
+    /// The runtime polls the task.
     ///
     /// # Panics
     /// If the task's last poll has not ended.
@@ -117,7 +116,6 @@ impl Scheduler {
     /// the poll had better end.
     ///
     /// What the runtime was told when the poll began stays true: that its query is short, or long.
-    /// And no task waits for its first look at a grant: the runtime may have it wait behind this.
     pub fn quantum_over(
         &mut self,
         task: TaskId,
@@ -129,8 +127,7 @@ impl Scheduler {
         let state = &self.query(self.tasks[t].query).state;
         let unchanged = state.is_short() == state.is_short_after(cpu_ns) && !state.cancelled;
         let unwanted = self.order.len() == 0 && self.held.in_use() <= self.slots;
-        let waits = |(_, held): (usize, Held)| self.tasks[held.task].state == State::Granted;
-        if !unchanged || !unwanted || self.held.held().any(waits) {
+        if !unchanged || !unwanted {
             return false;
         }
         if self.faulty(Fault::FreeQuantum) {
