@@ -190,14 +190,17 @@ impl<T: Send + 'static> Granted for Task<T> {
                 let cpu_ns = quantum::end();
                 // Whoever is granted the slot may be woken by this thread.
                 drop(low);
-                return before_taking(|| {
-                    drop(run);
-                    let unwanted = self.put(Phase::Waiting(work));
-                    driver.poll_ended(id, PollEnd::Pending, cpu_ns);
-                    if let Some(phase) = unwanted {
+                drop(run);
+                let ended = || driver.poll_ended(id, PollEnd::Pending, cpu_ns);
+                match self.put(Phase::Waiting(work)) {
+                    None => before_taking(ended),
+                    // Who is granted the slot does not wait until it is dropped.
+                    Some(phase) => {
+                        ended();
                         self.drop_work(phase);
                     }
-                });
+                }
+                return;
             }
             Ok(Poll::Ready(result)) => Ok(result),
             Err(panic) => Err(panic),
