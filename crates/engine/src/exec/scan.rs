@@ -40,7 +40,7 @@ use thalweg_storage::{Contents, Database, Snapshot, Table};
 use self::reader::{Reader, Stream};
 use super::filter::{Conjunct, remap};
 use super::loading::Loading;
-use crate::prune::{ReadOrder, Skipper};
+use crate::prune::{Filter, ReadOrder, Skipper};
 use crate::table::with_row_id;
 
 /// What a scan reads, shared by its partitions and by copies the optimizer makes.
@@ -80,6 +80,25 @@ impl Hint {
     }
 }
 
+/// Of a table with more chunks, the plan does not know how many are left of them.
+const CHUNKS_JUDGED_MAX: usize = 4096;
+
+/// How many of `wanted` partitions find a chunk, as far as the filters tell by now: who looks up one
+/// row reads one chunk, and needs no second task.
+fn fed(source: &Source, conjuncts: &[Arc<Conjunct>], wanted: usize) -> usize {
+    let contents = &source.contents;
+    let wanted = wanted.min(contents.chunks());
+    let left = match contents.chunks() <= CHUNKS_JUDGED_MAX && !conjuncts.is_empty() {
+        true => Skipper::new(Arc::clone(contents), filters(conjuncts), None).left(wanted),
+        false => wanted,
+    };
+    left.max(1)
+}
+
+fn filters(conjuncts: &[Arc<Conjunct>]) -> impl Iterator<Item = Filter> {
+    conjuncts.iter().map(|c| Filter { expr: Arc::clone(&c.expr), dynamic: c.dynamic })
+}
+
 pub struct ScanExec {
     source: Source,
     /// The columns that can be asked for: the table's, and after them maybe one that names rows.
@@ -117,7 +136,7 @@ impl ScanExec {
             .map(|e| Ok(Arc::new(Conjunct::new(e, &columns)?)))
             .collect::<Result<Vec<_>>>()?;
         let schema = Arc::new(columns.project(&projection)?);
-        let partitions = partitions.min(source.contents.chunks()).max(1);
+        let partitions = fed(&source, &conjuncts, partitions);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions),
@@ -242,6 +261,10 @@ impl ScanExec {
         Ok(scan)
     }
 
+    pub fn partitions(&self) -> usize {
+        self.partitions
+    }
+
     /// Gives the rows of one partition before `fetch`.
     pub fn reader(&self, partition: usize) -> Reader {
         Reader::new(self, partition)
@@ -347,7 +370,7 @@ impl ExecutionPlan for ScanExec {
         target: usize,
         _: &ConfigOptions,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let partitions = target.min(self.source.contents.chunks()).max(1);
+        let partitions = fed(&self.source, &self.conjuncts, target);
         if partitions <= self.partitions {
             return Ok(None);
         }

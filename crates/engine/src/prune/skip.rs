@@ -312,6 +312,18 @@ impl Skipper {
         }
     }
 
+    /// How many chunks are left to read, or `most`, without reading anything to find out.
+    pub fn left(self, most: usize) -> usize {
+        for left in 0..most {
+            match self.next() {
+                Next::Chunk(_) => {}
+                Next::Digests(_) => return most,
+                Next::End => return left,
+            }
+        }
+        most
+    }
+
     /// Takes what [`Next::Digests`] asked for.
     pub fn supply(&self, loaded: Loaded) {
         let mut state = self.state.lock();

@@ -86,7 +86,7 @@ impl Opened {
     /// How many workers it can feed.
     pub fn width(&self) -> usize {
         match self {
-            Opened::Scan { scan, .. } => scan.contents().chunks(),
+            Opened::Scan { scan, .. } => scan.partitions(),
             Opened::Spilled { spilled, .. } => spilled.parts(),
             Opened::Streams { count, .. } | Opened::Own { count, .. } => *count,
         }

@@ -16,7 +16,7 @@ use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::select::Selection;
 use thalweg_storage::{ChunkRef, expand};
 
-use super::{ScanExec, Source};
+use super::{ScanExec, Source, filters};
 use crate::error::into_datafusion;
 use crate::exec::column::Column;
 use crate::exec::filter::Conjunct;
@@ -156,10 +156,8 @@ impl Reader {
             let bytes: u64 = stored.map(|&c| contents.column_statistics(c).stored_bytes).sum();
             self.metrics.chunks_total.add(contents.chunks());
             self.metrics.bytes_total.add(bytes as usize);
-            let filter =
-                |c: &Arc<Conjunct>| Filter { expr: Arc::clone(&c.expr), dynamic: c.dynamic };
             let hint = |expr: &Arc<_>| Filter { expr: Arc::clone(expr), dynamic: true };
-            let filters = self.conjuncts.iter().map(filter).chain(self.hints.iter().map(hint));
+            let filters = filters(&self.conjuncts).chain(self.hints.iter().map(hint));
             Skipper::new(Arc::clone(contents), filters, self.order)
         });
         loop {
