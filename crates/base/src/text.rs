@@ -1,5 +1,7 @@
-//! Numbers as people read and write them, the same in every report, progress bar, option and error.
+//! Numbers and other things as people read and write them, the same in every report, progress bar, option
+//! and error.
 
+use std::any::Any;
 use std::time::Duration;
 
 /// `1536` → `"1.5 KiB"`.
@@ -38,6 +40,12 @@ pub fn seconds(s: f64) -> String {
     } else {
         format!("{}m {:02}s", (s / 60.0) as u64, (s % 60.0) as u64)
     }
+}
+
+/// What a panic was told, unless that is no text.
+pub fn of_panic(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied())
 }
 
 /// A number and the unit after it, in lower case: `1.5 GiB` → `(1.5, "gib")`.
@@ -116,5 +124,15 @@ mod tests {
         for wrong in ["", "x", "-1", "1 parsec", "1..2 s", "ms"] {
             assert_eq!((parse_bytes(wrong), parse_duration(wrong)), (None, None), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_panic_tells_what_it_was_told() {
+        let told = |f: fn()| {
+            of_panic(std::panic::catch_unwind(f).unwrap_err().as_ref()).map(str::to_owned)
+        };
+        assert_eq!(told(|| panic!("plain")).as_deref(), Some("plain"));
+        assert_eq!(told(|| panic!("{} of {}", 1, 2)).as_deref(), Some("1 of 2"));
+        assert_eq!(told(|| std::panic::panic_any(7)), None);
     }
 }

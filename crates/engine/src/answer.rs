@@ -38,10 +38,15 @@ pub(crate) type Item = Option<Result<RecordBatch>>;
 pub struct Answer {
     pub schema: SchemaRef,
     pub tag: Tag,
+    query: QueryId,
+    /// `None`: it has ended.
+    coming: Option<Coming>,
+}
+
+struct Coming {
     job: Arc<Job>,
     rows: mpsc::Receiver<Item>,
     cancelled: BoxFuture<'static, Cancel>,
-    ended: bool,
 }
 
 impl Answer {
@@ -58,7 +63,8 @@ impl Answer {
         };
         match head {
             Ok(Ok(Head { schema, tag })) => {
-                Ok(Answer { schema, tag, job, rows, cancelled, ended: false })
+                let query = job.run.id();
+                Ok(Answer { schema, tag, query, coming: Some(Coming { job, rows, cancelled }) })
             }
             Ok(Err(e)) => Err(job.run.cancelled().map_or(e, Cancel::error)),
             Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),
@@ -66,7 +72,7 @@ impl Answer {
     }
 
     pub fn query(&self) -> QueryId {
-        self.job.run.id()
+        self.query
     }
 
     /// All rows at once.
@@ -83,23 +89,21 @@ impl Stream for Answer {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        let received = match self.rows.poll_recv(cx) {
+        let Some(coming) = &mut self.coming else { return Poll::Ready(None) };
+        let received = match coming.rows.poll_recv(cx) {
             Poll::Ready(received) => received,
-            Poll::Pending => match self.cancelled.poll_unpin(cx) {
+            Poll::Pending => match coming.cancelled.poll_unpin(cx) {
                 Poll::Ready(_) => None,
                 Poll::Pending => return Poll::Pending,
             },
         };
         let item = match received {
             Some(Some(Ok(batch))) => return Poll::Ready(Some(Ok(batch))),
-            Some(Some(Err(e))) => Some(Err(self.job.run.cancelled().map_or(e, Cancel::error))),
+            Some(Some(Err(e))) => Some(Err(coming.job.run.cancelled().map_or(e, Cancel::error))),
             Some(None) => None,
-            None => Some(Err(self.job.run.cancelled().map_or_else(lost, Cancel::error))),
+            None => Some(Err(coming.job.run.cancelled().map_or_else(lost, Cancel::error))),
         };
-        self.ended = true;
+        self.coming = None;
         Poll::Ready(item)
     }
 }

@@ -101,6 +101,12 @@ impl Job {
     }
 }
 
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.run.note_left();
+    }
+}
+
 /// A statement on its way to its head, and then to its rows.
 type Pending = (Arc<Job>, oneshot::Receiver<Result<Head>>, mpsc::Receiver<Item>);
 

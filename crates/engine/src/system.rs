@@ -166,7 +166,7 @@ impl PartitionStream for Part {
             Listing::Slots => stream::once(async move { part.slots() }).boxed(),
             Listing::Quanta => stream::once(async move { part.quanta() }).boxed(),
             Listing::Workloads => stream::once(async move { part.workloads() }).boxed(),
-            Listing::QueryLog => stream::once(async move { part.query_log() }).boxed(),
+            Listing::QueryLog => stream::once(async move { part.query_log().await }).boxed(),
             Listing::Roles | Listing::Grants => stream::once(async move { part.rights() }).boxed(),
             // These look into the extents, table by table.
             Listing::Columns => self
@@ -505,8 +505,8 @@ impl Part {
         .map_err(into_datafusion)
     }
 
-    fn query_log(&self) -> DfResult<RecordBatch> {
-        let all = self.driver.log();
+    async fn query_log(&self) -> DfResult<RecordBatch> {
+        let all = self.driver.log().await;
         let number = |f: &dyn Fn(&Logged) -> u64| numbers(all.iter().map(|q| f(q)));
         let us = |f: &dyn Fn(&Logged) -> u64| numbers(all.iter().map(|q| f(q) / 1_000));
         let time = |f: &dyn Fn(&Logged) -> SystemTime| {

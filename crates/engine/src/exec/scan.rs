@@ -365,25 +365,6 @@ impl ExecutionPlan for ScanExec {
         Ok(Arc::new(self.copy()))
     }
 
-    fn repartitioned(
-        &self,
-        target: usize,
-        _: &ConfigOptions,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let partitions = fed(&self.source, &self.conjuncts, target);
-        if partitions <= self.partitions {
-            return Ok(None);
-        }
-        let mut scan = self.copy();
-        scan.partitions = partitions;
-        scan.properties = Arc::new(
-            (*self.properties)
-                .clone()
-                .with_partitioning(Partitioning::UnknownPartitioning(partitions)),
-        );
-        Ok(Some(Arc::new(scan)))
-    }
-
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
         let stream = Stream::new(self, partition, Arc::clone(&schema));

@@ -5,7 +5,7 @@ use std::future::Future;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use futures::FutureExt;
-use thalweg_base::Error;
+use thalweg_base::{Error, text};
 use tokio::runtime::Handle;
 
 use super::run::Run;
@@ -43,9 +43,7 @@ impl<T: Send + 'static> Beside<T> {
     pub async fn join(self) -> Result<T> {
         match self.0 {
             Where::Scheduled(task) => task.await.map_err(|panic| {
-                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                let text = text.unwrap_or_else(|| "nothing".into());
+                let text = text::of_panic(panic.as_ref()).unwrap_or("no message");
                 into_datafusion(Error::internal(format!("a task panicked: {text}")))
             }),
             Where::Tokio(task) => {

@@ -305,8 +305,19 @@ impl Driver {
         log.push_back(logged);
     }
 
-    /// The last queries that ended, in that order.
-    pub fn log(&self) -> Vec<Arc<Logged>> {
+    /// The last queries that ended, in that order; also those whose clients have been told so, and
+    /// whose tasks end at this moment.
+    pub async fn log(&self) -> Vec<Arc<Logged>> {
+        const LOOKS_MAX: usize = 100;
+        for _ in 0..LOOKS_MAX {
+            let runs = self.runs.lock().values().filter_map(Weak::upgrade).collect::<Vec<_>>();
+            if !runs.iter().any(|run| run.is_left()) {
+                break;
+            }
+            // One of these may be the last to be alive.
+            drop(runs);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         self.log.lock().iter().cloned().collect()
     }
 

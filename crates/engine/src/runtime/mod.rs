@@ -60,8 +60,8 @@ impl Runtime {
             .worker_threads(workers)
             .thread_name("thalweg-tokio")
             .thread_stack_size(STACK_BYTES)
-            // tokio keeps futures that yield on a list it looks at every 61 ticks; a tick of ours
-            // is a quantum, and nobody may wait that long.
+            // tokio keeps futures that yield on a list it looks at every 61 ticks. Where nothing is
+            // scheduled a tick is a quantum, and nobody may wait that long.
             .event_interval(1)
             .enable_all()
             .build()

@@ -102,6 +102,8 @@ pub struct Run {
     read_bytes: AtomicU64,
     /// It ended in an error.
     failed: AtomicBool,
+    /// Its client has been answered, or has gone.
+    left: AtomicBool,
     cancel: Mutex<Option<Cancel>>,
     joined: Mutex<Option<QueryId>>,
     /// Rung when `cancel` is set.
@@ -134,6 +136,7 @@ impl Run {
             planned_ns: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             cancel: Mutex::new(None),
             joined: Mutex::new(None),
             bell: Notify::new(),
@@ -291,6 +294,15 @@ impl Run {
 
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Nobody waits for it any more: it ends as soon as its tasks have.
+    pub fn note_left(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
     }
 
     /// Resolves once the query is cancelled. Its client need not wait for the quantum that is

@@ -25,7 +25,7 @@ pub struct Scheduled<T: Send + 'static> {
 }
 
 /// What the [threads](super::threads) poll, and what wakes.
-pub struct Task<T> {
+struct Task<T> {
     driver: Arc<Driver>,
     /// Set under the driver's lock, before anybody else knows the task.
     id: OnceLock<TaskId>,
@@ -46,7 +46,7 @@ enum Phase<T> {
     Gone,
 }
 
-pub type Panic = Box<dyn Any + Send>;
+type Panic = Box<dyn Any + Send>;
 
 struct Work<T> {
     /// Alive no longer than the work: the query ends with the last of its tasks.
@@ -78,7 +78,9 @@ impl<T: Send + 'static> Scheduled<T> {
             let _ = task.id.set(id);
         }) {
             // The query is over. Whoever awaits this is being cancelled as well.
-            task.set(Phase::Gone);
+            if let Phase::Waiting(work) = task.set(Phase::Gone) {
+                work.end();
+            }
         }
         Scheduled { task }
     }

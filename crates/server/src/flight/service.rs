@@ -14,7 +14,7 @@ use arrow_flight::{
 };
 use futures::{FutureExt, Stream, stream};
 use prost::Message;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, text};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::auth::{self, Caller, HandshakeStream};
@@ -92,8 +92,7 @@ pub fn stopped() -> Error {
 }
 
 pub fn panicked(panic: &(dyn Payload + Send)) -> Error {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    let text = text::of_panic(panic).unwrap_or("no message");
     Error::internal(format!("a call panicked: {text}"))
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{Array, ArrayRef, Decimal64Array, PrimitiveArray, UInt8Array};
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Schema as ArrowSchema};
 use serde::{Deserialize, Serialize};
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, text};
 use vortex::VortexSessionDefault;
 use vortex::array::arrays::decimal::DecimalArrayExt;
 use vortex::array::arrays::dict::DictArraySlotsExt;
@@ -305,10 +305,8 @@ fn guard<T>(f: impl FnOnce() -> VortexResult<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => Err(e.to_string()),
-        Err(panic) => Err(panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
-            .unwrap_or_else(|| "the decoder panicked".to_owned())),
+        Err(panic) => {
+            Err(text::of_panic(panic.as_ref()).unwrap_or("the decoder panicked").to_owned())
+        }
     }
 }

@@ -12,7 +12,6 @@
 //! because parts are handed out in order. So nothing deadlocks, and at most
 //! `threads` parts wait.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
@@ -34,7 +33,7 @@ use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, text};
 
 use super::{Batches, FileFormat, Progress, Source, TableEntry};
 
@@ -103,7 +102,7 @@ impl Run<'_> {
             Err(panic) => Error::internal(format!(
                 "generating table {} failed: {}",
                 output.source.name,
-                panic_text(panic.as_ref())
+                text::of_panic(panic.as_ref()).unwrap_or("it panicked")
             )),
         };
         lock(&self.error).get_or_insert(error);
@@ -492,14 +491,6 @@ fn io_error(e: ParquetError) -> io::Error {
             Err(other) => io::Error::other(other),
         },
         other => io::Error::other(other),
-    }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text,
-        _ => "it panicked",
     }
 }
 
