@@ -430,6 +430,11 @@ impl Session {
         job
     }
 
+    #[cfg(test)]
+    pub(crate) fn context(&self) -> &SessionContext {
+        &self.inner.context
+    }
+
     /// Stops what this session runs now. Its answers end with an error of kind `Cancelled`.
     pub fn cancel(&self) {
         for job in self.inner.running.lock().drain(..) {

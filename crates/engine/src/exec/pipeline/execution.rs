@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::BatchCoalescer;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result, internal_err, resources_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use futures::{StreamExt, stream};
+use futures::future::{BoxFuture, Fuse};
+use futures::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
+use thalweg_base::Error;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::aggregate::spill::Sealed;
 use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
@@ -66,8 +68,8 @@ impl From<DataFusionError> for Stop {
     }
 }
 
-impl From<thalweg_base::Error> for Stop {
-    fn from(e: thalweg_base::Error) -> Self {
+impl From<Error> for Stop {
+    fn from(e: Error) -> Self {
         Stop::Failed(into_datafusion(e))
     }
 }
@@ -96,9 +98,10 @@ impl Output {
 pub struct Execution {
     shared: Arc<Shared>,
     outputs: Mutex<Vec<Option<mpsc::Receiver<Result<RecordBatch>>>>>,
-    /// Until the first output is asked for.
+    /// Until the first output is polled.
     senders: Mutex<Option<Vec<Sender>>>,
-    root: Mutex<Option<Arc<Beside<()>>>>,
+    /// Runs the pipelines of several outputs.
+    task: Mutex<Option<Arc<Beside<()>>>>,
 }
 
 struct Shared {
@@ -115,6 +118,8 @@ struct Shared {
     workers_max: usize,
     spill_bytes_min: usize,
     handed_out: AtomicBool,
+    /// All that there is was sent.
+    ended: AtomicBool,
     all_metrics: ExecutionPlanMetricsSet,
     /// One for each pipeline.
     metrics: Vec<ExecutionPlanMetricsSet>,
@@ -145,6 +150,7 @@ impl Execution {
             spill_bytes_min,
             context,
             handed_out: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             all_metrics: exec.metrics.clone(),
             metrics: exec.stage_metrics(),
         };
@@ -152,57 +158,87 @@ impl Execution {
             shared: Arc::new(shared),
             outputs: Mutex::new(outputs.into_iter().map(Some).collect()),
             senders: Mutex::new(Some(senders)),
-            root: Mutex::default(),
+            task: Mutex::default(),
         }))
     }
 
     pub fn output(self: &Arc<Self>, partition: usize) -> Result<SendableRecordBatchStream> {
-        let Some(receiver) = self.outputs.lock()[partition].take() else {
+        let mut outputs = self.outputs.lock();
+        let Some(mut receiver) = outputs[partition].take() else {
             return internal_err!("partition {partition} of pipelines was executed twice");
         };
-        let schema = Arc::clone(&self.shared.schema);
-        // The task runs from when the first output is polled until the last is dropped.
-        let start = (Arc::clone(self), receiver, None);
-        let batches = stream::unfold(start, |(this, mut receiver, task)| async move {
-            let task = task.unwrap_or_else(|| this.start());
-            let batch = receiver.recv().await?;
-            Some((batch, (this, receiver, Some(task))))
+        // They run from when the first output is polled until the last is dropped: the only one runs
+        // them itself, so that a short query waits for no other slot.
+        let (this, alone) = (Arc::clone(self), outputs.len() == 1);
+        let shared = Arc::clone(&self.shared);
+        let mut runs = None;
+        let batches = stream::poll_fn(move |cx| {
+            let runs = runs.get_or_insert_with(|| match alone {
+                true => Runs::Here(this.run().boxed().fuse()),
+                false => Runs::Beside(this.start()),
+            });
+            let received = receiver.poll_recv(cx);
+            let received = match runs {
+                Runs::Here(run) if received.is_pending() => {
+                    let _ = run.poll_unpin(cx);
+                    receiver.poll_recv(cx)
+                }
+                _ => received,
+            };
+            received.map(|batch| match batch {
+                // The task has panicked: what was sent is not all.
+                None if !shared.ended.swap(true, Relaxed) => {
+                    let early = Error::internal("pipelines came to no end");
+                    Some(Err(into_datafusion(early)))
+                }
+                batch => batch,
+            })
         });
+        let schema = Arc::clone(&self.shared.schema);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
-    fn start(&self) -> Arc<Beside<()>> {
-        let mut root = self.root.lock();
-        if let Some(root) = &*root {
-            return Arc::clone(root);
-        }
+    fn run(&self) -> impl Future<Output = ()> + Send + 'static {
         let senders = self.senders.lock().take().unwrap_or_default();
-        let task = Beside::spawn_awaited(run(Arc::clone(&self.shared), senders));
-        Arc::clone(root.insert(Arc::new(task)))
+        run(Arc::clone(&self.shared), senders)
     }
+
+    fn start(&self) -> Arc<Beside<()>> {
+        let mut task = self.task.lock();
+        Arc::clone(task.get_or_insert_with(|| Arc::new(Beside::spawn_awaited(self.run()))))
+    }
+}
+
+/// What runs the pipelines: an output that is dropped stops them, or lets go of them.
+enum Runs {
+    Here(Fuse<BoxFuture<'static, ()>>),
+    Beside(#[expect(dead_code, reason = "it ends with its last owner")] Arc<Beside<()>>),
 }
 
 async fn run(shared: Arc<Shared>, outputs: Vec<Sender>) {
-    let stop = match shared.pipelines(&outputs).await {
-        Ok(()) | Err(Stop::Unwanted) => return,
-        Err(Stop::Refused) if !shared.handed_out.load(Relaxed) => {
-            (0..shared.reservations.len()).for_each(|sink| shared.free(sink));
-            match shared.operators(&outputs).await {
-                Ok(()) => return,
-                Err(e) => e,
-            }
+    if let Err(e) = shared.all(&outputs).await {
+        let e = Arc::new(e);
+        for output in &outputs {
+            // Whoever has gone does not need it.
+            let _ = output.send(Err(DataFusionError::Shared(Arc::clone(&e)))).await;
         }
-        Err(Stop::Refused) => DataFusionError::ResourcesExhausted("memory was refused".into()),
-        Err(Stop::Failed(e)) => e,
-    };
-    let stop = Arc::new(stop);
-    for output in outputs {
-        // Whoever has gone does not need it.
-        let _ = output.send(Err(DataFusionError::Shared(Arc::clone(&stop)))).await;
     }
+    shared.ended.store(true, Relaxed);
 }
 
 impl Shared {
+    async fn all(self: &Arc<Self>, outputs: &[Sender]) -> Result<()> {
+        match self.pipelines(outputs).await {
+            Ok(()) | Err(Stop::Unwanted) => Ok(()),
+            Err(Stop::Refused) if !self.handed_out.load(Relaxed) => {
+                (0..self.reservations.len()).for_each(|sink| self.free(sink));
+                self.operators(outputs).await
+            }
+            Err(Stop::Refused) => resources_err!("memory was refused"),
+            Err(Stop::Failed(e)) => Err(e),
+        }
+    }
+
     /// Runs the operators that the pipelines stand for: those spill.
     async fn operators(&self, outputs: &[Sender]) -> Result<()> {
         let plan = give_way(spill_joins(Arc::clone(&self.original).reset_state()?)?)?;
@@ -592,7 +628,7 @@ fn bytes(groups: &[Groups]) -> usize {
 }
 
 fn internal(what: &str) -> Stop {
-    thalweg_base::Error::internal(what).into()
+    Error::internal(what).into()
 }
 
 /// Whether nothing can come of a pipeline: it probes an empty table that every row must match in.

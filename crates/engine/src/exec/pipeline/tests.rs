@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use thalweg_base::Kind;
 
 use crate::{Config, Engine};
 
@@ -93,4 +96,34 @@ fn the_share_of_the_bandwidth_is_there_if_that_is_known() {
     assert!(line.contains("of_memory_bandwidth=") && line.contains('%'), "{line}");
     let line = pipeline(Config::default(), SQL);
     assert!(!line.contains("bandwidth"), "{line}");
+}
+
+#[test]
+fn a_panic_is_an_error_and_never_fewer_rows() {
+    let engine = Engine::open(":memory:", Config { threads: 2, ..Config::default() }).unwrap();
+    let session = engine.session();
+    let run = |sql: &str| engine.block_on(async { session.query(sql).await?.collect().await });
+    run("CREATE TABLE t AS SELECT value AS a, value % 7 AS b FROM range(0, 200000)").unwrap();
+    session.context().register_udf(create_udf(
+        "falls",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Immutable,
+        Arc::new(|arguments: &[ColumnarValue]| {
+            let values = arguments[0].to_array(1)?;
+            let found = values.as_primitive::<Int64Type>().iter().flatten().any(|a| a == 150_000);
+            assert!(!found, "it falls");
+            Ok(arguments[0].clone())
+        }),
+    ));
+    for sql in [
+        "SELECT b, sum(falls(a)) FROM t GROUP BY b",
+        "SELECT falls(a), b FROM t WHERE b < 5",
+        "SELECT falls(a), count(*) FROM t GROUP BY 1",
+        "SELECT falls(a) FROM t UNION ALL SELECT b FROM t",
+    ] {
+        let e = run(sql).expect_err(sql);
+        assert_eq!(e.kind(), Kind::Internal, "{sql}: {e:#}");
+    }
+    assert_eq!(run("SELECT count(*) FROM t WHERE b < 7").unwrap()[0].num_rows(), 1);
 }
