@@ -6,10 +6,10 @@
 //! answer before it asks again asks least while the engine is slowest, and so hides what it came
 //! to measure ("coordinated omission").
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use thalweg_base::{Error, Result};
@@ -194,23 +194,43 @@ impl Mix {
     /// The policy is set.
     fn on_us(&self, engine: &Arc<Engine>, sessions: &Sessions, streams: usize) -> Result<Seen> {
         let stop = AtomicBool::new(false);
-        let begun = Instant::now();
+        let idle = Mutex::new(vec![]);
         std::thread::scope(|scope| {
-            let stop = &stop;
+            let (stop, idle) = (&stop, &idle);
+            let client = || {
+                let (asks, asked) = channel();
+                scope.spawn(move || self.client(engine, sessions, asked, idle));
+                asks
+            };
+            // Threads that run already, as the peers have: a system may start one late that is busy.
+            lock(idle).extend((0..SESSIONS).map(|_| client()));
+            let begun = Instant::now();
             let heavy: Vec<_> = (0..streams)
                 .map(|stream| scope.spawn(move || self.stream(engine, stream, begun, stop)))
                 .collect();
-            let short: Vec<_> = (0..due_count(self.length))
-                .map(|k| self.client(scope, engine, sessions, k, begun + due(k)))
-                .collect();
-            let short_ms: Result<Vec<f64>> = short.into_iter().map(join).collect();
+            let ask = |k| {
+                let due = begun + due(k);
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                // However many are still without an answer, none is late for want of a client.
+                let client = lock(idle).pop().unwrap_or_else(client);
+                let (answer, answered) = channel();
+                // A client waits for as long as there is a sender.
+                let _ = client.send(Asked { k, due, answer, client: client.clone() });
+                answered
+            };
+            let short: Vec<_> = (0..due_count(self.length)).map(ask).collect();
+            let panicked = |_| Err(Error::internal("a client's thread panicked"));
+            let short = short.iter().map(|answered| answered.recv().unwrap_or_else(panicked));
+            // All of them, also after an error: then every client is idle.
+            let short: Vec<Result<f64>> = short.collect();
             // Only now, so that the last short queries have the company that the first had.
             stop.store(true, Ordering::Relaxed);
+            lock(idle).clear();
             let mut heavy_ms = vec![];
             for spans in heavy {
                 heavy_ms.extend(join(spans)?);
             }
-            Ok(Seen { short_ms: short_ms?, heavy_ms })
+            Ok(Seen { short_ms: short.into_iter().collect::<Result<_>>()?, heavy_ms })
         })
     }
 
@@ -241,27 +261,26 @@ impl Mix {
         Ok(spans)
     }
 
-    /// Waits until the `k`th short query is due, then lets a client of its own ask it: however many
-    /// are still without an answer, none is late for want of a client.
-    fn client<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        engine: &'scope Arc<Engine>,
+    /// Asks what it is told to, until nobody can.
+    fn client(
+        &self,
+        engine: &Arc<Engine>,
         sessions: &Sessions,
-        k: usize,
-        due: Instant,
-    ) -> ScopedJoinHandle<'scope, Result<f64>> {
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let (session, back) = sessions.take(engine);
-        scope.spawn(move || {
+        asked: Receiver<Asked>,
+        idle: &Mutex<Vec<Sender<Asked>>>,
+    ) {
+        let session = sessions.take(engine);
+        for Asked { k, due, answer, client } in asked {
             let short = self.short(k);
             let found = ask(engine, &session, &short.sql);
             let latency = ms(due.elapsed());
-            // The receiver lives as long as all clients.
-            let _ = back.send(session);
-            short.agrees(&found?, || "beside heavy queries than alone".to_string())?;
-            Ok(latency)
-        })
+            lock(idle).push(client);
+            let agrees =
+                |found| short.agrees(&found, || "beside heavy queries than alone".to_string());
+            // Nobody waits for it after an error.
+            let _ = answer.send(found.and_then(agrees).map(|()| latency));
+        }
+        sessions.give_back(session);
     }
 
     fn on_peer(&self, peer: &mut Peer, streams: usize) -> Result<Seen> {
@@ -300,31 +319,44 @@ impl Short {
     }
 }
 
-/// Open sessions that no query is running on.
-struct Sessions {
-    back: Sender<Session>,
-    idle: Receiver<Session>,
+/// A short query on its way to a client.
+struct Asked {
+    k: usize,
+    due: Instant,
+    answer: Sender<Result<f64>>,
+    /// Where it came from, which is idle again afterwards.
+    client: Sender<Asked>,
 }
+
+/// Open sessions that no client has.
+struct Sessions(Mutex<Vec<Session>>);
 
 impl Sessions {
     /// A new session's first query plans longer; users of a dashboard have been there before.
     fn open(engine: &Arc<Engine>, mix: &Mix) -> Result<Sessions> {
-        let (back, idle) = channel();
-        for _ in 0..SESSIONS {
+        let open = |_| {
             let session = engine.session();
             for short in &mix.short {
                 ask(engine, &session, &short.sql)?;
             }
-            let _ = back.send(session);
-        }
-        Ok(Sessions { back, idle })
+            Ok(session)
+        };
+        Ok(Sessions(Mutex::new((0..SESSIONS).map(open).collect::<Result<_>>()?)))
     }
 
-    /// One that is idle, or a new one; and where it is to be given back.
-    fn take(&self, engine: &Arc<Engine>) -> (Session, Sender<Session>) {
-        let session = self.idle.try_recv().unwrap_or_else(|_| engine.session());
-        (session, self.back.clone())
+    /// One of them, or a new one.
+    fn take(&self, engine: &Arc<Engine>) -> Session {
+        lock(&self.0).pop().unwrap_or_else(|| engine.session())
     }
+
+    fn give_back(&self, session: Session) {
+        lock(&self.0).push(session);
+    }
+}
+
+/// A client that panicked has failed the whole run.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {

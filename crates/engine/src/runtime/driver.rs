@@ -39,9 +39,10 @@ pub struct Driver {
     schedules: bool,
 }
 
-/// How often the scheduler looks at the time while queries are alive. Only then can it see that a
-/// quantum does not end.
+/// How often the scheduler looks at the time while queries are alive, at least and at most. Only then
+/// can it see that a quantum does not end.
 const TICK: Duration = Duration::from_millis(4);
+const TICK_MIN: Duration = Duration::from_millis(1);
 
 /// A query that is alive.
 pub struct Listed {
@@ -133,8 +134,12 @@ impl Driver {
             if self.runs.lock().is_empty() {
                 self.arrived.notified().await;
             }
-            self.event(|s, now, actions| s.tick(now, actions));
-            tokio::time::sleep(TICK).await;
+            let (now_ns, due_ns) = self.event(|s, now_ns, actions| {
+                s.tick(now_ns, actions);
+                (now_ns, s.next_deadline())
+            });
+            let due = due_ns.map(|due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns)));
+            tokio::time::sleep(due.unwrap_or(TICK).clamp(TICK_MIN, TICK)).await;
         }
     }
 
