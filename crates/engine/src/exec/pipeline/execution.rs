@@ -34,7 +34,7 @@ use tokio::sync::mpsc;
 
 use super::PipelineExec;
 use super::figures::Figures;
-use super::source::{Opened, Puller, Sinks};
+use super::source::{Feed, Opened, Puller, Sinks};
 use super::spill::{Spilled, Spilling};
 use crate::error::into_datafusion;
 use crate::exec::{give_way, spill_joins};
@@ -313,12 +313,12 @@ impl Shared {
             _ => None,
         };
         let opened = Opened::new(pipeline, &self.inputs, sinks, spilled, &self.context)?;
-        let opened = Arc::new(opened);
         let in_order = match pipeline.source {
             Source::Groups(sink) => matches!(self.plan.sinks[sink], Sink::Sort(_)),
             _ => false,
         };
         let count = if in_order { 1 } else { opened.width().clamp(1, self.workers_max) };
+        let feed = Feed::new(opened, count);
         let mut parts = parts.into_iter();
         let mut tasks = Vec::with_capacity(count);
         for number in 0..count {
@@ -327,7 +327,7 @@ impl Shared {
                 None => Part::new(&self.plan.sinks[pipeline.sink])?,
             };
             let worker = Worker::new(&self.plan, n, sinks, part)?;
-            let puller = Puller::new(Arc::clone(&opened), number);
+            let puller = Puller::new(Arc::clone(&feed), number);
             let output = Output { senders: outputs.to_vec(), own: number % outputs.len() };
             tasks.push((worker, puller, output));
         }

@@ -37,7 +37,7 @@ const ROWS_MIN: usize = BATCH_ROWS / 8;
 /// What the sinks of a plan have become so far.
 pub type Sinks = Arc<Vec<Option<Finished>>>;
 
-/// The source of one pipeline, which its workers share.
+/// The source of one pipeline.
 pub enum Opened {
     /// The types are those of its registers.
     Scan { scan: Arc<ScanExec>, types: Arc<[DataType]> },
@@ -93,13 +93,28 @@ impl Opened {
     }
 }
 
+/// A source, and what its workers have taken from it and not worked on yet. Once it is empty, who has
+/// nothing left takes over batches of the others: so they end at about the same time, however few
+/// and uneven the morsels are.
+pub struct Feed {
+    opened: Opened,
+    /// By worker.
+    ready: Vec<Mutex<Ready>>,
+}
+
+impl Feed {
+    pub fn new(opened: Opened, workers: usize) -> Arc<Self> {
+        Arc::new(Feed { opened, ready: (0..workers).map(|_| Mutex::default()).collect() })
+    }
+}
+
 /// One worker's end of a source.
 pub struct Puller {
-    opened: Arc<Opened>,
+    feed: Arc<Feed>,
+    worker: usize,
     reader: Option<Reader>,
     stream: Option<SendableRecordBatchStream>,
     loaded: Option<Loaded>,
-    ready: Ready,
     /// Of a batch.
     rows_max: usize,
     /// What a scan counts itself.
@@ -128,6 +143,10 @@ impl Ready {
             self.at = 0;
         }
     }
+
+    fn rows(&self) -> usize {
+        self.morsel.iter().map(Batch::rows).sum::<usize>() - self.at
+    }
 }
 
 impl From<Batch> for Ready {
@@ -143,17 +162,17 @@ impl From<Vec<Batch>> for Ready {
 }
 
 impl Puller {
-    pub fn new(opened: Arc<Opened>, worker: usize) -> Self {
-        let reader = match opened.as_ref() {
+    pub fn new(feed: Arc<Feed>, worker: usize) -> Self {
+        let reader = match &feed.opened {
             Opened::Scan { scan, .. } => Some(scan.reader(worker)),
             _ => None,
         };
         Puller {
-            opened,
+            feed,
+            worker,
             reader,
             stream: None,
             loaded: None,
-            ready: Ready::default(),
             rows_max: BATCH_ROWS,
             bytes_unscanned: 0,
         }
@@ -184,55 +203,69 @@ impl Puller {
 
     async fn next_batch(&mut self) -> Result<Option<Batch>> {
         loop {
-            if let Some(batch) = self.ready.next(self.rows_max) {
+            if let Some(batch) = self.feed.ready[self.worker].lock().next(self.rows_max) {
                 return Ok(Some(batch));
             }
-            match self.opened.as_ref() {
-                Opened::Scan { types, .. } => {
-                    let Some(reader) = &mut self.reader else { return Ok(None) };
-                    let Some(morsel) = reader.next().await? else { return Ok(None) };
-                    let batch = match morsel.picked {
-                        None => Batch::new(morsel.columns, morsel.rows),
-                        Some(picked) => Batch::taken(morsel.columns, picked),
-                    };
-                    self.ready = batch.compact_of(types).into();
-                }
-                Opened::Streams { left, .. } => {
-                    let Some(stream) = &mut self.stream else {
-                        self.stream = left.lock().pop();
-                        if self.stream.is_none() {
-                            return Ok(None);
-                        }
-                        continue;
-                    };
-                    match stream.next().await.transpose()? {
-                        Some(batch) => self.ready = taken_in(&batch).into(),
-                        None => self.stream = None,
-                    }
-                }
-                Opened::Spilled { spilled, context, next } => {
-                    let Some(loaded) = &mut self.loaded else {
-                        let n = next.fetch_add(1, Ordering::Relaxed);
-                        if n >= spilled.parts() {
-                            return Ok(None);
-                        }
-                        self.loaded = Some(spilled.load(n, context).await?);
-                        continue;
-                    };
-                    match loaded.next()? {
-                        Some(groups) => self.ready = batches(groups).into(),
-                        None => self.loaded = None,
-                    }
-                }
-                Opened::Own { source, sinks, next, count } => {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= *count {
-                        return Ok(None);
-                    }
-                    self.ready = morsel(source, sinks, n).map_err(into_datafusion)?.into();
-                }
+            match self.next_morsel().await? {
+                Some(morsel) => *self.feed.ready[self.worker].lock() = morsel,
+                None => return Ok(self.take_over()),
             }
         }
+    }
+
+    /// A batch of the worker that has most left.
+    fn take_over(&self) -> Option<Batch> {
+        let rows = self.feed.ready.iter().map(|ready| ready.lock().rows());
+        let (most, _) = rows.enumerate().max_by_key(|&(_, rows)| rows)?;
+        self.feed.ready[most].lock().next(self.rows_max)
+    }
+
+    async fn next_morsel(&mut self) -> Result<Option<Ready>> {
+        Ok(Some(match &self.feed.opened {
+            Opened::Scan { types, .. } => {
+                let Some(reader) = &mut self.reader else { return Ok(None) };
+                let Some(morsel) = reader.next().await? else { return Ok(None) };
+                let batch = match morsel.picked {
+                    None => Batch::new(morsel.columns, morsel.rows),
+                    Some(picked) => Batch::taken(morsel.columns, picked),
+                };
+                batch.compact_of(types).into()
+            }
+            Opened::Streams { left, .. } => loop {
+                let Some(stream) = &mut self.stream else {
+                    self.stream = left.lock().pop();
+                    if self.stream.is_none() {
+                        return Ok(None);
+                    }
+                    continue;
+                };
+                match stream.next().await.transpose()? {
+                    Some(batch) => break taken_in(&batch).into(),
+                    None => self.stream = None,
+                }
+            },
+            Opened::Spilled { spilled, context, next } => loop {
+                let Some(loaded) = &mut self.loaded else {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= spilled.parts() {
+                        return Ok(None);
+                    }
+                    self.loaded = Some(spilled.load(n, context).await?);
+                    continue;
+                };
+                match loaded.next()? {
+                    Some(groups) => break batches(groups).into(),
+                    None => self.loaded = None,
+                }
+            },
+            Opened::Own { source, sinks, next, count } => {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= *count {
+                    return Ok(None);
+                }
+                morsel(source, sinks, n).map_err(into_datafusion)?.into()
+            }
+        }))
     }
 }
 
@@ -281,4 +314,49 @@ fn scalar(word: i64, data_type: &DataType) -> Option<ScalarValue> {
 
 fn taken_in(batch: &RecordBatch) -> Batch {
     Batch::new(batch.columns().to_vec(), batch.num_rows())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use arrow::array::{AsArray, Int64Array};
+    use arrow::datatypes::Int64Type;
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+    use futures::executor::block_on;
+
+    use super::*;
+
+    /// One morsel, of the numbers from 0.
+    fn feed(rows: usize, workers: usize) -> Arc<Feed> {
+        let numbers = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+        let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
+        let schema = batch.schema();
+        let stream = RecordBatchStreamAdapter::new(schema, futures::stream::iter([Ok(batch)]));
+        Feed::new(Opened::Streams { left: Mutex::new(vec![Box::pin(stream)]), count: 1 }, workers)
+    }
+
+    fn pull(puller: &mut Puller) -> Option<Vec<i64>> {
+        let mut batch = block_on(puller.next()).unwrap()?;
+        let Ok(column) = batch.column(0) else { panic!("it has one") };
+        Some(column.as_primitive::<Int64Type>().values().to_vec())
+    }
+
+    #[test]
+    fn who_has_nothing_left_takes_over_batches_of_the_others() {
+        const ROWS: usize = 5 * BATCH_ROWS + 7;
+        let feed = feed(ROWS, 3);
+        let mut pullers: Vec<_> = (0..3).map(|n| Puller::new(Arc::clone(&feed), n)).collect();
+        let mut seen = vec![pull(&mut pullers[0]).unwrap()];
+        // Nothing comes of the source for these.
+        let taken: Vec<_> = iter::from_fn(|| pull(&mut pullers[1])).take(3).collect();
+        assert!(taken.iter().all(|batch| batch.len() == BATCH_ROWS));
+        seen.extend(taken);
+        seen.push(pull(&mut pullers[2]).unwrap());
+        seen.extend(iter::from_fn(|| pull(&mut pullers[0])));
+        assert!(pullers.iter_mut().all(|puller| pull(puller).is_none()));
+        let mut seen = seen.concat();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..ROWS as i64), "each row once");
+    }
 }
