@@ -1,6 +1,6 @@
 //! Fair: shares of the CPU by weight, and less of it the more a query has used.
 
-use super::tune::{FULL, Tuner};
+use super::tune::{FULL, Past, Tuner};
 use super::{Policy, PolicyKind, Rank};
 use crate::query::{QueryState, WEIGHT_NORMAL};
 
@@ -155,7 +155,13 @@ impl Policy for Fair {
         self.active -= std::mem::take(&mut query.place.priority);
     }
 
-    fn ended(&mut self, query: &QueryState, slots: usize) {
-        self.tuner.ended(query.arrival_ns, query.cpu_ns, slots);
+    fn ended(
+        &mut self,
+        query: &QueryState,
+        slots: usize,
+        others: &mut dyn Iterator<Item = &QueryState>,
+    ) {
+        let past = |q: &QueryState| Past { arrival_ns: q.arrival_ns, cpu_ns: q.cpu_ns };
+        self.tuner.ended(past(query), slots, others.map(past));
     }
 }

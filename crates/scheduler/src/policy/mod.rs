@@ -17,7 +17,7 @@ pub use round_robin::RoundRobin;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use small_first::weighted;
 pub use small_first::{SmallFirst, remaining_ns};
-pub use tune::{Decay, Tuner};
+pub use tune::{Decay, Past, Tuner};
 
 use crate::QueryState;
 use std::fmt;
@@ -60,8 +60,14 @@ pub trait Policy: Send {
     /// The query is no longer active.
     fn rested(&mut self, _query: &mut QueryState) {}
 
-    /// The query is over; this is its account.
-    fn ended(&mut self, _query: &QueryState, _slots: usize) {}
+    /// The query is over; this is its account. `_others` are alive, in no order.
+    fn ended(
+        &mut self,
+        _query: &QueryState,
+        _slots: usize,
+        _others: &mut dyn Iterator<Item = &QueryState>,
+    ) {
+    }
 
     /// Which query of a class and a [priority](crate::Priority) is admitted first: the one with
     /// the smallest; of those the one that came first.

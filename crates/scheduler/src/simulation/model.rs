@@ -4,7 +4,7 @@
 
 use crate::deadline::BANK_NS;
 use crate::policy::fair::{NOMINAL_NS, SCALE, SLICE_NS, behind, stride};
-use crate::policy::{Tuner, remaining_ns, weighted};
+use crate::policy::{Past, Tuner, remaining_ns, weighted};
 use crate::{
     Action, Arrival, Class, ClassId, OVERDUE_NS, PolicyKind, PollEnd, Priority, SHORT_CPU_NS,
     ServerLimits, Turn,
@@ -264,11 +264,14 @@ impl Model {
 
     pub fn query_ended(&mut self, query: QueryId) {
         self.query_cancelled(query);
+        let past = |q: &Query| Past { arrival_ns: q.arrival_ns, cpu_ns: q.used_ns };
         if let Some(entry) = self.queries.get_mut(&query)
             && !std::mem::replace(&mut entry.ended, true)
             && self.policy == PolicyKind::Fair
         {
-            self.tuner.ended(entry.arrival_ns, entry.used_ns, self.slots);
+            let ended = past(entry);
+            let others = self.queries.values().filter(|q| !q.ended).map(past);
+            self.tuner.ended(ended, self.slots, others);
         }
     }
 

@@ -142,7 +142,8 @@ impl Scheduler {
         self.cancel(q, now_ns, actions);
         self.uncount(q);
         let account = self.query(q).state.clone();
-        self.policy.ended(&account, self.slots);
+        let others = self.by_id.values().filter_map(|&q| self.queries[q as usize].as_ref());
+        self.policy.ended(&account, self.slots, &mut others.map(|query| &query.state));
         self.forget_if_over(q, actions);
         if !self.faulty(Fault::LostAdmission) {
             self.admit(None, now_ns, actions);
