@@ -1,5 +1,5 @@
-//! Numbers and other things as people read and write them, the same in every report, progress bar, option
-//! and error.
+//! Numbers as people read and write them, the same in every report, progress bar, option and error;
+//! and what a panic says.
 
 use std::any::Any;
 use std::time::Duration;

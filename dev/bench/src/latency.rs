@@ -6,12 +6,13 @@
 //! answer before it asks again asks least while the engine is slowest, and so hides what it came
 //! to measure ("coordinated omission").
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use thalweg_base::{Error, Result};
 use thalweg_engine::{Engine, PolicyKind, Session};
 
@@ -203,7 +204,7 @@ impl Mix {
                 asks
             };
             // Threads that run already, as the peers have: a system may start one late that is busy.
-            lock(idle).extend((0..SESSIONS).map(|_| client()));
+            idle.lock().extend((0..SESSIONS).map(|_| client()));
             let begun = Instant::now();
             let heavy: Vec<_> = (0..streams)
                 .map(|stream| scope.spawn(move || self.stream(engine, stream, begun, stop)))
@@ -212,7 +213,7 @@ impl Mix {
                 let due = begun + due(k);
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 // However many are still without an answer, none is late for want of a client.
-                let client = lock(idle).pop().unwrap_or_else(client);
+                let client = idle.lock().pop().unwrap_or_else(client);
                 let (answer, answered) = channel();
                 // A client waits for as long as there is a sender.
                 let _ = client.send(Asked { k, due, answer, client: client.clone() });
@@ -225,7 +226,7 @@ impl Mix {
             let short: Vec<Result<f64>> = short.collect();
             // Only now, so that the last short queries have the company that the first had.
             stop.store(true, Ordering::Relaxed);
-            lock(idle).clear();
+            idle.lock().clear();
             let mut heavy_ms = vec![];
             for spans in heavy {
                 heavy_ms.extend(join(spans)?);
@@ -274,7 +275,7 @@ impl Mix {
             let short = self.short(k);
             let found = ask(engine, &session, &short.sql);
             let latency = ms(due.elapsed());
-            lock(idle).push(client);
+            idle.lock().push(client);
             let agrees =
                 |found| short.agrees(&found, || "beside heavy queries than alone".to_string());
             // Nobody waits for it after an error.
@@ -346,17 +347,12 @@ impl Sessions {
 
     /// One of them, or a new one.
     fn take(&self, engine: &Arc<Engine>) -> Session {
-        lock(&self.0).pop().unwrap_or_else(|| engine.session())
+        self.0.lock().pop().unwrap_or_else(|| engine.session())
     }
 
     fn give_back(&self, session: Session) {
-        lock(&self.0).push(session);
+        self.0.lock().push(session);
     }
-}
-
-/// A client that panicked has failed the whole run.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {

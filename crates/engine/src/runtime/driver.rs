@@ -293,21 +293,23 @@ impl Driver {
 
     /// Or it was refused.
     pub fn query_ended(&self, run: &Run) {
-        self.runs.lock().remove(&run.id());
         let (state, workload) = self.event(|s, now, actions| {
             let state = s.query_ended(run.id(), now, actions);
             let class = state.as_ref().and_then(|state| s.class(state.class));
             let workload = class.map(|c| c.name.clone());
             (state, workload.unwrap_or_default())
         });
-        let Some(state) = state else { return };
-        let logged = Arc::new(Logged::new(run, &state, workload));
-        self.totals.lock().add(&logged);
-        let mut log = self.log.lock();
-        if log.len() >= QUERY_LOG_MAX {
-            log.pop_front();
+        if let Some(state) = state {
+            let logged = Arc::new(Logged::new(run, &state, workload));
+            self.totals.lock().add(&logged);
+            let mut log = self.log.lock();
+            if log.len() >= QUERY_LOG_MAX {
+                log.pop_front();
+            }
+            log.push_back(logged);
         }
-        log.push_back(logged);
+        // Not before: who reads the log waits for it.
+        self.runs.lock().remove(&run.id());
     }
 
     /// The last queries that ended, in that order; also those whose clients have been told so, and
@@ -315,11 +317,11 @@ impl Driver {
     pub async fn log(&self) -> Vec<Arc<Logged>> {
         const LOOKS_MAX: usize = 100;
         for _ in 0..LOOKS_MAX {
-            let runs = self.runs.lock().values().filter_map(Weak::upgrade).collect::<Vec<_>>();
-            if !runs.iter().any(|run| run.is_left()) {
+            let runs = self.runs.lock().values().map(Weak::upgrade).collect::<Vec<_>>();
+            if runs.iter().all(|run| run.as_ref().is_some_and(|run| !run.is_left())) {
                 break;
             }
-            // One of these may be the last to be alive.
+            // They may be the last owners.
             drop(runs);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -18,7 +18,6 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{Array, AsArray, RecordBatch, StringViewArray};
 use arrow::buffer::NullBuffer;
@@ -27,6 +26,7 @@ use arrow::datatypes::{
     TimestampMicrosecondType,
 };
 use arrow::error::ArrowError;
+use parking_lot::{Condvar, Mutex};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::Compression;
@@ -70,7 +70,7 @@ pub(super) fn write(
             });
         }
     });
-    match run.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    match run.error.into_inner() {
         Some(error) => Err(error),
         None => outputs.into_iter().map(Output::finish).collect(),
     }
@@ -105,11 +105,11 @@ impl Run<'_> {
                 text::of_panic(panic.as_ref()).unwrap_or("it panicked")
             )),
         };
-        lock(&self.error).get_or_insert(error);
+        self.error.lock().get_or_insert(error);
         self.failed.store(true, Relaxed);
         for output in self.outputs {
             // Under the lock, or a thread between its look at `failed` and its wait sleeps on.
-            let _turn = lock(&output.turn);
+            let _turn = output.turn.lock();
             output.moved.notify_all();
         }
     }
@@ -117,12 +117,12 @@ impl Run<'_> {
     /// Writes the part, and those that waited for it, when its turn has come; else leaves it
     /// for the thread that brings the missing one.
     fn hand_in(&self, output: &Output, part: usize, encoded: Encoded) -> Result<()> {
-        let mut turn = lock(&output.turn);
+        let mut turn = output.turn.lock();
         while part >= turn.next + self.threads {
             if self.failed.load(Relaxed) {
                 return Ok(());
             }
-            turn = output.moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
+            output.moved.wait(&mut turn);
         }
         turn.waiting.insert(part, encoded);
         let mut rows = 0;
@@ -220,7 +220,7 @@ impl<'a> Output<'a> {
     }
 
     fn finish(self) -> Result<TableEntry> {
-        let turn = self.turn.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.turn.into_inner();
         let file = match turn.sink {
             Sink::Csv(file) => file,
             Sink::Parquet(writer) => {
@@ -492,11 +492,6 @@ fn io_error(e: ParquetError) -> io::Error {
         },
         other => io::Error::other(other),
     }
-}
-
-/// A thread that panicked under a lock has already failed the whole run.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
