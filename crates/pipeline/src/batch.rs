@@ -45,6 +45,16 @@ impl Batch {
         Batch { rows, columns, origins: Vec::new(), types: Arc::default() }
     }
 
+    /// A batch of which only these of `count` registers have values.
+    pub fn of_some(registers: &[Register], values: &[ArrayRef], count: usize, rows: usize) -> Self {
+        let mut batch = Batch::new(vec![], rows);
+        batch.columns.resize(count, Column::Absent);
+        for (register, values) in registers.iter().zip(values) {
+            batch.columns[*register] = Column::Dense(Arc::clone(values));
+        }
+        batch
+    }
+
     /// The first registers are of these types, and may be compact: see [`crate::encoding`].
     pub fn compact_of(mut self, types: &Arc<[DataType]>) -> Self {
         self.types = Arc::clone(types);

@@ -5,18 +5,21 @@
 //! ```
 //! Registers number the columns of a batch: first those of the source, then what each step adds.
 //! A sink may be fed by several pipelines, one after the other; it is finished when the last of
-//! them has ended, and is then a source or the table of a probe for those after it.
+//! them has ended, and is then a source or the table of a probe for those after it. A table may be
+//! finished in parts, by a hash of its keys; who probes it is [cut](Plan::cut) in two there, and its
+//! second half works part by part.
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use thalweg_base::{Error, Result};
 
 use crate::aggregate;
 use crate::expr::{Expr, Named, Register};
 use crate::{sort, table, window};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// In an order in which they can run.
     pub pipelines: Vec<Pipeline>,
@@ -30,7 +33,7 @@ impl Plan {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pipeline {
     pub source: Source,
     /// The logical types of the source's registers.
@@ -53,6 +56,9 @@ pub enum Source {
     Groups(usize),
     /// Rows of a join's table after it was probed: its payload.
     Table { sink: usize, rows: TableRows },
+    /// What the sink `rows` was given, in parts that go with those of a table. They have values of
+    /// these registers only, which are in order.
+    Parts { rows: usize, table: usize, registers: Vec<Register> },
 }
 
 /// Which rows of a table.
@@ -125,7 +131,7 @@ impl Join {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Sink {
     /// The table of a join. Takes keys, then payload.
     Build(table::Spec),
@@ -189,6 +195,46 @@ pub fn mark_read(expr: &Expr, computed: &[Option<Arc<Expr>>], read: &mut [bool])
 }
 
 impl Plan {
+    /// Whether a pipeline marks the rows of a table.
+    pub fn is_marked(&self, sink: usize) -> bool {
+        let mut steps = self.pipelines.iter().flat_map(|pipeline| &pipeline.steps);
+        steps.any(|step| matches!(step, Step::Probe(p) if p.sink == sink && p.kind.marks_table()))
+    }
+
+    /// Whether rows of a table are asked for by their numbers.
+    pub fn fetches(&self) -> bool {
+        let mut steps = self.pipelines.iter().flat_map(|pipeline| &pipeline.steps);
+        steps.any(|step| matches!(step, Step::Fetch { .. }))
+    }
+
+    /// The same with pipeline `n` cut in two at a step that probes. The first ends in a new sink, the
+    /// last of all, which is given the keys of the probe and then the registers that are read from
+    /// there on. The second goes on with these rows.
+    pub fn cut(&self, n: usize, step: usize) -> Result<Plan> {
+        let mut plan = self.clone();
+        let mut first = plan.pipelines.remove(n);
+        let mut second = first.clone();
+        second.steps = first.steps.split_off(step);
+        let Some(Step::Probe(probe)) = second.steps.first() else {
+            return Err(Error::internal("pipelines are cut where they probe"));
+        };
+        let (keys, table) = (probe.keys.clone(), probe.sink);
+        let added = first.steps.iter().flat_map(|step| step.added_types(&self.sinks));
+        second.types = first.types.iter().cloned().chain(added).collect();
+        let registers: Vec<Register> = {
+            let live = second.live(&plan);
+            (0..second.types.len()).filter(|&register| live[0][register]).collect()
+        };
+        let rows = plan.sinks.len();
+        let values = registers.iter().map(|&r| Expr::Register(r, second.types[r].clone()));
+        first.inputs = keys.into_iter().chain(values).collect();
+        first.sink = rows;
+        plan.sinks.push(Sink::Emit(first.inputs.iter().map(Expr::data_type).collect()));
+        second.source = Source::Parts { rows, table, registers };
+        plan.pipelines.splice(n..n, [first, second]);
+        Ok(plan)
+    }
+
     /// Whether a later pipeline feeds the same sink.
     pub fn is_fed_again(&self, pipeline: usize) -> bool {
         let sink = self.pipelines[pipeline].sink;
@@ -232,23 +278,37 @@ impl fmt::Display for Source {
                 };
                 write!(f, "{rows} rows of #{sink}")
             }
+            Source::Parts { rows, .. } => write!(f, "parts of #{rows}"),
         }
     }
 }
 
 impl Step {
-    /// How many registers it adds.
-    pub fn added(&self, sinks: &[Sink]) -> usize {
+    /// The sink that built the table it reads.
+    pub fn table(&self) -> Option<usize> {
         match self {
-            Step::Filter(_) => 0,
-            Step::Map(exprs) => exprs.len(),
-            Step::Fetch { sink, .. } => sinks[*sink].output_types().len(),
+            Step::Probe(Probe { sink, .. }) | Step::Fetch { sink, .. } => Some(*sink),
+            Step::Filter(_) | Step::Map(_) => None,
+        }
+    }
+
+    /// The logical types of the registers that it adds.
+    pub fn added_types(&self, sinks: &[Sink]) -> Vec<DataType> {
+        match self {
+            Step::Filter(_) => vec![],
+            Step::Map(exprs) => exprs.iter().map(|e| e.data_type()).collect(),
+            Step::Fetch { sink, .. } => sinks[*sink].output_types(),
             Step::Probe(probe) => match probe.kind {
-                Join::Pairs { .. } => sinks[probe.sink].output_types().len(),
-                Join::Mark => 1,
-                _ => 0,
+                Join::Pairs { .. } => sinks[probe.sink].output_types(),
+                Join::Mark => vec![DataType::Boolean],
+                _ => vec![],
             },
         }
+    }
+
+    /// How many registers it adds.
+    pub fn added(&self, sinks: &[Sink]) -> usize {
+        self.added_types(sinks).len()
     }
 
     /// Marks the registers that are read when it is done: not what it only says how to compute.

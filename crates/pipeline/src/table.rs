@@ -38,12 +38,12 @@ use arrow::datatypes::DataType;
 use thalweg_base::Result;
 
 pub use build::Building;
-pub use collect::Collected;
+pub use collect::{Collected, Given};
 
 use build::KEY_ROWS;
 use bytes::Encoded;
 use filter::{Filter, PassValues, Passed};
-use pack::Packing;
+use pack::{NOTHING, Packing};
 use shared::{Bucket, Buckets};
 
 use crate::encoding;
@@ -125,6 +125,15 @@ pub struct Table {
     payload: Vec<ArrayRef>,
     memory_bytes: usize,
     spec: Spec,
+}
+
+/// For each row a hash of its keys: those that match have the same; `None`: it matches nothing.
+pub fn hashes(spec: &Spec, keys: &[ArrayRef], rows: usize) -> Result<Vec<Option<u64>>> {
+    collect::check(&spec.key_types, keys, rows, true)?;
+    let mut encoded = Encoded::default();
+    encoded.clear();
+    encoded.add(&spec.key_types, keys, rows, spec.nulls_equal)?;
+    Ok(encoded.hashes.iter().map(|&hash| (hash != NOTHING).then_some(hash)).collect())
 }
 
 /// What leads to rows: see the fields of [`Table`].

@@ -21,12 +21,14 @@ use crate::batch::Batch;
 use crate::expr::Expr;
 use crate::ir::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
 use crate::table::{Collected, NONE, Scratch, Table};
-use crate::{sort, window};
+use crate::{sort, table, window};
 
 /// What a sink has become.
 #[derive(Clone)]
 pub enum Finished {
     Table(Arc<BuiltTable>),
+    /// A table whose parts are elsewhere: see [`Worker::set_table`].
+    Parts,
     /// To be merged by whoever reads them, once.
     Merging(Arc<Merging>),
     /// Rows in order, or groups in none.
@@ -34,49 +36,69 @@ pub enum Finished {
     Nothing,
 }
 
-/// A table and which of its rows were matched.
+/// A table and what was found out by probing it.
 pub struct BuiltTable {
     pub table: Table,
     /// Columns of its payload.
     payload: usize,
+    marks: Marks,
+}
+
+/// Which rows of a table were matched.
+#[derive(Clone)]
+pub struct Marks {
     /// Bits; empty unless somebody asks.
-    matched: Vec<AtomicU64>,
-    /// Of what was looked up for `NOT IN`: whether there were rows, and NULLs.
-    asked: AtomicBool,
-    asked_for_null: AtomicBool,
+    matched: Arc<[AtomicU64]>,
+    asked: Arc<Asked>,
+}
+
+/// What was looked up for `NOT IN`: whether there were rows, and NULLs. Common to all parts of a
+/// table.
+#[derive(Default)]
+pub struct Asked {
+    any: AtomicBool,
+    null: AtomicBool,
+}
+
+impl Marks {
+    /// None, of so many rows.
+    pub fn new(rows: usize, asked: Arc<Asked>) -> Self {
+        Marks { matched: (0..rows.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(), asked }
+    }
 }
 
 impl BuiltTable {
     /// `payload`: its number of columns. `marked`: a probe marks its rows.
     pub fn new(table: Table, payload: usize, marked: bool) -> Self {
-        let words = if marked { table.rows().div_ceil(64) } else { 0 };
-        BuiltTable {
-            table,
-            payload,
-            matched: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            asked: AtomicBool::new(false),
-            asked_for_null: AtomicBool::new(false),
-        }
+        let marks = Marks::new(if marked { table.rows() } else { 0 }, Arc::default());
+        Self::with_marks(table, payload, marks)
+    }
+
+    /// Goes on from what the same rows were marked with.
+    pub fn with_marks(table: Table, payload: usize, marks: Marks) -> Self {
+        BuiltTable { table, payload, marks }
     }
 
     /// Keys were looked up for `NOT IN`.
     fn ask(&self, keys: &[ArrayRef], rows: usize) {
-        self.asked.fetch_or(rows > 0, Ordering::Relaxed);
+        let asked = &self.marks.asked;
+        asked.any.fetch_or(rows > 0, Ordering::Relaxed);
         let null = keys.iter().any(|key| key.logical_null_count() > 0);
-        self.asked_for_null.fetch_or(null, Ordering::Relaxed);
+        asked.null.fetch_or(null, Ordering::Relaxed);
     }
 
     /// See [`TableRows::NotIn`].
     fn is_not_in(&self, row: u32) -> bool {
-        if self.is_marked(row) || self.asked_for_null.load(Ordering::Relaxed) {
+        let asked = &self.marks.asked;
+        if self.is_marked(row) || asked.null.load(Ordering::Relaxed) {
             return false;
         }
         let key = self.table.payload(self.payload - 1);
-        !self.asked.load(Ordering::Relaxed) || key.is_valid(row as usize)
+        !asked.any.load(Ordering::Relaxed) || key.is_valid(row as usize)
     }
 
     fn mark(&self, row: u32) {
-        let (word, bit) = (&self.matched[row as usize / 64], 1u64 << (row % 64));
+        let (word, bit) = (&self.marks.matched[row as usize / 64], 1u64 << (row % 64));
         // Most matches repeat: a load is cheaper than a locked instruction.
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -84,7 +106,7 @@ impl BuiltTable {
     }
 
     fn is_marked(&self, row: u32) -> bool {
-        self.matched[row as usize / 64].load(Ordering::Relaxed) & (1 << (row % 64)) != 0
+        self.marks.matched[row as usize / 64].load(Ordering::Relaxed) & (1 << (row % 64)) != 0
     }
 }
 
@@ -117,56 +139,76 @@ impl Part {
         }
     }
 
-    /// Gives away what was collected, if that can be merged with the rest later; nothing if not.
-    pub fn spill(&mut self) -> Result<Vec<Sealed>> {
-        match self {
-            Part::Aggregate(partial) => partial.spill(),
-            Part::Build(_) | Part::Sort(_) | Part::Nothing => Ok(vec![]),
-        }
+    /// Gives away what was collected, if that can go on in parts.
+    pub fn spill(&mut self) -> Result<Given> {
+        Ok(match self {
+            Part::Aggregate(partial) => match partial.spill()? {
+                none if none.is_empty() => Given::Nothing,
+                groups => Given::Groups(groups),
+            },
+            Part::Build(collected) => Given::Rows(collected.give()),
+            Part::Sort(_) | Part::Nothing => Given::Nothing,
+        })
     }
+}
+
+/// What a sink has given away.
+pub enum Given {
+    Nothing,
+    Groups(Vec<Sealed>),
+    /// Of a table.
+    Rows(table::Given),
 }
 
 /// The number of morsels of a source that is not the caller's, and each of them.
 pub fn morsels(source: &Source, sinks: &[Option<Finished>]) -> Result<usize> {
     Ok(match source {
-        Source::External(_) => 0,
+        Source::External(_) | Source::Parts { .. } => 0,
         Source::Groups(sink) => match &sinks[*sink] {
             Some(Finished::Merging(merging)) => merging.parts(),
             Some(Finished::Rows(rows)) => rows.len(),
             _ => return Err(no_groups(*sink)),
         },
-        Source::Table { sink, .. } => table(sinks, *sink)?.table.rows().div_ceil(BATCH_ROWS),
+        Source::Table { sink, .. } => table_morsels(table(sinks, *sink)?),
     })
 }
 
 /// The batches of morsel `n` of such a source.
 pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<Vec<Batch>> {
     match source {
-        Source::External(_) => Err(Error::internal("the caller's source has no morsels of ours")),
+        Source::External(_) | Source::Parts { .. } => {
+            Err(Error::internal("the caller's source has no morsels of ours"))
+        }
         Source::Groups(sink) => match &sinks[*sink] {
             Some(Finished::Merging(merging)) => Ok(batches(merging.groups(n)?)),
             Some(Finished::Rows(rows)) => Ok(batches(vec![rows[n].clone()])),
             _ => Err(no_groups(*sink)),
         },
-        Source::Table { sink, rows } => {
-            let built = table(sinks, *sink)?;
-            let all =
-                (n * BATCH_ROWS) as u32..((n + 1) * BATCH_ROWS).min(built.table.rows()) as u32;
-            let picked: Vec<u32> = match rows {
-                TableRows::Marked => all.clone().collect(),
-                TableRows::Matched => all.clone().filter(|&r| built.is_marked(r)).collect(),
-                TableRows::Unmatched => all.clone().filter(|&r| !built.is_marked(r)).collect(),
-                TableRows::NotIn => all.clone().filter(|&r| built.is_not_in(r)).collect(),
-            };
-            let mut batch = Batch::new(vec![], picked.len());
-            extend(&mut batch, built, picked.into());
-            if *rows == TableRows::Marked {
-                let marks = all.map(|row| Some(built.is_marked(row)));
-                batch.push(Arc::new(marks.collect::<BooleanArray>()));
-            }
-            Ok(vec![batch])
-        }
+        Source::Table { sink, rows } => Ok(vec![table_rows(table(sinks, *sink)?, *rows, n)]),
     }
+}
+
+/// How many batches of rows a table has.
+pub fn table_morsels(built: &BuiltTable) -> usize {
+    built.table.rows().div_ceil(BATCH_ROWS)
+}
+
+/// The `n`th of them, of these rows.
+pub fn table_rows(built: &BuiltTable, rows: TableRows, n: usize) -> Batch {
+    let all = (n * BATCH_ROWS) as u32..((n + 1) * BATCH_ROWS).min(built.table.rows()) as u32;
+    let picked: Vec<u32> = match rows {
+        TableRows::Marked => all.clone().collect(),
+        TableRows::Matched => all.clone().filter(|&r| built.is_marked(r)).collect(),
+        TableRows::Unmatched => all.clone().filter(|&r| !built.is_marked(r)).collect(),
+        TableRows::NotIn => all.clone().filter(|&r| built.is_not_in(r)).collect(),
+    };
+    let mut batch = Batch::new(vec![], picked.len());
+    extend(&mut batch, built, picked.into());
+    if rows == TableRows::Marked {
+        let marks = all.map(|row| Some(built.is_marked(row)));
+        batch.push(Arc::new(marks.collect::<BooleanArray>()));
+    }
+    batch
 }
 
 /// Groups, as a pipeline takes them in.
@@ -176,6 +218,10 @@ pub fn batches(groups: Vec<Groups>) -> Vec<Batch> {
 
 fn no_groups(sink: usize) -> Error {
     Error::internal(format!("sink #{sink} has no groups"))
+}
+
+fn no_table() -> Error {
+    Error::internal("a probe has no table")
 }
 
 fn table(sinks: &[Option<Finished>], sink: usize) -> Result<&Arc<BuiltTable>> {
@@ -189,7 +235,7 @@ fn table(sinks: &[Option<Finished>], sink: usize) -> Result<&Arc<BuiltTable>> {
 pub struct Worker {
     plan: Arc<Plan>,
     pipeline: usize,
-    /// By step: those it probes.
+    /// By step: those it probes; `None` until it is set.
     tables: Vec<Option<Arc<BuiltTable>>>,
     live: Vec<Vec<bool>>,
     part: Part,
@@ -242,11 +288,10 @@ impl Worker {
         part: Part,
     ) -> Result<Self> {
         let this = &plan.pipelines[pipeline];
-        let table = |step: &Step| match step {
-            Step::Probe(Probe { sink, .. }) | Step::Fetch { sink, .. } => {
-                table(sinks, *sink).map(|t| Some(Arc::clone(t)))
-            }
-            _ => Ok(None),
+        let table = |step: &Step| match step.table() {
+            Some(sink) if matches!(sinks[sink], Some(Finished::Parts)) => Ok(None),
+            Some(sink) => table(sinks, sink).map(|t| Some(Arc::clone(t))),
+            None => Ok(None),
         };
         Ok(Worker {
             tables: this.steps.iter().map(table).collect::<Result<_>>()?,
@@ -263,6 +308,14 @@ impl Worker {
 
     fn pipeline(&self) -> &Pipeline {
         &self.plan.pipelines[self.pipeline]
+    }
+
+    /// What the first step is to probe from here on: the next part of its table. Nothing is left
+    /// to do.
+    pub fn set_table(&mut self, table: Arc<BuiltTable>) {
+        if let Some(first) = self.tables.first_mut() {
+            *first = Some(table);
+        }
     }
 
     /// Takes in a batch of the source. Call [`Worker::step`] until it is done.
@@ -298,8 +351,8 @@ impl Worker {
         self.part.memory_bytes()
     }
 
-    /// Gives away what it has collected, if that can be merged with the rest later.
-    pub fn spill(&mut self) -> Result<Vec<Sealed>> {
+    /// Gives away what it has collected, if that can go on in parts.
+    pub fn spill(&mut self) -> Result<Given> {
         self.part.spill()
     }
 
@@ -319,7 +372,7 @@ impl Worker {
             match &steps[step] {
                 Step::Map(exprs) => exprs.iter().for_each(|e| batch.compute(e)),
                 Step::Fetch { row, .. } => {
-                    let built = self.tables[step].as_ref().expect("rows are those of a table");
+                    let built = self.tables[step].as_ref().ok_or_else(no_table)?;
                     let rows = batch.column(*row)?;
                     extend(&mut batch, built, rows.as_primitive::<UInt32Type>().clone());
                 }
@@ -352,7 +405,7 @@ impl Worker {
 
     /// The batch after the probe; `None`: it goes on in the stack, or ends here.
     fn probe(&mut self, step: usize, probe: &Probe, mut batch: Batch) -> Result<Option<Batch>> {
-        let built = Arc::clone(self.tables[step].as_ref().expect("a probe has a table"));
+        let built = Arc::clone(self.tables[step].as_ref().ok_or_else(no_table)?);
         let keys = compact(&probe.keys, &mut batch)?;
         let live = &self.live[step + 1];
         let unique = built.table.is_unique();
@@ -428,7 +481,7 @@ impl Worker {
         let Step::Probe(probe) = &plan.pipelines[self.pipeline].steps[this.step] else {
             return Err(Error::internal("pairs of a step that is no probe"));
         };
-        let built = Arc::clone(self.tables[this.step].as_ref().expect("a probe has a table"));
+        let built = Arc::clone(self.tables[this.step].as_ref().ok_or_else(no_table)?);
         let table = &built.table;
         // Who only asks whether there is a match need not see the others.
         let first_only = matches!(probe.kind, Join::Semi | Join::Anti | Join::Mark);

@@ -226,6 +226,7 @@ fn with_little_memory() -> (Arc<Engine>, Session) {
     (engine, session)
 }
 
+/// In the pipelines that they are in.
 #[test]
 fn joins_spill_when_memory_runs_out() {
     let (engine, session) = with_little_memory();
@@ -243,6 +244,7 @@ fn joins_spill_when_memory_runs_out() {
         let plan = pretty_format_batches(&plan).expect("can be shown").to_string();
         let line = plan.lines().find(|line| line.contains("PipelineExec")).expect("has pipelines");
         assert!(line.contains("spill_count=") && !line.contains("spill_count=0"), "{plan}");
+        assert!(!line.contains("given_up"), "{plan}");
     }
 }
 

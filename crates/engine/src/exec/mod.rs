@@ -1,5 +1,6 @@
 //! The `ExecutionPlan` shells: one operator per file, thin over storage and plain functions.
 
+mod again;
 mod column;
 mod filter;
 mod give_way;
@@ -9,8 +10,10 @@ mod scan;
 mod sink;
 mod spill_file;
 mod spill_join;
+mod split;
 mod take_rows;
 
+pub use again::{again, runs_again};
 pub use filter::{comparison, remap};
 pub use give_way::give_way;
 pub use loading::Loading;

@@ -1,19 +1,21 @@
 //! Runs pipelines in the place of a subtree of DataFusion's operators.
 //!
 //! The pipelines run one after the other, each by as many tasks as there are slots and morsels.
-//! What they hold is reserved; if that is refused, groups go to files. For tables and rows to be
+//! What they hold is reserved; if that is refused, groups and tables go to files. For rows to be
 //! sorted the pipelines are given up for the subtree they stand for, whose operators spill. That is
 //! possible as long as no row has been handed out, and until then memory is all that is asked for: a
 //! pipeline that hands rows out holds nothing but the tables it probes.
 //!
 //! * [`execution`]: the tasks.
 //! * [`source`]: where their morsels come from; [`found`]: what lets them skip chunks.
-//! * [`spill`]: groups in files.
+//! * [`output`]: where rows go that no sink keeps.
+//! * [`spill`]: groups and tables in files.
 //! * [`figures`]: what `EXPLAIN ANALYZE` shows of each.
 
 mod execution;
 mod figures;
 mod found;
+mod output;
 mod source;
 mod spill;
 #[cfg(test)]
@@ -36,6 +38,7 @@ use datafusion::physical_plan::{
 use parking_lot::Mutex;
 use thalweg_pipeline::ir::{Plan, Source};
 
+use crate::exec::ScanExec;
 use crate::rules::fuse::{Compiled, Input};
 use execution::Execution;
 pub use figures::MemoryBandwidth;
@@ -48,6 +51,8 @@ pub struct PipelineExec {
     /// One [`StageExec`] per pipeline, to be shown.
     stages: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
+    /// It is a copy of one that is executed at other times too.
+    again: bool,
     /// Common to all partitions; made by the first to be executed.
     execution: Mutex<Option<Arc<Execution>>>,
     metrics: ExecutionPlanMetricsSet,
@@ -71,6 +76,7 @@ impl PipelineExec {
             inputs,
             original,
             properties: Arc::new(properties),
+            again: false,
             execution: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -93,10 +99,12 @@ impl PipelineExec {
             let Some(stage) = stage.downcast_ref::<StageExec>() else {
                 return internal_err!("a pipeline's place was taken by {}", stage.name());
             };
-            if let (Some(input), Some(number)) = (&stage.input, stage.number)
-                && let Input::Plan(plan) = &mut inputs[number]
-            {
-                *plan = Arc::clone(input);
+            if let (Some(input), Some(number)) = (&stage.input, stage.number) {
+                inputs[number] = match input.downcast_ref::<ScanExec>() {
+                    // With the same figures.
+                    Some(scan) => Input::Scan(Arc::new(scan.hinted(&[])?)),
+                    None => Input::Plan(Arc::clone(input)),
+                };
             }
         }
         Ok(PipelineExec {
@@ -105,6 +113,7 @@ impl PipelineExec {
             original: Arc::clone(&self.original),
             stages,
             properties: Arc::clone(&self.properties),
+            again: self.again,
             execution: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -163,7 +172,8 @@ impl ExecutionPlan for PipelineExec {
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let stages = self.stages.iter().map(|s| Arc::clone(s).reset_state());
-        Ok(Arc::new(self.with_stages(stages.collect::<Result<_>>()?)?))
+        let copy = self.with_stages(stages.collect::<Result<_>>()?)?;
+        Ok(Arc::new(PipelineExec { again: true, ..copy }))
     }
 
     fn execute(

@@ -237,6 +237,11 @@ impl ScanExec {
         }
     }
 
+    /// Whether joins and others above feed filters of it.
+    pub fn is_fed(&self) -> bool {
+        self.conjuncts.iter().any(|c| c.dynamic)
+    }
+
     /// Without filters that joins and others above would feed, and do not.
     pub fn unfed(&self) -> Self {
         let mut scan = self.copy();

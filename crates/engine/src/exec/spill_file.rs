@@ -12,10 +12,21 @@ use parking_lot::Mutex;
 pub type Part = Option<Arc<dyn SpillFile>>;
 
 /// Appends a batch to a file, or closes it. (DataFusion gives the file's type no name.)
-type File = Box<dyn FnMut(Option<&RecordBatch>) -> Result<Part> + Send>;
+type File = Box<dyn FnMut(Option<&RecordBatch>) -> Result<Written> + Send>;
+
+enum Written {
+    Bytes(usize),
+    Closed(Part),
+}
 
 /// Files being written; several writers may do so at a time. A part to which nobody writes has none.
-pub struct PartFiles(Vec<Mutex<File>>);
+pub struct PartFiles(Vec<Mutex<Writing>>);
+
+struct Writing {
+    file: File,
+    /// Of memory, that the rows took so far.
+    bytes: usize,
+}
 
 impl PartFiles {
     /// `what` is in them, for people who look at the folder.
@@ -23,20 +34,33 @@ impl PartFiles {
         let create = |_| {
             let mut file = manager.create_in_progress_file(what)?;
             let append = move |batch: Option<&RecordBatch>| match batch {
-                Some(batch) => file.append_batch(batch).map(|_| None),
-                None => file.finish(),
+                Some(batch) => file.append_batch(batch).map(Written::Bytes),
+                None => file.finish().map(Written::Closed),
             };
-            Ok(Mutex::new(Box::new(append) as File))
+            Ok(Mutex::new(Writing { file: Box::new(append), bytes: 0 }))
         };
         Ok(PartFiles((0..parts).map(create).collect::<Result<_>>()?))
     }
 
     pub fn append(&self, part: usize, batch: &RecordBatch) -> Result<()> {
-        (*self.0[part].lock())(Some(batch)).map(|_| ())
+        let mut writing = self.0[part].lock();
+        if let Written::Bytes(bytes) = (writing.file)(Some(batch))? {
+            writing.bytes += bytes;
+        }
+        Ok(())
+    }
+
+    /// The memory that the rows of the largest part took so far.
+    pub fn bytes_max(&self) -> usize {
+        self.0.iter().map(|writing| writing.lock().bytes).max().unwrap_or(0)
     }
 
     pub fn finish(self) -> Result<Vec<Part>> {
-        self.0.into_iter().map(|file| (file.into_inner())(None)).collect()
+        let close = |writing: Mutex<Writing>| match (writing.into_inner().file)(None)? {
+            Written::Closed(part) => Ok(part),
+            Written::Bytes(_) => Ok(None),
+        };
+        self.0.into_iter().map(close).collect()
     }
 }
 

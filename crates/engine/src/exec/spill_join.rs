@@ -27,14 +27,14 @@
 //! A dynamic filter gets nothing from a build side on disk and lets the rows of its partition pass.
 //!
 //! * [`build`]: collects a build side, and accounts for its memory.
-//! * [`split`]: rows to files.
+//! * [`sides`]: the rows of each side to files.
 //! * [`execution`]: the outputs.
 //! * [`handover`]: what takes the place of a running join's inputs.
 
 mod build;
 mod execution;
 mod handover;
-mod split;
+mod sides;
 #[cfg(test)]
 mod tests;
 

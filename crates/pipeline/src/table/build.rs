@@ -17,7 +17,7 @@ use thalweg_base::{Error, Result};
 
 use super::bytes::Encoded;
 use super::chain::Chain;
-use super::collect::{Collected, Piece, pieces_in};
+use super::collect::{Collected, Given, Piece, pieces_in};
 use super::filter::{AtomicFilter, Shape};
 use super::pack::Packing;
 use super::payload::Column;
@@ -140,6 +140,11 @@ impl Building {
             progress,
             work,
         })
+    }
+
+    /// What was collected, if there is to be no table.
+    pub fn give(self) -> Given {
+        Given::new(self.pieces, &self.spec)
     }
 
     /// What the work and the table need beyond what is collected, which is held until the end.

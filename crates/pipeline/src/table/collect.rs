@@ -10,13 +10,39 @@ use thalweg_base::{Error, Result};
 
 use super::word::Bounds;
 use super::{Spec, nulls_of};
-use crate::encoding::{internal, is_compact};
+use crate::aggregate::Groups;
+use crate::encoding::{expand, internal, is_compact};
 
 /// A batch.
 pub struct Piece {
     pub keys: Vec<ArrayRef>,
     pub payload: Vec<ArrayRef>,
     pub rows: usize,
+}
+
+/// Rows that were collected, keys and then payload, in their logical types.
+pub struct Given {
+    pieces: std::vec::IntoIter<Piece>,
+    types: Vec<DataType>,
+}
+
+impl Given {
+    pub(super) fn new(pieces: Vec<Piece>, spec: &Spec) -> Self {
+        let types = spec.key_types.iter().chain(&spec.payload_types).cloned().collect();
+        Given { pieces: pieces.into_iter(), types }
+    }
+}
+
+impl Iterator for Given {
+    type Item = Result<Groups>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let piece = self.pieces.next()?;
+        let columns = piece.keys.iter().chain(&piece.payload).zip(&self.types);
+        let columns = columns.map(|(column, logical)| expand(column, logical));
+        let columns = columns.collect::<Result<_>>();
+        Some(columns.map(|columns| Groups { columns, rows: piece.rows }))
+    }
 }
 
 /// What one worker collects.
@@ -81,6 +107,16 @@ impl Collected {
         self.rows += piece.rows;
         self.pieces.push(piece);
         Ok(())
+    }
+
+    /// All rows so far; it begins again with none.
+    pub fn give(&mut self) -> Given {
+        self.rows = 0;
+        self.memory_bytes = 0;
+        self.counted.clear();
+        self.bounds.fill(Bounds::default());
+        let types = self.key_types.iter().chain(&self.payload_types).cloned().collect();
+        Given { pieces: std::mem::take(&mut self.pieces).into_iter(), types }
     }
 
     fn count(&mut self, data: &arrow::array::ArrayData) {

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::compute::BatchCoalescer;
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, internal_err, resources_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
@@ -20,23 +19,23 @@ use futures::future::{BoxFuture, Fuse};
 use futures::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
 use thalweg_base::Error;
-use thalweg_base::limits::BATCH_ROWS;
-use thalweg_pipeline::aggregate::spill::Sealed;
 use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
 use thalweg_pipeline::encoding::value_bytes;
-use thalweg_pipeline::ir::{Plan, Probe, Sink, Source, Step};
+use thalweg_pipeline::ir::{Pipeline, Plan, Sink, Source, Step};
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::{Collected, Sorting};
 use thalweg_pipeline::table::Building;
 use thalweg_pipeline::window::Windowing;
-use thalweg_pipeline::worker::{BuiltTable, Finished, Part, Worker};
+use thalweg_pipeline::worker::{BuiltTable, Finished, Given, Part, Worker};
 use tokio::sync::mpsc;
 
 use super::PipelineExec;
 use super::figures::Figures;
+use super::output::{Client, Output, Sender, Stop};
 use super::source::{Feed, Opened, Puller, Sinks};
-use super::spill::{Spilled, Spilling};
+use super::spill::{Spilled, SpilledTable, Spilling, Spool, can_spill};
 use crate::error::into_datafusion;
+use crate::exec::again::{again, unfed};
 use crate::exec::{give_way, spill_joins};
 use crate::rules::fuse::Input;
 use crate::runtime::{Beside, Run, checkpoint};
@@ -53,48 +52,6 @@ const SPILL_PART: usize = 16;
 /// What is done with fewer rows than this is done before another thread has woken up for its part.
 const ROWS_BESIDE_MIN: usize = 8192;
 
-/// Why pipelines came to no end.
-enum Stop {
-    /// Memory was refused.
-    Refused,
-    /// Nobody wants the rows any more.
-    Unwanted,
-    Failed(DataFusionError),
-}
-
-impl From<DataFusionError> for Stop {
-    fn from(e: DataFusionError) -> Self {
-        Stop::Failed(e)
-    }
-}
-
-impl From<Error> for Stop {
-    fn from(e: Error) -> Self {
-        Stop::Failed(into_datafusion(e))
-    }
-}
-
-type Sender = mpsc::Sender<Result<RecordBatch>>;
-
-/// Where a worker's rows go: to one output, and if nobody reads that any more, to another.
-struct Output {
-    senders: Vec<Sender>,
-    own: usize,
-}
-
-impl Output {
-    async fn send(&mut self, shared: &Shared, batch: RecordBatch) -> Result<(), Stop> {
-        shared.handed_out.store(true, Relaxed);
-        for _ in 0..self.senders.len() {
-            if self.senders[self.own].send(Ok(batch.clone())).await.is_ok() {
-                return Ok(());
-            }
-            self.own = (self.own + 1) % self.senders.len();
-        }
-        Err(Stop::Unwanted)
-    }
-}
-
 pub struct Execution {
     shared: Arc<Shared>,
     outputs: Mutex<Vec<Option<mpsc::Receiver<Result<RecordBatch>>>>>,
@@ -108,13 +65,17 @@ struct Shared {
     plan: Arc<Plan>,
     inputs: Vec<Input>,
     original: Arc<dyn ExecutionPlan>,
+    /// Others execute it, too.
+    again: bool,
     context: Arc<TaskContext>,
     schema: SchemaRef,
     /// One for each sink.
     reservations: Vec<MemoryReservation>,
     /// By sink: those that were refused memory, while they are written and after.
     spilling: Mutex<HashMap<usize, Arc<Spilling>>>,
-    spilled: Mutex<HashMap<usize, Arc<Spilled>>>,
+    spilled: Mutex<HashMap<usize, Spilled>>,
+    /// By sink: rows that are to be looked up in tables that are in files.
+    spools: Mutex<HashMap<usize, Arc<Spool>>>,
     workers_max: usize,
     spill_bytes_min: usize,
     handed_out: AtomicBool,
@@ -142,10 +103,12 @@ impl Execution {
             plan: Arc::clone(&exec.plan),
             inputs: exec.inputs.clone(),
             original: Arc::clone(&exec.original),
+            again: exec.again,
             schema: exec.original.schema(),
             reservations: (0..exec.plan.sinks.len()).map(reservation).collect(),
             spilling: Mutex::default(),
             spilled: Mutex::default(),
+            spools: Mutex::default(),
             workers_max,
             spill_bytes_min,
             context,
@@ -232,6 +195,8 @@ impl Shared {
             Ok(()) | Err(Stop::Unwanted) => Ok(()),
             Err(Stop::Refused) if !self.handed_out.load(Relaxed) => {
                 (0..self.reservations.len()).for_each(|sink| self.free(sink));
+                self.spools.lock().clear();
+                MetricBuilder::new(&self.all_metrics).global_counter("given_up").add(1);
                 self.operators(outputs).await
             }
             Err(Stop::Refused) => resources_err!("memory was refused"),
@@ -241,7 +206,11 @@ impl Shared {
 
     /// Runs the operators that the pipelines stand for: those spill.
     async fn operators(&self, outputs: &[Sender]) -> Result<()> {
-        let plan = give_way(spill_joins(Arc::clone(&self.original).reset_state()?)?)?;
+        let plan = match self.again {
+            true => unfed(again(&self.original)?)?,
+            false => Arc::clone(&self.original).reset_state()?,
+        };
+        let plan = give_way(spill_joins(plan)?)?;
         let count = plan.output_partitioning().partition_count();
         let tasks = (0..count).map(|partition| {
             let mut stream = plan.execute(partition, Arc::clone(&self.context))?;
@@ -266,55 +235,102 @@ impl Shared {
     }
 
     async fn pipelines(self: &Arc<Self>, outputs: &[Sender]) -> Result<(), Stop> {
-        let plan = &self.plan;
+        let mut plan = Arc::clone(&self.plan);
+        // Of each pipeline that which it is a part of.
+        let mut whole: Vec<usize> = (0..plan.pipelines.len()).collect();
         let mut sinks: Sinks = Arc::new((0..plan.sinks.len()).map(|_| None).collect());
         let mut parts: Vec<Vec<Part>> = (0..plan.sinks.len()).map(|_| Vec::new()).collect();
-        for (n, pipeline) in plan.pipelines.iter().enumerate() {
-            let sink = pipeline.sink;
+        let mut n = 0;
+        while n < plan.pipelines.len() {
+            if let Some((step, table)) = self.last_in_parts(&plan.pipelines[n]) {
+                plan = Arc::new(plan.cut(n, step)?);
+                whole.insert(n, whole[n]);
+                let spool = plan.pipelines[n].sink;
+                let types = plan.sinks[spool].output_types();
+                let files = table.spool(&types, &self.context, &self.all_metrics)?;
+                self.spools.lock().insert(spool, Arc::new(files));
+                sinks = Arc::new(sinks.iter().cloned().chain([None]).collect());
+                parts.push(vec![]);
+                continue;
+            }
+            let sink = plan.pipelines[n].sink;
+            let metrics = &self.metrics[whole[n]];
             // By the clock, of all workers together.
-            let time =
-                |name: &'static str| MetricBuilder::new(&self.metrics[n]).subset_time(name, 0);
-            if !is_void(plan, n, &sinks) {
+            let time = |name: &'static str| MetricBuilder::new(metrics).subset_time(name, 0);
+            if !is_void(&plan, n, &sinks) {
                 let elapsed = time("elapsed");
                 let _timer = elapsed.timer();
-                parts[sink] = self.pipeline(n, &sinks, parts[sink].split_off(0), outputs).await?;
+                let place = Place { plan: Arc::clone(&plan), n, metrics: metrics.clone() };
+                let before = parts[sink].split_off(0);
+                parts[sink] = self.pipeline(place, &sinks, before, outputs).await?;
             }
             if !plan.is_fed_again(n) {
                 let parts = parts[sink].split_off(0);
                 let elapsed = time("elapsed_in_sink");
                 let timer = elapsed.timer();
-                let finished = self.finish(sink, parts).await?;
+                let finished = match self.plan.sinks.get(sink) {
+                    Some(_) => self.finish(sink, parts).await?,
+                    // Where a pipeline was cut.
+                    None => Finished::Nothing,
+                };
                 timer.done();
                 let mut after: Vec<_> = sinks.iter().cloned().collect();
                 after[sink] = Some(finished);
                 for (i, state) in after.iter_mut().enumerate() {
-                    if state.is_some() && !is_read_after(plan, i, n) {
+                    if state.is_some() && !is_read_after(&plan, i, n) {
                         *state = None;
                         self.free(i);
                     }
                 }
                 sinks = Arc::new(after);
             }
+            n += 1;
         }
         Ok(())
+    }
+
+    /// The last step that probes a table in files with rows that have not been split for it.
+    fn last_in_parts(&self, pipeline: &Pipeline) -> Option<(usize, Arc<SpilledTable>)> {
+        let spilled = self.spilled.lock();
+        let split = usize::from(matches!(pipeline.source, Source::Parts { .. }));
+        let steps = pipeline.steps.iter().enumerate().skip(split);
+        let mut tables = steps.filter_map(|(n, step)| match spilled.get(&step.table()?)? {
+            Spilled::Table(table) => Some((n, Arc::clone(table))),
+            Spilled::Groups(_) => None,
+        });
+        tables.next_back()
+    }
+
+    /// Where the rows of a pipeline come from.
+    fn open(&self, pipeline: &Pipeline, sinks: &Sinks) -> Result<Opened, Stop> {
+        let (sink, spooled) = match pipeline.source {
+            Source::External(_) => (None, None),
+            Source::Groups(sink) | Source::Table { sink, .. } => (Some(sink), None),
+            Source::Parts { rows, table, .. } => {
+                let spool = self.spools.lock().remove(&rows).and_then(Arc::into_inner);
+                let Some(spool) = spool else { return Err(internal("rows are still written")) };
+                (Some(table), Some(spool.finish()?))
+            }
+        };
+        let spilled = sink.and_then(|sink| self.spilled.lock().get(&sink).cloned());
+        Ok(match spilled {
+            Some(spilled) => Opened::spilled(pipeline, spilled, spooled, &self.context)?,
+            None => Opened::new(pipeline, &self.inputs, sinks, &self.context)?,
+        })
     }
 
     /// Runs all workers of one pipeline.
     async fn pipeline(
         self: &Arc<Self>,
-        n: usize,
+        place: Place,
         sinks: &Sinks,
         parts: Vec<Part>,
         outputs: &[Sender],
     ) -> Result<Vec<Part>, Stop> {
-        let pipeline = &self.plan.pipelines[n];
-        let spilled = match pipeline.source {
-            Source::Groups(sink) => self.spilled.lock().get(&sink).cloned(),
-            _ => None,
-        };
-        let opened = Opened::new(pipeline, &self.inputs, sinks, spilled, &self.context)?;
+        let (plan, pipeline) = (&place.plan, &place.plan.pipelines[place.n]);
+        let opened = self.open(pipeline, sinks)?;
         let in_order = match pipeline.source {
-            Source::Groups(sink) => matches!(self.plan.sinks[sink], Sink::Sort(_)),
+            Source::Groups(sink) => matches!(plan.sinks[sink], Sink::Sort(_)),
             _ => false,
         };
         let count = if in_order { 1 } else { opened.width().clamp(1, self.workers_max) };
@@ -324,11 +340,17 @@ impl Shared {
         for number in 0..count {
             let part = match parts.next() {
                 Some(part) => part,
-                None => Part::new(&self.plan.sinks[pipeline.sink])?,
+                None => Part::new(&plan.sinks[pipeline.sink])?,
             };
-            let worker = Worker::new(&self.plan, n, sinks, part)?;
+            let worker = Worker::new(plan, place.n, sinks, part)?;
             let puller = Puller::new(Arc::clone(&feed), number);
-            let output = Output { senders: outputs.to_vec(), own: number % outputs.len() };
+            let output = match self.spools.lock().get(&pipeline.sink) {
+                Some(spool) => Output::Files(Arc::clone(spool), spool.writer()),
+                None => {
+                    let own = number % outputs.len();
+                    Output::Client(Client::new(&self.schema, outputs.to_vec(), own))
+                }
+            };
             tasks.push((worker, puller, output));
         }
         // The first runs here: a small pipeline needs no other task.
@@ -336,10 +358,10 @@ impl Shared {
         let others: Vec<_> = tasks
             .into_iter()
             .map(|(worker, puller, output)| {
-                Beside::spawn(work(Arc::clone(self), n, worker, puller, output))
+                Beside::spawn(work(Arc::clone(self), place.clone(), worker, puller, output))
             })
             .collect();
-        let mut done = vec![work(Arc::clone(self), n, worker, puller, output).await?];
+        let mut done = vec![work(Arc::clone(self), place, worker, puller, output).await?];
         for other in others {
             done.push(other.join().await??);
         }
@@ -357,11 +379,17 @@ impl Shared {
                     _ => None,
                 });
                 let building = Building::new(spec.clone(), collected.collect())?;
-                self.reserve(reservation, building.memory_bytes_needed()).await?;
+                let is_spilling = self.spilling.lock().contains_key(&sink);
+                let needed = building.memory_bytes_needed();
+                if is_spilling || self.reserve(reservation, needed).await.is_err() {
+                    if is_spilling || reservation.size() + needed >= self.spill_bytes_min {
+                        self.spill(sink, Given::Rows(building.give())).await?;
+                        return self.finish_spilling(sink);
+                    }
+                    reservation.grow(needed);
+                }
                 let table = self.work_off(building).await?;
-                let marked = self.plan.pipelines.iter().flat_map(|p| &p.steps).any(
-                    |step| matches!(step, Step::Probe(p) if p.sink == sink && p.kind.marks_table()),
-                );
+                let marked = self.plan.is_marked(sink);
                 let built = BuiltTable::new(table, spec.payload_types.len(), marked);
                 reservation.resize(built.table.memory_bytes());
                 Ok(Finished::Table(Arc::new(built)))
@@ -389,7 +417,7 @@ impl Shared {
                 let merged = if readers > 1 { reservation.size() } else { 0 };
                 if is_spilling || self.reserve(reservation, hashes + merged).await.is_err() {
                     for partial in &mut partials {
-                        self.spill(sink, partial.spill()?).await?;
+                        self.spill(sink, Given::Groups(partial.spill()?)).await?;
                     }
                     drop(partials);
                     return self.finish_spilling(sink);
@@ -437,36 +465,44 @@ impl Shared {
         Ok(Finished::Rows(Arc::new(rows)))
     }
 
-    /// Writes groups of a sink to its files.
-    async fn spill(&self, sink: usize, sealed: Vec<Sealed>) -> Result<(), Stop> {
-        let Sink::Aggregate(spec) = &self.plan.sinks[sink] else {
-            return Err(internal("only groups go to files"));
-        };
+    /// Writes what a sink has given away to its files.
+    async fn spill(&self, sink: usize, given: Given) -> Result<(), Stop> {
+        if !can_spill(&self.plan, sink) {
+            return Err(Stop::Refused);
+        }
         let spilling = match self.spilling.lock().entry(sink) {
             Entry::Occupied(found) => Arc::clone(found.get()),
             Entry::Vacant(none) => {
-                let spilling = Spilling::new(spec, &self.context, &self.all_metrics)?;
+                let spilling = Spilling::new(&self.plan, sink, &self.context, &self.all_metrics)?;
                 Arc::clone(none.insert(Arc::new(spilling)))
             }
         };
-        Ok(spilling.write(sealed).await?)
+        Ok(spilling.write(given).await?)
     }
 
-    /// All groups of the sink are in its files.
+    /// All that there is of the sink is in its files.
     fn finish_spilling(&self, sink: usize) -> Result<Finished, Stop> {
         let spilling = self.spilling.lock().remove(&sink);
         let Some(spilling) = spilling.and_then(Arc::into_inner) else {
-            return Err(internal("groups are still being written that have all come"));
+            return Err(internal("what has all come is still being written"));
         };
         let again = self.plan.readers(sink) > 1;
-        self.spilled.lock().insert(sink, Arc::new(spilling.finish(again)?));
+        let spilled = spilling.finish(again, &self.context)?.ok_or(Stop::Refused)?;
+        let finished = match &spilled {
+            Spilled::Table(_) => Finished::Parts,
+            Spilled::Groups(_) => Finished::Nothing,
+        };
+        self.spilled.lock().insert(sink, spilled);
         self.reservations[sink].free();
-        Ok(Finished::Nothing)
+        Ok(finished)
     }
 
     /// Nobody reads the sink any more.
     fn free(&self, sink: usize) {
-        self.reservations[sink].free();
+        // Sinks that pipelines were cut at hold nothing.
+        if let Some(reservation) = self.reservations.get(sink) {
+            reservation.free();
+        }
         self.spilling.lock().remove(&sink);
         self.spilled.lock().remove(&sink);
     }
@@ -474,23 +510,23 @@ impl Shared {
     /// Reserves what a worker holds by now, instead of `held`. If that is refused, what it holds goes
     /// to files, if it can. Gives what it then holds.
     async fn hold(&self, sink: usize, worker: &mut Worker, held: usize) -> Result<usize, Stop> {
-        let (holds, reservation) = (worker.memory_bytes(), &self.reservations[sink]);
+        let holds = worker.memory_bytes();
         if holds <= held {
             return Ok(held);
         }
+        let reservation = &self.reservations[sink];
         let Err(refused) = self.reserve(reservation, holds - held).await else { return Ok(holds) };
-        if !matches!(self.plan.sinks[sink], Sink::Aggregate(_)) {
+        if !can_spill(&self.plan, sink) {
             return Err(refused);
         }
         if holds < self.spill_bytes_min {
             reservation.grow(holds - held);
             return Ok(holds);
         }
-        let sealed = worker.spill()?;
-        if sealed.is_empty() {
-            return Err(refused);
+        match worker.spill()? {
+            Given::Nothing => return Err(refused),
+            given => self.spill(sink, given).await?,
         }
-        self.spill(sink, sealed).await?;
         let left = worker.memory_bytes();
         match left.cmp(&held) {
             Ordering::Less => reservation.shrink(held - left),
@@ -554,24 +590,32 @@ impl Shared {
     }
 }
 
+/// A pipeline, the plan that it is in, and where its figures go.
+#[derive(Clone)]
+struct Place {
+    plan: Arc<Plan>,
+    n: usize,
+    metrics: ExecutionPlanMetricsSet,
+}
+
 /// One worker of one pipeline, to the end of the source.
 async fn work(
     shared: Arc<Shared>,
-    pipeline: usize,
+    place: Place,
     mut worker: Worker,
     mut puller: Puller,
     mut output: Output,
 ) -> Result<Part, Stop> {
-    let sink = shared.plan.pipelines[pipeline].sink;
-    let figures = Figures::new(&shared.metrics[pipeline]);
+    let sink = place.plan.pipelines[place.n].sink;
+    let figures = Figures::new(&place.metrics);
     let mut held = worker.memory_bytes();
-    let mut coalescer = BatchCoalescer::new(Arc::clone(&shared.schema), BATCH_ROWS)
-        .with_biggest_coalesce_batch_size(Some(BATCH_ROWS / 4));
-    let emits = matches!(shared.plan.sinks[sink], Sink::Emit(_));
     loop {
         let timer = figures.in_source.timer();
         let Some(batch) = puller.next().await? else { break };
         timer.done();
+        if let Some(table) = puller.table() {
+            worker.set_table(table);
+        }
         worker.push(batch);
         let mut longest = Duration::ZERO;
         loop {
@@ -582,15 +626,7 @@ async fn work(
             longest = longest.max(step);
             checkpoint().await;
             while let Some((columns, rows)) = worker.emitted() {
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                let schema = Arc::clone(&shared.schema);
-                let batch = RecordBatch::try_new_with_options(schema, columns, &options);
-                coalescer
-                    .push_batch(batch.map_err(DataFusionError::from)?)
-                    .map_err(DataFusionError::from)?;
-            }
-            while let Some(batch) = coalescer.next_completed_batch() {
-                output.send(&shared, batch).await?;
+                output.push(columns, rows, &shared.handed_out).await?;
             }
             if !more {
                 break;
@@ -602,13 +638,16 @@ async fn work(
         }
     }
     shared.hold(sink, &mut worker, held).await?;
-    if emits {
-        coalescer.finish_buffered_batch().map_err(DataFusionError::from)?;
-        while let Some(batch) = coalescer.next_completed_batch() {
-            output.send(&shared, batch).await?;
-        }
+    output.finish(&shared.handed_out).await?;
+    // Of a pipeline in parts, those of the whole.
+    let mut seen = worker.seen();
+    if let Source::Parts { .. } = place.plan.pipelines[place.n].source {
+        seen.rows_in = 0;
     }
-    figures.finish(worker.seen(), puller.bytes_in(), shared.context.session_config());
+    if let Output::Files(..) = output {
+        seen.rows_out = 0;
+    }
+    figures.finish(seen, puller.bytes_in(), shared.context.session_config());
     Ok(worker.into_part())
 }
 
@@ -647,12 +686,8 @@ fn is_read_after(plan: &Plan, sink: usize, n: usize) -> bool {
     plan.pipelines[n + 1..].iter().any(|pipeline| {
         let source = match pipeline.source {
             Source::Groups(s) | Source::Table { sink: s, .. } => s == sink,
-            Source::External(_) => false,
+            Source::External(_) | Source::Parts { .. } => false,
         };
-        source
-            || pipeline.steps.iter().any(|step| match step {
-                Step::Probe(Probe { sink: s, .. }) | Step::Fetch { sink: s, .. } => *s == sink,
-                Step::Filter(_) | Step::Map(_) => false,
-            })
+        source || pipeline.steps.iter().any(|step| step.table() == Some(sink))
     })
 }

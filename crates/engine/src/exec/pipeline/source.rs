@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -16,12 +17,14 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::batch::Batch;
-use thalweg_pipeline::expr::Expr;
-use thalweg_pipeline::ir::{Pipeline, Source, Step};
-use thalweg_pipeline::worker::{Finished, batches, morsel, morsels};
+use thalweg_pipeline::expr::{Expr, Register};
+use thalweg_pipeline::ir::{Pipeline, Source, Step, TableRows};
+use thalweg_pipeline::worker::{
+    BuiltTable, Finished, batches, morsel, morsels, table_morsels, table_rows,
+};
 
 use super::found::Found;
-use super::spill::{Loaded, Spilled};
+use super::spill::{Loaded, Rows, Spilled, SpilledGroups, SpilledTable};
 use crate::error::into_datafusion;
 use crate::exec::ScanExec;
 use crate::exec::scan::Hint;
@@ -44,9 +47,22 @@ pub enum Opened {
     /// Outputs of another operator that no worker has taken yet.
     Streams { left: Mutex<Vec<SendableRecordBatchStream>>, count: usize },
     /// Groups in files, part by part.
-    Spilled { spilled: Arc<Spilled>, context: Arc<TaskContext>, next: AtomicUsize },
+    Spilled { spilled: Arc<SpilledGroups>, context: Arc<TaskContext>, next: AtomicUsize },
+    /// Of a table in files, part by part.
+    Parts { table: Arc<SpilledTable>, of: PartRows, context: Arc<TaskContext>, next: AtomicUsize },
     /// Groups, or rows of a table.
     Own { source: Source, sinks: Sinks, next: AtomicUsize, count: usize },
+}
+
+/// Rows of a part of a table, or that go with it.
+pub enum PartRows {
+    /// They are to be looked up in it: values of these of so many registers.
+    Probing {
+        rows: Rows,
+        registers: Vec<Register>,
+        count: usize,
+    },
+    Table(TableRows),
 }
 
 impl Opened {
@@ -54,13 +70,8 @@ impl Opened {
         pipeline: &Pipeline,
         inputs: &[Input],
         sinks: &Sinks,
-        spilled: Option<Arc<Spilled>>,
         context: &Arc<TaskContext>,
     ) -> Result<Self> {
-        if let Some(spilled) = spilled {
-            let (context, next) = (Arc::clone(context), AtomicUsize::new(0));
-            return Ok(Opened::Spilled { spilled, context, next });
-        }
         let source = &pipeline.source;
         let Source::External(number) = source else {
             let count = morsels(source, sinks).map_err(into_datafusion)?;
@@ -83,11 +94,36 @@ impl Opened {
         }
     }
 
+    /// Of a sink that went to files; `spooled`: the rows that were split for the pipeline.
+    pub fn spilled(
+        pipeline: &Pipeline,
+        spilled: Spilled,
+        spooled: Option<Rows>,
+        context: &Arc<TaskContext>,
+    ) -> Result<Self> {
+        let (context, next) = (Arc::clone(context), AtomicUsize::new(0));
+        Ok(match (spilled, &pipeline.source, spooled) {
+            (Spilled::Groups(spilled), Source::Groups(_), None) => {
+                Opened::Spilled { spilled, context, next }
+            }
+            (Spilled::Table(table), Source::Table { rows, .. }, None) => {
+                Opened::Parts { table, of: PartRows::Table(*rows), context, next }
+            }
+            (Spilled::Table(table), Source::Parts { registers, .. }, Some(rows)) => {
+                let (registers, count) = (registers.clone(), pipeline.types.len());
+                let of = PartRows::Probing { rows, registers, count };
+                Opened::Parts { table, of, context, next }
+            }
+            (_, source, _) => return internal_err!("{source} is in other files"),
+        })
+    }
+
     /// How many workers it can feed.
     pub fn width(&self) -> usize {
         match self {
             Opened::Scan { scan, .. } => scan.partitions(),
             Opened::Spilled { spilled, .. } => spilled.parts(),
+            Opened::Parts { table, .. } => table.parts(),
             Opened::Streams { count, .. } | Opened::Own { count, .. } => *count,
         }
     }
@@ -115,10 +151,25 @@ pub struct Puller {
     reader: Option<Reader>,
     stream: Option<SendableRecordBatchStream>,
     loaded: Option<Loaded>,
+    part: Option<Part>,
+    /// What it takes, until the worker has the next.
+    part_before: Option<Part>,
     /// Of a batch.
     rows_max: usize,
     /// What a scan counts itself.
     bytes_unscanned: usize,
+}
+
+/// A part of a table in memory.
+struct Part {
+    table: Arc<BuiltTable>,
+    /// The worker has it, or does not probe it.
+    known: bool,
+    /// Those to be looked up.
+    rows: Option<SendableRecordBatchStream>,
+    /// Of the table's own rows.
+    next: usize,
+    _memory: MemoryReservation,
 }
 
 /// A morsel that is handed out in batches of no more rows than are asked for.
@@ -173,6 +224,8 @@ impl Puller {
             reader,
             stream: None,
             loaded: None,
+            part: None,
+            part_before: None,
             rows_max: BATCH_ROWS,
             bytes_unscanned: 0,
         }
@@ -191,6 +244,16 @@ impl Puller {
         } else if step < STEP / 4 {
             self.rows_max = (self.rows_max * 2).min(BATCH_ROWS);
         }
+    }
+
+    /// The part of a table that is to be probed from here on, once.
+    pub fn table(&mut self) -> Option<Arc<BuiltTable>> {
+        let part = self.part.as_mut()?;
+        if std::mem::replace(&mut part.known, true) {
+            return None;
+        }
+        self.part_before = None;
+        Some(Arc::clone(&part.table))
     }
 
     pub async fn next(&mut self) -> Result<Option<Batch>> {
@@ -215,6 +278,10 @@ impl Puller {
 
     /// A batch of the worker that has most left.
     fn take_over(&self) -> Option<Batch> {
+        if let Opened::Parts { .. } = self.feed.opened {
+            // They go with the part of the table that another has.
+            return None;
+        }
         let rows = self.feed.ready.iter().map(|ready| ready.lock().rows());
         let (most, _) = rows.enumerate().max_by_key(|&(_, rows)| rows)?;
         self.feed.ready[most].lock().next(self.rows_max)
@@ -257,6 +324,39 @@ impl Puller {
                     Some(groups) => break batches(groups).into(),
                     None => self.loaded = None,
                 }
+            },
+            Opened::Parts { table, of, context, next } => loop {
+                let Some(part) = &mut self.part else {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= table.parts() {
+                        return Ok(None);
+                    }
+                    let (known, rows) = match of {
+                        PartRows::Probing { rows, .. } => match rows.take(n)? {
+                            None => continue,
+                            rows => (false, rows),
+                        },
+                        PartRows::Table(_) => (true, None),
+                    };
+                    let (table, memory) = table.load(n, context).await?;
+                    self.part = Some(Part { table, known, rows, next: 0, _memory: memory });
+                    continue;
+                };
+                match (of, &mut part.rows) {
+                    (PartRows::Probing { registers, count, .. }, Some(rows)) => {
+                        if let Some(batch) = rows.next().await.transpose()? {
+                            let (columns, rows) = (batch.columns(), batch.num_rows());
+                            break Batch::of_some(registers, columns, *count, rows).into();
+                        }
+                    }
+                    (PartRows::Table(rows), _) if part.next < table_morsels(&part.table) => {
+                        part.next += 1;
+                        break table_rows(&part.table, *rows, part.next - 1).into();
+                    }
+                    _ => {}
+                }
+                let ended = self.part.take();
+                self.part_before = ended.filter(|part| part.rows.is_some());
             },
             Opened::Own { source, sinks, next, count } => {
                 let n = next.fetch_add(1, Ordering::Relaxed);

@@ -1,116 +1,94 @@
-//! Groups that memory was refused for, in files.
+//! What sinks that were refused memory have, in files.
+//!
+//! * [`groups`]: of aggregates.
+//! * [`tables`]: of joins, and the rows that are looked up in them.
+
+mod groups;
+mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
-use datafusion::common::utils::memory::get_record_batch_memory_size;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::SpillManager;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
-use futures::StreamExt;
-use parking_lot::Mutex;
-use thalweg_pipeline::aggregate::spill::{PARTS, Sealed, schema};
-use thalweg_pipeline::aggregate::{Groups, Merging, Spec};
-use thalweg_pipeline::phases::Phases;
+use thalweg_pipeline::ir::{Plan, Sink};
+use thalweg_pipeline::worker::Given;
 
-use crate::error::into_datafusion;
-use crate::exec::spill_file::{Part, PartFiles, read};
-use crate::runtime::checkpoint;
+pub use groups::{Loaded, Spilled as SpilledGroups};
+pub use tables::{Rows, SpilledTable, Spool};
 
-/// An aggregation of which workers have given groups away; others may still do so.
-pub struct Spilling {
-    spec: Arc<Spec>,
-    manager: SpillManager,
-    files: PartFiles,
+/// A sink of which workers have given something away; others may still do so.
+pub enum Spilling {
+    Groups(groups::Spilling),
+    Table(tables::Spilling),
+}
+
+/// All that there is of a sink.
+#[derive(Clone)]
+pub enum Spilled {
+    Groups(Arc<SpilledGroups>),
+    Table(Arc<SpilledTable>),
 }
 
 impl Spilling {
     pub fn new(
-        spec: &Arc<Spec>,
+        plan: &Plan,
+        sink: usize,
         context: &TaskContext,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Self> {
-        let schema = schema(spec).map_err(into_datafusion)?;
-        let manager =
-            SpillManager::new(context.runtime_env(), SpillMetrics::new(metrics, 0), schema)
-                .with_compression_type(context.session_config().spill_compression());
-        let files = PartFiles::new(&manager, PARTS, "groups")?;
-        Ok(Spilling { spec: Arc::clone(spec), manager, files })
-    }
-
-    pub async fn write(&self, sealed: Vec<Sealed>) -> Result<()> {
-        for sealed in sealed {
-            for (part, piece) in sealed.pieces().map_err(into_datafusion)? {
-                self.files.append(part, &piece)?;
-                checkpoint().await;
+        Ok(match &plan.sinks[sink] {
+            Sink::Aggregate(spec) => {
+                Spilling::Groups(groups::Spilling::new(spec, context, metrics)?)
             }
-        }
-        Ok(())
-    }
-
-    /// When all groups are written. `again`: they are read more than once.
-    pub fn finish(self, again: bool) -> Result<Spilled> {
-        let parts = self.files.finish()?.into_iter().map(Mutex::new).collect();
-        Ok(Spilled { spec: self.spec, manager: self.manager, parts, again })
-    }
-}
-
-/// All groups of an aggregation, in files.
-pub struct Spilled {
-    spec: Arc<Spec>,
-    manager: SpillManager,
-    parts: Vec<Mutex<Part>>,
-    again: bool,
-}
-
-impl Spilled {
-    pub fn parts(&self) -> usize {
-        self.parts.len()
-    }
-
-    /// Brings a part back into memory; its file goes, unless it is read again.
-    pub async fn load(&self, part: usize, context: &TaskContext) -> Result<Loaded> {
-        let memory = MemoryConsumer::new("PipelineExec").with_can_spill(true);
-        let memory = memory.register(context.memory_pool());
-        let part = match self.again {
-            true => self.parts[part].lock().clone(),
-            false => self.parts[part].lock().take(),
-        };
-        let mut pieces = vec![];
-        let mut batches = read(&self.manager, part)?;
-        while let Some(piece) = batches.next().await {
-            let piece = piece?;
-            // It cannot be had in a smaller piece.
-            memory.grow(get_record_batch_memory_size(&piece));
-            pieces.push(piece);
-        }
-        let merging = Merging::of_pieces(Arc::clone(&self.spec), &pieces);
-        let merging = merging.map_err(into_datafusion)?;
-        drop(pieces);
-        for phase in 0..merging.phases() {
-            for task in 0..merging.tasks(phase) {
-                merging.run(phase, task).map_err(into_datafusion)?;
-                checkpoint().await;
+            Sink::Build(spec) => {
+                let marked = plan.is_marked(sink);
+                Spilling::Table(tables::Spilling::new(spec, marked, context, metrics)?)
             }
+            other => return internal_err!("{other} cannot spill"),
+        })
+    }
+
+    pub async fn write(&self, given: Given) -> Result<()> {
+        match (self, given) {
+            (_, Given::Nothing) => Ok(()),
+            (Spilling::Groups(spilling), Given::Groups(sealed)) => spilling.write(sealed).await,
+            (Spilling::Table(spilling), Given::Rows(rows)) => spilling.write(rows).await,
+            _ => internal_err!("what a sink has given away is not its own"),
         }
-        Ok(Loaded { merging, next: 0, _memory: memory })
+    }
+
+    /// When all is written; `None`: it could not be brought back within the limit. `again`: groups
+    /// are read more than once.
+    pub fn finish(self, again: bool, context: &TaskContext) -> Result<Option<Spilled>> {
+        Ok(match self {
+            Spilling::Groups(spilling) => Some(Spilled::Groups(Arc::new(spilling.finish(again)?))),
+            Spilling::Table(spilling) => {
+                spilling.finish(context)?.map(|table| Spilled::Table(Arc::new(table)))
+            }
+        })
     }
 }
 
-/// One part in memory, to be merged as it is read.
-pub struct Loaded {
-    merging: Merging,
-    next: usize,
-    _memory: MemoryReservation,
+/// Whether the sink can go on without memory: rows of a table whose numbers are kept elsewhere have
+/// to stay where they are.
+pub fn can_spill(plan: &Plan, sink: usize) -> bool {
+    match plan.sinks[sink] {
+        Sink::Aggregate(_) => true,
+        Sink::Build(_) => !plan.fetches(),
+        _ => false,
+    }
 }
 
-impl Loaded {
-    pub fn next(&mut self) -> Result<Option<Vec<Groups>>> {
-        if self.next == self.merging.parts() {
-            return Ok(None);
-        }
-        self.next += 1;
-        self.merging.groups(self.next - 1).map(Some).map_err(into_datafusion)
-    }
+fn manager(
+    schema: SchemaRef,
+    context: &TaskContext,
+    metrics: &ExecutionPlanMetricsSet,
+) -> SpillManager {
+    SpillManager::new(context.runtime_env(), SpillMetrics::new(metrics, 0), schema)
+        .with_compression_type(context.session_config().spill_compression())
 }

@@ -22,9 +22,10 @@ use thalweg_base::{Error, text};
 use super::Bounds;
 use super::build::{Collected, Granted, collect};
 use super::handover::Handover;
-use super::split::{self, Split};
+use super::sides;
 use crate::error::into_datafusion;
 use crate::exec::spill_file::{Part, read};
+use crate::exec::split::Split;
 use crate::runtime::{Beside, checkpoint};
 
 pub struct Execution {
@@ -205,20 +206,18 @@ impl Shared {
         }
         // A pair needs the probe rows of all outputs, whichever of them are polled, and when.
         let _buffers = self.buffers(outputs);
-        let split = Arc::new(Split::new(self.plan_right(1, parts), self.right_files.clone())?);
+        let split = self.right_to_files(1, parts)?;
         let mut tasks = vec![];
         for partition in 0..outputs {
             self.right.open(partition, &self.context)?;
             let (split, right) = (Arc::clone(&split), self.right.take(partition));
-            tasks.push(Beside::spawn(async move { split.write(vec![], right, None).await }));
+            tasks.push(Beside::spawn(sides::write(split, vec![], right, None)));
         }
         for task in tasks {
             task.join().await??;
         }
-        let Some(split) = Arc::into_inner(split) else {
-            return internal_err!("a task that has ended still writes");
-        };
-        Ok(Build::Pairs(Arc::new(Mutex::new(pairs(lefts, split.finish()?, 1)))))
+        let rights = sides::finish(split)?;
+        Ok(Build::Pairs(Arc::new(Mutex::new(pairs(lefts, rights, 1)))))
     }
 
     /// The rows of one output, once the build side has come out so.
@@ -283,22 +282,26 @@ impl Shared {
         self.right.put(partition, Box::pin(right));
     }
 
-    fn plan_left(&self, depth: usize, parts: usize) -> split::Plan {
-        self.plan(self.join.on().iter().map(|(left, _)| Arc::clone(left)).collect(), depth, parts)
+    fn left_to_files(&self, depth: usize, parts: usize) -> Result<Arc<Split>> {
+        let keys = self.join.on().iter().map(|(left, _)| Arc::clone(left));
+        self.to_files(keys.collect(), depth, parts, &self.left_files)
     }
 
-    fn plan_right(&self, depth: usize, parts: usize) -> split::Plan {
-        self.plan(self.join.on().iter().map(|(_, right)| Arc::clone(right)).collect(), depth, parts)
+    fn right_to_files(&self, depth: usize, parts: usize) -> Result<Arc<Split>> {
+        let keys = self.join.on().iter().map(|(_, right)| Arc::clone(right));
+        self.to_files(keys.collect(), depth, parts, &self.right_files)
     }
 
-    fn plan(&self, keys: Vec<Arc<dyn PhysicalExpr>>, depth: usize, parts: usize) -> split::Plan {
-        split::Plan {
-            keys,
-            null_matches_nothing: self.join.null_equality() == NullEquality::NullEqualsNothing,
-            parts,
-            depth,
-            buffer_bytes: self.bounds.buffer_bytes,
-        }
+    fn to_files(
+        &self,
+        keys: Vec<Arc<dyn PhysicalExpr>>,
+        depth: usize,
+        parts: usize,
+        files: &SpillManager,
+    ) -> Result<Arc<Split>> {
+        let nulls_match_nothing = self.join.null_equality() == NullEquality::NullEqualsNothing;
+        let hashes = sides::hashes(keys, depth, nulls_match_nothing);
+        Split::new(hashes, parts, self.bounds.buffer_bytes, files.clone()).map(Arc::new)
     }
 
     /// What the rows on their way to files take. It is not asked for: nothing else frees memory.
@@ -332,10 +335,10 @@ impl Shared {
         granted: &Granted,
     ) -> Result<Vec<Part>> {
         let _buffer = self.buffers(1);
-        let split = Split::new(self.plan_left(depth, parts), self.left_files.clone())?;
-        split.write(collected, rest, Some(granted)).await?;
+        let split = self.left_to_files(depth, parts)?;
+        sides::write(Arc::clone(&split), collected, rest, Some(granted)).await?;
         granted.settle();
-        split.finish()
+        sides::finish(split)
     }
 
     async fn split_right(
@@ -345,9 +348,9 @@ impl Shared {
         parts: usize,
     ) -> Result<Vec<Part>> {
         let _buffer = self.buffers(1);
-        let split = Split::new(self.plan_right(depth, parts), self.right_files.clone())?;
-        split.write(vec![], right, None).await?;
-        split.finish()
+        let split = self.right_to_files(depth, parts)?;
+        sides::write(Arc::clone(&split), vec![], right, None).await?;
+        sides::finish(split)
     }
 
     /// Joins pair after pair until there are no more.

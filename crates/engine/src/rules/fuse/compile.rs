@@ -266,7 +266,7 @@ impl Compiler {
         // Rows of a sink can be read again as they are.
         let is_kept = |feed: &Feed| match feed.source {
             Source::Groups(_) | Source::Table { .. } => feed.steps.is_empty(),
-            Source::External(_) => false,
+            Source::External(_) | Source::Parts { .. } => false,
         };
         if flow.iter().all(is_kept) {
             self.known.push((Arc::clone(plan), flow.clone()));
