@@ -1,4 +1,6 @@
-//! The optimised plans of queries that are asked again and again, so that they are planned once.
+//! The plans of queries that are asked again and again, so that they are planned once: the logical
+//! one as it is optimised, and when it is asked for again the physical one, of which each execution
+//! gets a copy.
 //!
 //! A plan is decided by the text, the tables with their statistics, and the settings. It is kept
 //! for as long as all of them stay: the plans are of one snapshot, and the next commit ends them.
@@ -6,16 +8,21 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
+use thalweg_base::Result;
 use thalweg_storage::Snapshot;
 
+use crate::error::from_datafusion;
+use crate::estimate::Estimate;
+use crate::exec::{again, runs_again};
 use crate::share::same_settings;
 
-/// Plans that are kept; one of a large query takes some 100 KiB.
+/// Plans that are kept; one of a large query takes some 100 KiB, and as much for how it is executed.
 const PLANS_MAX: usize = 256;
 /// Longer texts are seldom asked twice.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -37,8 +44,57 @@ struct Kept {
     clock: u64,
 }
 
+/// The plan of a query.
+pub struct Planned {
+    logical: LogicalPlan,
+    /// It has been asked for before.
+    again: AtomicBool,
+    physical: Mutex<Option<Physical>>,
+}
+
+/// Never executed itself.
+#[derive(Clone)]
+struct Physical {
+    plan: Arc<dyn ExecutionPlan>,
+    estimate: Estimate,
+}
+
+impl Planned {
+    /// Of a plan that is optimised.
+    pub fn new(logical: LogicalPlan) -> Arc<Self> {
+        Arc::new(Planned { logical, again: AtomicBool::new(false), physical: Mutex::default() })
+    }
+
+    pub fn logical(&self) -> &LogicalPlan {
+        &self.logical
+    }
+
+    /// The physical plan to execute, if it is known.
+    pub fn physical(&self) -> Result<Option<(Arc<dyn ExecutionPlan>, Estimate)>> {
+        let Some(Physical { plan, estimate }) = self.physical.lock().clone() else {
+            return Ok(None);
+        };
+        let copy = again(&plan).map_err(from_datafusion)?;
+        Ok(Some((copy, estimate)))
+    }
+
+    /// Remembers a physical plan if that can be of use, and gives the one to execute.
+    pub fn made(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        estimate: Estimate,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !self.again.load(Ordering::Relaxed) || !runs_again(&plan) {
+            return Ok(plan);
+        }
+        let copy = again(&plan).map_err(from_datafusion)?;
+        *self.physical.lock() = Some(Physical { plan, estimate });
+        Ok(copy)
+    }
+}
+
 struct Entry {
-    plan: Arc<LogicalPlan>,
+    plan: Arc<Planned>,
     /// Of the sessions that have asked: all equal.
     settings: Vec<Arc<ConfigOptions>>,
     last_used: u64,
@@ -74,7 +130,7 @@ impl Plans {
         text: &str,
         snapshot: &Arc<Snapshot>,
         settings: &Arc<ConfigOptions>,
-    ) -> Option<Arc<LogicalPlan>> {
+    ) -> Option<Arc<Planned>> {
         let mut kept = self.kept.lock();
         if !kept.is_of(snapshot) {
             return None;
@@ -86,6 +142,7 @@ impl Plans {
             return None;
         }
         entry.last_used = now;
+        entry.plan.again.store(true, Ordering::Relaxed);
         self.reused.fetch_add(1, Ordering::Relaxed);
         Some(Arc::clone(&entry.plan))
     }
@@ -97,7 +154,7 @@ impl Plans {
         text: &str,
         snapshot: &Arc<Snapshot>,
         settings: &Arc<ConfigOptions>,
-        plan: &Arc<LogicalPlan>,
+        plan: &Arc<Planned>,
     ) {
         if text.len() > TEXT_BYTES_MAX {
             return;
@@ -142,13 +199,11 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use arrow::util::pretty::pretty_format_batches;
-    use thalweg_base::Result;
-
     use super::*;
     use crate::config::Config;
     use crate::engine::Engine;
     use crate::session::Session;
+    use arrow::util::pretty::pretty_format_batches;
 
     fn rows(engine: &Engine, session: &Session, sql: &str) -> Result<String> {
         let batches = engine.block_on(async { session.query(sql).await?.collect().await })?;

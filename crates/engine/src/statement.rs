@@ -26,6 +26,7 @@ use crate::error::from_datafusion;
 use crate::estimate::Estimate;
 use crate::exec::{give_way, spill_joins};
 use crate::parse::{self, Parsed};
+use crate::plans::Planned;
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
@@ -464,14 +465,14 @@ pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DfRe
 }
 
 /// The first step of planning; with the second, no single poll holds a slot for both.
-async fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<LogicalPlan>> {
+async fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<Planned>> {
     let optimized = state.optimize(plan).map_err(from_datafusion)?;
     checkpoint().await;
-    Ok(Arc::new(optimized))
+    Ok(Planned::new(optimized))
 }
 
 /// Of a plan that is optimised.
-async fn rows(run: &Run, state: SessionState, plan: Arc<LogicalPlan>) -> Result<Started> {
+async fn rows(run: &Run, state: SessionState, plan: Arc<Planned>) -> Result<Started> {
     if let Some(key) = Key::of(&plan, &state, run) {
         return Ok(Started::Shared(Arc::new(key), Box::new(state)));
     }
@@ -493,13 +494,20 @@ pub(crate) async fn physical(
 pub(crate) async fn executable(
     run: &Run,
     state: &SessionState,
-    optimized: &LogicalPlan,
+    planned: &Planned,
 ) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some((physical, estimate)) = planned.physical()? {
+        run.estimated(estimate);
+        return Ok(physical);
+    }
     let planner = state.query_planner();
-    let physical = planner.create_physical_plan(optimized, state).await.map_err(from_datafusion)?;
-    run.estimated(Estimate::of(physical.as_ref()));
+    let physical = planner.create_physical_plan(planned.logical(), state).await;
+    let physical = physical.map_err(from_datafusion)?;
+    let estimate = Estimate::of(physical.as_ref());
+    run.estimated(estimate);
     checkpoint().await;
-    spill_joins(physical).and_then(give_way).map_err(from_datafusion)
+    let physical = spill_joins(physical).and_then(give_way).map_err(from_datafusion)?;
+    planned.made(physical, estimate)
 }
 
 /// Runs a plan once the query is promised the memory that it is going to want.

@@ -104,7 +104,11 @@ impl Connection {
             let reports = engine.block_on(session.load(load, progress))?;
             return Ok(DBOutput::StatementComplete(reports.iter().map(|r| r.rows).sum()));
         }
+        let asked = if is_repeatable(sql) { self.home.mode.asked } else { 1 };
         engine.block_on(async {
+            for _ in 1..asked {
+                session.query(sql).await?.collect().await?;
+            }
             let answer = session.query(sql).await?;
             match answer.tag.clone() {
                 Tag::Rows => {
@@ -120,6 +124,15 @@ impl Connection {
             }
         })
     }
+}
+
+/// Whether nothing is another when a statement has been run before: it is a query, and not about the
+/// engine itself.
+fn is_repeatable(sql: &str) -> bool {
+    let sql = sql.trim_start().to_ascii_lowercase();
+    let changes = ["system.", "delete ", "insert ", "merge ", "update "];
+    (sql.starts_with("select") || sql.starts_with("with"))
+        && !changes.iter().any(|word| sql.contains(word))
 }
 
 impl DB for Connection {

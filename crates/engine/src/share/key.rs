@@ -14,6 +14,7 @@ use thalweg_scheduler::ClassId;
 use thalweg_storage::Table;
 
 use crate::config::Settings;
+use crate::plans::Planned;
 use crate::runtime::Run;
 use crate::table::StoredTable;
 
@@ -23,7 +24,7 @@ use crate::table::StoredTable;
 pub struct Key {
     /// Of the plan: made once, and not under the lock of a registry.
     hash: u64,
-    plan: Arc<LogicalPlan>,
+    plan: Arc<Planned>,
     /// A plan only names its tables. These are what the names stood for, in the plan's order.
     /// Snapshots share the tables that did not change, so a commit elsewhere keeps nobody apart.
     tables: Vec<Arc<Table>>,
@@ -49,15 +50,15 @@ const SETTINGS_IGNORED: [&str; 8] = [
 impl Key {
     /// `None` if the statement is computed for itself: it reads other things than stored tables,
     /// or none, its answer is not decided by what it reads, or its session does not share.
-    pub fn of(plan: &Arc<LogicalPlan>, state: &SessionState, run: &Run) -> Option<Key> {
+    pub fn of(plan: &Arc<Planned>, state: &SessionState, run: &Run) -> Option<Key> {
         let options = state.config_options();
         if !options.extensions.get::<Settings>()?.share_work {
             return None;
         }
-        let tables = tables(plan).filter(|tables| !tables.is_empty())?;
+        let tables = tables(plan.logical()).filter(|tables| !tables.is_empty())?;
         let query = run.state()?;
         let mut hasher = DefaultHasher::new();
-        plan.hash(&mut hasher);
+        plan.logical().hash(&mut hasher);
         Some(Key {
             hash: hasher.finish(),
             plan: Arc::clone(plan),
@@ -73,7 +74,7 @@ impl Key {
         self.query
     }
 
-    pub fn plan(&self) -> &LogicalPlan {
+    pub fn plan(&self) -> &Planned {
         &self.plan
     }
 }
@@ -84,7 +85,7 @@ impl PartialEq for Key {
         (self.hash, self.class, self.share) == (other.hash, other.class, other.share)
             && self.tables.len() == other.tables.len()
             && self.tables.iter().zip(&other.tables).all(same)
-            && self.plan == other.plan
+            && self.plan.logical() == other.plan.logical()
             && same_settings(&self.options, &other.options)
     }
 }

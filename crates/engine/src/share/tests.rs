@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::deliver::{self, Client};
 use crate::engine::Engine;
 use crate::error::into_datafusion;
+use crate::plans::Planned;
 use crate::runtime::{Driver, Origin, Run, Terms};
 use crate::session::Session;
 use crate::statement;
@@ -325,7 +326,7 @@ fn key(session: &Session, sql: &str) -> Option<Key> {
         as_of::resolve(&inner.catalog, &state, &mut parsed).await?;
         let plan = statement::plan(&state, parsed).await.unwrap();
         let run = Run::begin(driver, Origin::new(None, sql), &Terms::default()).unwrap();
-        Ok(Key::of(&Arc::new(state.optimize(&plan).unwrap()), &state, &run))
+        Ok(Key::of(&Planned::new(state.optimize(&plan).unwrap()), &state, &run))
     });
     inner.transactions.end_statement(true);
     planned.unwrap_or_else(|e: Error| panic!("{e:#}: {sql}"))
