@@ -171,8 +171,7 @@ impl ExecutionPlan for PipelineExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let stages = self.stages.iter().map(|s| Arc::clone(s).reset_state());
-        let copy = self.with_stages(stages.collect::<Result<_>>()?)?;
+        let copy = self.with_stages(self.stages.clone())?;
         Ok(Arc::new(PipelineExec { again: true, ..copy }))
     }
 
@@ -308,11 +307,7 @@ impl ExecutionPlan for StageExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = match &self.input {
-            Some(input) => Some(Arc::clone(input).reset_state()?),
-            None => None,
-        };
-        Ok(Arc::new(self.with_input(input)))
+        Ok(Arc::new(self.with_input(self.input.clone())))
     }
 
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
-use datafusion::common::Result;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
+use datafusion::common::{Result, internal_err};
 use datafusion::physical_plan::SpillManager;
 
 use super::spill_file::{Part, PartFiles};
@@ -43,8 +43,12 @@ impl Split {
         self.files.bytes_max()
     }
 
-    pub fn finish(self) -> Result<Vec<Part>> {
-        self.files.finish()
+    /// When all rows are written, and no writer is left.
+    pub fn finish(self: Arc<Self>) -> Result<Vec<Part>> {
+        match Arc::into_inner(self) {
+            Some(split) => split.files.finish(),
+            None => internal_err!("a task that has ended still writes"),
+        }
     }
 }
 

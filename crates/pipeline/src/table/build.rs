@@ -144,7 +144,7 @@ impl Building {
 
     /// What was collected, if there is to be no table.
     pub fn give(self) -> Given {
-        Given::new(self.pieces, &self.spec)
+        Given::new(self.pieces, &self.spec.key_types, &self.spec.payload_types)
     }
 
     /// What the work and the table need beyond what is collected, which is held until the end.

@@ -27,8 +27,12 @@ pub struct Given {
 }
 
 impl Given {
-    pub(super) fn new(pieces: Vec<Piece>, spec: &Spec) -> Self {
-        let types = spec.key_types.iter().chain(&spec.payload_types).cloned().collect();
+    pub(super) fn new(
+        pieces: Vec<Piece>,
+        key_types: &[DataType],
+        payload_types: &[DataType],
+    ) -> Self {
+        let types = key_types.iter().chain(payload_types).cloned().collect();
         Given { pieces: pieces.into_iter(), types }
     }
 }
@@ -115,8 +119,7 @@ impl Collected {
         self.memory_bytes = 0;
         self.counted.clear();
         self.bounds.fill(Bounds::default());
-        let types = self.key_types.iter().chain(&self.payload_types).cloned().collect();
-        Given { pieces: std::mem::take(&mut self.pieces).into_iter(), types }
+        Given::new(std::mem::take(&mut self.pieces), &self.key_types, &self.payload_types)
     }
 
     fn count(&mut self, data: &arrow::array::ArrayData) {

@@ -16,7 +16,11 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::SpillManager;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use thalweg_pipeline::ir::{Plan, Sink};
+use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::worker::Given;
+
+use crate::error::into_datafusion;
+use crate::runtime::checkpoint;
 
 pub use groups::{Loaded, Spilled as SpilledGroups};
 pub use tables::{Rows, SpilledTable, Spool};
@@ -82,6 +86,17 @@ pub fn can_spill(plan: &Plan, sink: usize) -> bool {
         Sink::Build(_) => !plan.fetches(),
         _ => false,
     }
+}
+
+/// Runs all tasks here, one after the other: each worker has a part of its own.
+async fn work_off(work: &impl Phases) -> Result<()> {
+    for phase in 0..work.phases() {
+        for task in 0..work.tasks(phase) {
+            work.run(phase, task).map_err(into_datafusion)?;
+            checkpoint().await;
+        }
+    }
+    Ok(())
 }
 
 fn manager(

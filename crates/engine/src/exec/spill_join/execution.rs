@@ -216,7 +216,7 @@ impl Shared {
         for task in tasks {
             task.join().await??;
         }
-        let rights = sides::finish(split)?;
+        let rights = split.finish()?;
         Ok(Build::Pairs(Arc::new(Mutex::new(pairs(lefts, rights, 1)))))
     }
 
@@ -338,7 +338,7 @@ impl Shared {
         let split = self.left_to_files(depth, parts)?;
         sides::write(Arc::clone(&split), collected, rest, Some(granted)).await?;
         granted.settle();
-        sides::finish(split)
+        split.finish()
     }
 
     async fn split_right(
@@ -350,7 +350,7 @@ impl Shared {
         let _buffer = self.buffers(1);
         let split = self.right_to_files(depth, parts)?;
         sides::write(Arc::clone(&split), vec![], right, None).await?;
-        sides::finish(split)
+        split.finish()
     }
 
     /// Joins pair after pair until there are no more.

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::buffer::NullBuffer;
+use datafusion::common::Result;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
-use datafusion::common::{Result, internal_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 
 use super::build::Granted;
-use crate::exec::spill_file::Part;
 use crate::exec::split::{Hashes, Split, Writer};
 
 /// Multiplied by the depth it seeds the hash that splits: rows that one hash put together are to be
@@ -64,12 +63,4 @@ pub async fn write(
         writer.push(batch?).await?;
     }
     writer.flush().await
-}
-
-/// When all is written.
-pub fn finish(split: Arc<Split>) -> Result<Vec<Part>> {
-    match Arc::into_inner(split) {
-        Some(split) => split.finish(),
-        None => internal_err!("a task that has ended still writes"),
-    }
 }

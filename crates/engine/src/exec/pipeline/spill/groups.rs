@@ -12,9 +12,8 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use thalweg_pipeline::aggregate::spill::{PARTS, Sealed, schema};
 use thalweg_pipeline::aggregate::{Groups, Merging, Spec};
-use thalweg_pipeline::phases::Phases;
 
-use super::manager;
+use super::{manager, work_off};
 use crate::error::into_datafusion;
 use crate::exec::spill_file::{Part, PartFiles, read};
 use crate::runtime::checkpoint;
@@ -86,12 +85,7 @@ impl Spilled {
         let merging = Merging::of_pieces(Arc::clone(&self.spec), &pieces);
         let merging = merging.map_err(into_datafusion)?;
         drop(pieces);
-        for phase in 0..merging.phases() {
-            for task in 0..merging.tasks(phase) {
-                merging.run(phase, task).map_err(into_datafusion)?;
-                checkpoint().await;
-            }
-        }
+        work_off(&merging).await?;
         Ok(Loaded { merging, next: 0, _memory: memory })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::SpillManager;
@@ -19,7 +19,7 @@ use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::table::{Building, Collected, Given, Spec, hashes};
 use thalweg_pipeline::worker::{Asked, BuiltTable, Marks};
 
-use super::manager;
+use super::{manager, work_off};
 use crate::error::into_datafusion;
 use crate::exec::spill_file::{Part, read};
 use crate::exec::split::{Hashes, Split, Writer};
@@ -78,7 +78,8 @@ impl Spilling {
         {
             return Ok(None);
         }
-        let (parts, manager) = self.spool.parts()?;
+        let Spool { split, manager, .. } = self.spool;
+        let parts = split.finish()?;
         let marks = parts.iter().map(|_| OnceLock::new()).collect();
         let (spec, marked) = (self.spec, self.marked);
         Ok(Some(SpilledTable { spec, manager, parts, marked, marks, asked: Arc::default() }))
@@ -137,12 +138,7 @@ impl SpilledTable {
         let building =
             Building::new(self.spec.clone(), vec![collected]).map_err(into_datafusion)?;
         memory.grow(building.memory_bytes_needed());
-        for phase in 0..building.phases() {
-            for task in 0..building.tasks(phase) {
-                building.run(phase, task).map_err(into_datafusion)?;
-                checkpoint().await;
-            }
-        }
+        work_off(&building).await?;
         let table = building.finish().map_err(into_datafusion)?;
         memory.resize(table.memory_bytes());
         let rows = if self.marked { table.rows() } else { 0 };
@@ -199,17 +195,10 @@ impl Spool {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
-    fn parts(self) -> Result<(Vec<Part>, SpillManager)> {
-        let Some(split) = Arc::into_inner(self.split) else {
-            return internal_err!("rows are still being written that have all come");
-        };
-        Ok((split.finish()?, self.manager))
-    }
-
     /// When all rows are written.
     pub fn finish(self) -> Result<Rows> {
-        let (parts, manager) = self.parts()?;
-        Ok(Rows { manager, parts: parts.into_iter().map(Mutex::new).collect() })
+        let parts = self.split.finish()?.into_iter().map(Mutex::new).collect();
+        Ok(Rows { manager: self.manager, parts })
     }
 }
 
