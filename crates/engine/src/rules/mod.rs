@@ -9,6 +9,7 @@ pub mod join_order;
 pub mod late_columns;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
+pub mod ordered_limits;
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
-    fuse::install(late_columns::install(builder))
+    fuse::install(late_columns::install(ordered_limits::install(builder)))
 }
 
 /// Adds a rule for logical plans before the named one, or at the end if there is none.

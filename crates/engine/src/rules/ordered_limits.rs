@@ -1,0 +1,164 @@
+//! What `LIMIT` and `OFFSET` choose stays what they choose.
+//!
+//! ```text
+//! Aggregate: max(n)                    Aggregate: max(n)
+//!                                        ChosenRowsExec
+//!   GlobalLimitExec: skip=5              GlobalLimitExec: skip=5
+//!     ProjectionExec: n            =>      ProjectionExec: n
+//!                                            ChosenRowsExec
+//!       SortExec: m                            SortExec: m
+//! ```
+//!
+//! Where DataFusion puts sorts to where they are needed, it asks whether the *output* of an operator
+//! below a limit is sorted. That has lost the order of `m` with the column, so the sort went as a
+//! needless one, and other rows were skipped. And a sort above a limit went below it, where it kept
+//! no more rows than the limit lets pass, of which some were then skipped. So as long as that rule
+//! runs, limits and the sorts below them are fenced off.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
+use datafusion::physical_expr::{Distribution, OrderingRequirements, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, PlanProperties, ReplaceChildrenOptions,
+};
+
+/// Adds the two rules to those of a session, around DataFusion's for sorts.
+pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
+    if let Some(place) = rules.iter().position(|r| r.name() == "EnsureRequirements") {
+        rules.insert(place + 1, Arc::new(OrderedLimits::Unfence));
+        rules.insert(place, Arc::new(OrderedLimits::Fence));
+    }
+    builder.with_physical_optimizer_rules(rules)
+}
+
+#[derive(Debug)]
+enum OrderedLimits {
+    Fence,
+    Unfence,
+}
+
+impl PhysicalOptimizerRule for OrderedLimits {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match self {
+            OrderedLimits::Fence => plan.transform_up(|plan| match plan.is::<GlobalLimitExec>() {
+                true => Ok(Transformed::yes(fenced(with_fenced_sort(plan)?))),
+                false => Ok(Transformed::no(plan)),
+            }),
+            OrderedLimits::Unfence => {
+                plan.transform_up(|plan| match plan.downcast_ref::<ChosenRowsExec>() {
+                    Some(fence) => Ok(Transformed::yes(Arc::clone(&fence.input))),
+                    None => Ok(Transformed::no(plan)),
+                })
+            }
+        }
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            OrderedLimits::Fence => "fence_limits",
+            OrderedLimits::Unfence => "unfence_limits",
+        }
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn fenced(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    Arc::new(ChosenRowsExec { input })
+}
+
+/// Fences off the sort whose order reaches `limit`, if there is one.
+fn with_fenced_sort(limit: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let sorted = limit.transform_down(|plan| {
+        let ordered = plan.maintains_input_order() == [true];
+        Ok(match plan.is::<SortExec>() {
+            true => Transformed::new(fenced(plan), true, TreeNodeRecursion::Stop),
+            false if ordered => Transformed::no(plan),
+            false => Transformed::new(plan, false, TreeNodeRecursion::Stop),
+        })
+    });
+    sorted.data()
+}
+
+/// Its input, in the order that has now. No query runs it.
+#[derive(Debug)]
+struct ChosenRowsExec {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+impl DisplayAs for ChosenRowsExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChosenRowsExec")
+    }
+}
+
+impl ExecutionPlan for ChosenRowsExec {
+    fn name(&self) -> &str {
+        "ChosenRowsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.input.output_ordering().cloned().map(OrderingRequirements::from)]
+    }
+
+    /// It does; but who is told so takes sorts from above to below it.
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(fenced(children.swap_remove(0)))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mode = ChildrenPropertiesMode::Recompute;
+        self.replace_children(children, ReplaceChildrenOptions::new(mode))
+    }
+
+    fn execute(&self, n: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.input.execute(n, context)
+    }
+}
