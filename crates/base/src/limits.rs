@@ -174,8 +174,8 @@ pub const OPERATOR_CHAIN_MAX: usize = 2000;
 /// Queries that ended which are kept in `system.query_log`.
 pub const QUERY_LOG_MAX: usize = 4 * 1024;
 
-/// Bytes that every sort sets aside to merge what it spilled. A small query on a full server has
-/// little more.
+/// Bytes that a merge of what a sort spilled takes for each of its runs. A small query on a full
+/// server has little more.
 pub const SORT_MERGE_BYTES: usize = 1024 * 1024;
 
 /// Bytes of a statement's text that lists of queries show.

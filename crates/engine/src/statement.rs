@@ -24,7 +24,7 @@ use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
 use crate::error::from_datafusion;
 use crate::estimate::Estimate;
-use crate::exec::{give_way, spill_joins};
+use crate::exec::adapted;
 use crate::parse::{self, Parsed};
 use crate::plans::Planned;
 use crate::runtime::{Run, checkpoint};
@@ -506,7 +506,7 @@ pub(crate) async fn executable(
     let estimate = Estimate::of(physical.as_ref());
     run.estimated(estimate);
     checkpoint().await;
-    let physical = spill_joins(physical).and_then(give_way).map_err(from_datafusion)?;
+    let physical = adapted(physical).map_err(from_datafusion)?;
     planned.made(physical, estimate)
 }
 

@@ -181,6 +181,11 @@ impl Collected {
     pub fn memory_bytes(&self) -> usize {
         self.bytes + self.keys.size()
     }
+
+    /// Of the keys alone, for those who know what the payload takes.
+    pub fn key_bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.keys.size()).sum::<usize>() + self.keys.size()
+    }
 }
 
 /// Keys that are fewer are compared as they are.
@@ -280,6 +285,28 @@ impl Sorting {
         })
     }
 
+    /// The rows of a range in order, once the first phase is done.
+    pub fn range(&self, range: usize) -> Result<Groups> {
+        let runs: Vec<&Run> =
+            self.runs.iter().map(|r| r.get().ok_or_else(poisoned)).collect::<Result<_>>()?;
+        let cuts = match self.cuts.get() {
+            Some(cuts) => cuts,
+            None => {
+                let cuts = cuts(&runs, self.ranges, &self.spec)?;
+                self.cuts.get_or_init(|| cuts)
+            }
+        };
+        let mut rows: Vec<(usize, usize)> = vec![];
+        for (i, run) in runs.iter().enumerate() {
+            let places = &run.order[cuts[i][range]..cuts[i][range + 1]];
+            rows.extend(places.iter().map(|&row| (i, row as usize)));
+        }
+        let keys: Vec<_> = rows.iter().map(|&(run, row)| runs[run].keys.row(row).data()).collect();
+        let rows: Vec<_> = order(&keys).iter().map(|&place| rows[place as usize]).collect();
+        let columns = gather(&runs, &rows, self.spec.payload_types.len())?;
+        Ok(Groups { columns, rows: rows.len() })
+    }
+
     /// In order, when all phases are done.
     pub fn batches(&self) -> impl Iterator<Item = Result<&Groups>> {
         self.sorted.iter().map(|batch| batch.get().ok_or_else(poisoned))
@@ -310,24 +337,7 @@ impl Phases for Sorting {
             }
             return Ok(());
         }
-        let runs: Vec<&Run> =
-            self.runs.iter().map(|r| r.get().ok_or_else(poisoned)).collect::<Result<_>>()?;
-        let cuts = match self.cuts.get() {
-            Some(cuts) => cuts,
-            None => {
-                let cuts = cuts(&runs, self.ranges, &self.spec)?;
-                self.cuts.get_or_init(|| cuts)
-            }
-        };
-        let mut rows: Vec<(usize, usize)> = vec![];
-        for (i, run) in runs.iter().enumerate() {
-            let range = &run.order[cuts[i][task]..cuts[i][task + 1]];
-            rows.extend(range.iter().map(|&row| (i, row as usize)));
-        }
-        let keys: Vec<_> = rows.iter().map(|&(run, row)| runs[run].keys.row(row).data()).collect();
-        let rows: Vec<_> = order(&keys).iter().map(|&place| rows[place as usize]).collect();
-        let columns = gather(&runs, &rows, self.spec.payload_types.len())?;
-        let _ = self.sorted[task].set(Groups { columns, rows: rows.len() });
+        let _ = self.sorted[task].set(self.range(task)?);
         Ok(())
     }
 

@@ -287,6 +287,51 @@ fn groups_spill_when_memory_runs_out() {
     soon("the end of the queries", || engine.queries().is_empty());
 }
 
+/// A batch is a small part of the buffers that its texts are views of: those of a whole chunk, or of
+/// all the runs that it was merged from.
+#[test]
+fn sorts_of_texts_spill_when_memory_runs_out() {
+    let (engine, session) = with_little_memory();
+    run(
+        &engine,
+        &session,
+        "CREATE TABLE t AS SELECT v, md5(v::VARCHAR) AS s, 'a name that is not short ' || v % 9000 AS name \
+         FROM n WHERE v < 150000",
+    )
+    .expect("is made");
+    for (order, rows) in
+        [("s", "t"), ("name, s", "t"), ("s DESC", "t WHERE v % 7 > 0"), ("v % 10, name || v", "t")]
+    {
+        let ordered = format!("SELECT s FROM {rows} ORDER BY {order}");
+        let batches = run(&engine, &session, &ordered).unwrap_or_else(|e| panic!("{order}: {e:#}"));
+        let row_of_each = format!(
+            "SELECT s FROM (SELECT s, row_number() OVER (ORDER BY {order}) AS r FROM {rows}) ORDER BY r"
+        );
+        let numbered = run(&engine, &session, &row_of_each);
+        let numbered = numbered.unwrap_or_else(|e| panic!("numbers of {order}: {e:#}"));
+        let texts = |batches: &[RecordBatch]| -> Vec<String> {
+            let columns = batches.iter().map(|batch| batch.column(0).as_string_view().clone());
+            columns
+                .flat_map(|c| c.iter().flatten().map(str::to_owned).collect::<Vec<_>>())
+                .collect()
+        };
+        let (texts, numbered) = (texts(&batches), texts(&numbered));
+        let count = number(&engine, &session, &format!("SELECT count(*) FROM {rows}"));
+        assert_eq!(texts.len() as i64, count, "{order}");
+        assert!(texts == numbered, "{order}");
+        match order {
+            "s" => assert!(texts.is_sorted(), "{order}"),
+            "s DESC" => assert!(texts.iter().rev().is_sorted(), "{order}"),
+            _ => {}
+        }
+        let plan = run(&engine, &session, &format!("EXPLAIN ANALYZE {ordered}")).expect("runs");
+        let plan = pretty_format_batches(&plan).expect("can be shown").to_string();
+        assert!(plan.contains("spill_count=") && !plan.contains("spill_count=0"), "{plan}");
+    }
+    soon("the end of the queries", || engine.queries().is_empty());
+    assert_eq!(engine.memory_held(), 0);
+}
+
 #[test]
 fn memory_runs_out_with_an_error_that_says_so() {
     let (engine, session) = with_little_memory();

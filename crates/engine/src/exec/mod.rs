@@ -1,5 +1,10 @@
 //! The `ExecutionPlan` shells: one operator per file, thin over storage and plain functions.
 
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_plan::ExecutionPlan;
+
 mod again;
 mod column;
 mod filter;
@@ -10,15 +15,19 @@ mod scan;
 mod sink;
 mod spill_file;
 mod spill_join;
+mod spill_sort;
 mod split;
 mod take_rows;
 
 pub use again::{again, runs_again};
 pub use filter::{comparison, remap};
-pub use give_way::give_way;
 pub use loading::Loading;
 pub use pipeline::{MemoryBandwidth, PipelineExec};
 pub use scan::{ScanExec, Source};
 pub use sink::TableSink;
-pub use spill_join::spill_joins;
 pub use take_rows::TakeRowsExec;
+
+/// `plan` as it is run here: its joins and sorts spill, and what multiplies rows gives way.
+pub fn adapted(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    give_way::give_way(spill_sort::spill_sorts(spill_join::spill_joins(plan)?)?)
+}

@@ -17,7 +17,9 @@ pub struct Kept {
 
 impl Kept {
     pub fn new(schema: SchemaRef, pool: &Arc<dyn MemoryPool>) -> Self {
-        let memory = MemoryConsumer::new("rows for identical queries").register(pool);
+        // Refused, it keeps none: so it may not take what is there for those who cannot do without.
+        let memory = MemoryConsumer::new("rows for identical queries").with_can_spill(true);
+        let memory = memory.register(pool);
         Kept { schema, batches: vec![], memory }
     }
 

@@ -35,8 +35,8 @@ use super::output::{Client, Output, Sender, Stop};
 use super::source::{Feed, Opened, Puller, Sinks};
 use super::spill::{Spilled, SpilledTable, Spilling, Spool, can_spill};
 use crate::error::into_datafusion;
+use crate::exec::adapted;
 use crate::exec::again::{again, unfed};
-use crate::exec::{give_way, spill_joins};
 use crate::rules::fuse::Input;
 use crate::runtime::{Beside, Run, checkpoint};
 
@@ -210,7 +210,7 @@ impl Shared {
             true => unfed(again(&self.original)?)?,
             false => Arc::clone(&self.original).reset_state()?,
         };
-        let plan = give_way(spill_joins(plan)?)?;
+        let plan = adapted(plan)?;
         let count = plan.output_partitioning().partition_count();
         let tasks = (0..count).map(|partition| {
             let mut stream = plan.execute(partition, Arc::clone(&self.context))?;
