@@ -1,12 +1,36 @@
-//! Files that operators of ours spill to: one for each part of what is split.
+//! Files that operators of ours spill to, and the memory before they do: one file for each part of
+//! what is split.
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::common::Result;
-use datafusion::execution::{SendableRecordBatchStream, SpillFile};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::{SendableRecordBatchStream, SpillFile, TaskContext};
+use datafusion::physical_plan::metrics::SpillMetrics;
 use datafusion::physical_plan::{EmptyRecordBatchStream, SpillManager};
 use parking_lot::Mutex;
+
+use crate::runtime::Run;
+
+/// Writes files of rows of `schema`, and reads them.
+pub fn manager(schema: SchemaRef, context: &TaskContext, metrics: SpillMetrics) -> SpillManager {
+    SpillManager::new(context.runtime_env(), metrics, schema)
+        .with_compression_type(context.session_config().spill_compression())
+}
+
+/// Whether `bytes` more are granted.
+pub async fn reserve(reservation: &MemoryReservation, bytes: usize) -> Result<bool> {
+    if let Some(run) = Run::current() {
+        return Ok(run.reserve(reservation, bytes).await);
+    }
+    match reservation.try_grow(bytes) {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.find_root(), DataFusionError::ResourcesExhausted(_)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
 
 /// The rows of one part; `None`: there are none.
 pub type Part = Option<Arc<dyn SpillFile>>;

@@ -47,8 +47,9 @@ use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::{Collected, Sorting, Spec};
 
+use super::spill_file::{manager, reserve};
 use crate::error::into_datafusion;
-use crate::runtime::{Run, checkpoint};
+use crate::runtime::checkpoint;
 
 /// Batches of each run that a merge reserves memory for: two that were read, each also as it is being
 /// compared.
@@ -210,12 +211,8 @@ impl Sorter {
             fetch: None,
             together: 0,
         };
-        let files = SpillManager::new(
-            context.runtime_env(),
-            SpillMetrics::new(metrics, partition),
-            Arc::clone(&schema),
-        )
-        .with_compression_type(context.session_config().spill_compression());
+        let spills = SpillMetrics::new(metrics, partition);
+        let files = manager(Arc::clone(&schema), context, spills);
         let pool = context.memory_pool();
         let merge_bytes_max = match pool.memory_limit() {
             MemoryLimit::Finite(limit) => limit / MERGES_PART / partitions,
@@ -248,7 +245,7 @@ impl Sorter {
         self.collected.push(&keys, batch.columns(), rows).map_err(into_datafusion)?;
         let needed = self.counter.memory_usage() + self.collected.key_bytes();
         let more = needed.saturating_sub(self.reservation.size());
-        if more > 0 && !self.reserve(more).await? {
+        if more > 0 && !reserve(&self.reservation, more).await? {
             // Of runs of a few rows there would be too many; others give way to it in time.
             match needed < SORT_MERGE_BYTES {
                 true => self.reservation.grow(more),
@@ -256,13 +253,6 @@ impl Sorter {
             }
         }
         Ok(())
-    }
-
-    async fn reserve(&self, bytes: usize) -> Result<bool> {
-        match Run::current() {
-            Some(run) => Ok(run.reserve(&self.reservation, bytes).await),
-            None => Ok(self.reservation.try_grow(bytes).is_ok()),
-        }
     }
 
     /// What was collected, each run of it in order. From now on there is nothing.

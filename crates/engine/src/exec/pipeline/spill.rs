@@ -10,11 +10,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
-use datafusion::physical_plan::SpillManager;
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use thalweg_pipeline::ir::{Plan, Sink};
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::worker::Given;
@@ -97,13 +95,4 @@ async fn work_off(work: &impl Phases) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn manager(
-    schema: SchemaRef,
-    context: &TaskContext,
-    metrics: &ExecutionPlanMetricsSet,
-) -> SpillManager {
-    SpillManager::new(context.runtime_env(), SpillMetrics::new(metrics, 0), schema)
-        .with_compression_type(context.session_config().spill_compression())
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use datafusion::common::Result;
 use datafusion::common::utils::memory::{RecordBatchMemoryCounter, estimate_memory_size};
-use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
@@ -15,7 +15,8 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use crate::runtime::{Run, checkpoint};
+use crate::exec::spill_file::reserve;
+use crate::runtime::checkpoint;
 
 pub enum Collected {
     /// All rows: there is memory for them and for their hash table.
@@ -62,18 +63,6 @@ fn table_bytes(rows: usize) -> Result<usize> {
         (estimate_memory_size::<(u32, u64)>(rows, 0)?, rows * size_of::<u32>())
     };
     Ok(table + chains + rows.div_ceil(8))
-}
-
-/// Whether `bytes` more are granted.
-async fn reserve(reservation: &MemoryReservation, bytes: usize) -> Result<bool> {
-    if let Some(run) = Run::current() {
-        return Ok(run.reserve(reservation, bytes).await);
-    }
-    match reservation.try_grow(bytes) {
-        Ok(()) => Ok(true),
-        Err(e) if matches!(e.find_root(), DataFusionError::ResourcesExhausted(_)) => Ok(false),
-        Err(e) => Err(e),
-    }
 }
 
 /// The memory pool of the join that gets a collected build side: what was reserved for it is

@@ -24,7 +24,7 @@ use super::build::{Collected, Granted, collect};
 use super::handover::Handover;
 use super::sides;
 use crate::error::into_datafusion;
-use crate::exec::spill_file::{Part, read};
+use crate::exec::spill_file::{Part, manager, read};
 use crate::exec::split::Split;
 use crate::runtime::{Beside, checkpoint};
 
@@ -95,10 +95,7 @@ impl Execution {
         let one_build = *join.partition_mode() == PartitionMode::CollectLeft;
         let builds = if one_build { 1 } else { outputs };
         let granted: Vec<_> = (0..builds).map(|_| Granted::new(context)).collect();
-        let files = |side: &Arc<dyn ExecutionPlan>| {
-            SpillManager::new(context.runtime_env(), spills.clone(), side.schema())
-                .with_compression_type(context.session_config().spill_compression())
-        };
+        let files = |side: &Arc<dyn ExecutionPlan>| manager(side.schema(), context, spills.clone());
         let shared = Arc::new(Shared {
             left_files: files(join.left()),
             right_files: files(join.right()),

@@ -7,15 +7,15 @@ use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::SpillManager;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use thalweg_pipeline::aggregate::spill::{PARTS, Sealed, schema};
 use thalweg_pipeline::aggregate::{Groups, Merging, Spec};
 
-use super::{manager, work_off};
+use super::work_off;
 use crate::error::into_datafusion;
-use crate::exec::spill_file::{Part, PartFiles, read};
+use crate::exec::spill_file::{Part, PartFiles, manager, read};
 use crate::runtime::checkpoint;
 
 /// An aggregation of which workers have given groups away; others may still do so.
@@ -31,7 +31,8 @@ impl Spilling {
         context: &TaskContext,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Self> {
-        let manager = manager(schema(spec).map_err(into_datafusion)?, context, metrics);
+        let schema = schema(spec).map_err(into_datafusion)?;
+        let manager = manager(schema, context, SpillMetrics::new(metrics, 0));
         let files = PartFiles::new(&manager, PARTS, "groups")?;
         Ok(Spilling { spec: Arc::clone(spec), manager, files })
     }

@@ -12,16 +12,16 @@ use datafusion::common::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::SpillManager;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::table::{Building, Collected, Given, Spec, hashes};
 use thalweg_pipeline::worker::{Asked, BuiltTable, Marks};
 
-use super::{manager, work_off};
+use super::work_off;
 use crate::error::into_datafusion;
-use crate::exec::spill_file::{Part, read};
+use crate::exec::spill_file::{Part, manager, read};
 use crate::exec::split::{Hashes, Split, Writer};
 use crate::runtime::checkpoint;
 
@@ -171,7 +171,8 @@ impl Spool {
             let fields = types.iter().map(|t| Field::new("", t.clone(), true));
             Arc::new(Schema::new(fields.collect::<Vec<_>>()))
         };
-        let manager = manager(schema(&types[unwritten..]), context, metrics);
+        let spills = SpillMetrics::new(metrics, 0);
+        let manager = manager(schema(&types[unwritten..]), context, spills);
         let spec = spec.clone();
         let hashes: Hashes = Box::new(move |batch: &RecordBatch| {
             let keys = &batch.columns()[..spec.key_types.len()];
