@@ -462,7 +462,7 @@ impl Part {
             known(&|view| view.query.0),
             known(&|view| view.task.0),
             known(&|view| now.saturating_sub(view.since_ns) / 1_000),
-            Arc::new(all.iter().map(|view| view.map(|v| v.long)).collect::<BooleanArray>()),
+            texts(all.iter().map(|view| view.map(|view| view.age.name().to_owned()))),
         ])
         .map_err(into_datafusion)
     }
@@ -685,7 +685,7 @@ fn schema(listing: Listing) -> SchemaRef {
             ("query_id", UInt64),
             ("task_id", UInt64),
             ("held_us", UInt64),
-            ("is_long", Boolean),
+            ("query_age", Utf8),
         ],
         Listing::Quanta => vec![("up_to_us", Float64), ("count", UInt64)],
         Listing::Workloads => vec![

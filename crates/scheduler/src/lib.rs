@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use thalweg_base::QueryId;
-//! use thalweg_scheduler::{Action, Arrival, PollEnd, PolicyKind, Scheduler, Turn, WaitReason};
+//! use thalweg_scheduler::{Action, Age, Arrival, PollEnd, PolicyKind, Scheduler, Turn, WaitReason};
 //!
 //! let (report, lookup) = (QueryId(1), QueryId(2));
 //! let mut actions = Vec::new();
@@ -25,7 +25,7 @@
 //! let scan = scheduler.task_spawned(report, 0, &mut actions).unwrap();
 //! let sort = scheduler.task_spawned(report, 0, &mut actions).unwrap();
 //! assert_eq!(actions, [Action::Grant(scan)]);
-//! assert_eq!(scheduler.poll_began(scan), Turn::Run { long: false });
+//! assert_eq!(scheduler.poll_began(scan), Turn::Run { age: Age::Fresh });
 //! assert_eq!(scheduler.poll_began(sort), Turn::Wait);
 //!
 //! // A lookup comes while the slot is taken, and can say what it waits for.
@@ -62,7 +62,7 @@
 //! - A free slot and a queued task of an admitted query never exist together.
 //! - A slot is held by exactly one task, from its grant to the end of its poll or its drop.
 //! - A task that is woken is polled again, unless it is dropped or its query cancelled.
-//! - No more than slots + reserve tasks hold a slot, and the reserve holds no long one.
+//! - No more than slots + reserve tasks hold a slot, and none of a long query beyond the slots.
 //! - No query waits to be admitted that could be.
 //! - What is held of memory is what queries have reserved, and no growth exceeds a limit.
 //! - The id of a past task changes nothing.
@@ -100,7 +100,8 @@ pub use histogram::Histogram;
 pub use memory::{Advice, Holder, MemoryLimit, MemoryRefusal};
 pub use policy::PolicyKind;
 pub use query::{
-    Arrival, OVERDUE_NS, Priority, QueryState, SHORT_CPU_NS, WEIGHT_MAX, WEIGHT_NORMAL,
+    Age, Arrival, FRESH_CPU_NS, OVERDUE_NS, Priority, QueryState, SHORT_CPU_NS, WEIGHT_MAX,
+    WEIGHT_NORMAL,
 };
 pub use slots::SlotView;
 #[cfg(any(test, feature = "simulation"))]

@@ -5,10 +5,46 @@ use crate::histogram::Histogram;
 use crate::wait::{Phase, Phases, Stop};
 use thalweg_base::QueryId;
 
+/// A query is [fresh](Age::Fresh) until it has used this much CPU time. A few quanta are most of
+/// what it takes in all; for one that has used more, one quantum's wait is a small part.
+pub const FRESH_CPU_NS: u64 = 8_000_000;
+
 /// A query is *short* until it has used this much CPU time: below it a person takes an answer
-/// for instant, and above it one quantum more or less is not noticed. Only short queries may
-/// use the [reserve](crate::Scheduler::set_reserve).
+/// for instant, and above it one quantum more or less is not noticed.
 pub const SHORT_CPU_NS: u64 = 100_000_000;
+
+/// How far a query has come, by the CPU time that it has used: nobody knows better which queries
+/// will be over soon. The [reserve](crate::Scheduler::set_reserve) is for younger ones whom older
+/// ones are in the way of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Age {
+    /// Less than [`FRESH_CPU_NS`]: look-ups never grow older.
+    Fresh,
+    /// Less than [`SHORT_CPU_NS`].
+    Short,
+    Long,
+}
+
+impl Age {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 3;
+
+    pub fn of(cpu_ns: u64) -> Self {
+        match cpu_ns {
+            0..FRESH_CPU_NS => Age::Fresh,
+            FRESH_CPU_NS..SHORT_CPU_NS => Age::Short,
+            _ => Age::Long,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Age::Fresh => "fresh",
+            Age::Short => "short",
+            Age::Long => "long",
+        }
+    }
+}
 
 /// A task that has held its slot for this long does not give way: its quantum aimed at half of it.
 pub const OVERDUE_NS: u64 = 4_000_000;
@@ -163,14 +199,8 @@ impl QueryState {
         }
     }
 
-    /// Whether it may use the reserve; see [`SHORT_CPU_NS`].
-    pub fn is_short(&self) -> bool {
-        self.is_short_after(0)
-    }
-
-    /// Once it has used so much more.
-    pub(crate) fn is_short_after(&self, cpu_ns: u64) -> bool {
-        self.cpu_ns + cpu_ns < SHORT_CPU_NS
+    pub fn age(&self) -> Age {
+        Age::of(self.cpu_ns)
     }
 
     /// `share` of its own attributes in a class of this weight.

@@ -1,5 +1,6 @@
 //! Which task holds which slot since when.
 
+use crate::query::Age;
 use thalweg_base::{QueryId, TaskId};
 
 /// A slot in use, as `system.slots` shows it.
@@ -10,8 +11,8 @@ pub struct SlotView {
     pub query: QueryId,
     /// Of the grant; the poll begins when the runtime gets to it.
     pub since_ns: u64,
-    /// Whether the query was no longer short when it was granted.
-    pub long: bool,
+    /// Of the query, when it was granted.
+    pub age: Age,
 }
 
 #[derive(Clone, Copy)]
@@ -19,7 +20,7 @@ pub(crate) struct Held {
     /// Index of the task.
     pub task: u32,
     pub since_ns: u64,
-    pub long: bool,
+    pub age: Age,
 }
 
 /// Slots have numbers so that a view of them is steady: the lowest free one is not looked for,

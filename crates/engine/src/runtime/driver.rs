@@ -17,7 +17,7 @@ use thalweg_scheduler::{
 use tokio::sync::Notify;
 
 use super::log::{Logged, Totals};
-use super::priority::LongPolls;
+use super::priority::OldPolls;
 use super::run::{Run, Terms};
 use super::threads::{Granted, Threads};
 use crate::config::Config;
@@ -31,7 +31,7 @@ pub struct Driver {
     runs: Mutex<HashMap<QueryId, Weak<Run>>>,
     /// Rung when a query arrives.
     arrived: Notify,
-    long_polls: LongPolls,
+    old_polls: OldPolls,
     /// The queries that ended, the last ones.
     log: Mutex<VecDeque<Arc<Logged>>>,
     totals: Mutex<Totals>,
@@ -107,7 +107,7 @@ struct Inner {
 }
 
 impl Driver {
-    /// `reserve` more tasks of short queries run while all slots are held by long ones.
+    /// `reserve` more tasks of young queries run while all slots are held by older ones.
     pub fn new(config: &Config, reserve: usize) -> Self {
         let mut scheduler = Scheduler::new(config.threads, config.policy);
         // Nobody is there yet to be told of it.
@@ -121,7 +121,7 @@ impl Driver {
             queries: AtomicU64::new(1),
             runs: Mutex::default(),
             arrived: Notify::new(),
-            long_polls: LongPolls::default(),
+            old_polls: OldPolls::default(),
             log: Mutex::default(),
             totals: Mutex::default(),
             schedules: config.scheduled,
@@ -192,9 +192,10 @@ impl Driver {
         }
         inner.actions = actions;
         let reserve_in_use = inner.scheduler.slots_in_use() > inner.scheduler.slots();
+        let youngest = inner.scheduler.slots_held().map(|slot| slot.age).min();
         drop(inner);
-        if reserve_in_use {
-            self.long_polls.step_back();
+        if let (true, Some(youngest)) = (reserve_in_use, youngest) {
+            self.old_polls.step_back(youngest);
         }
         for (run, word) in words {
             match word {
@@ -287,8 +288,8 @@ impl Driver {
         &self.threads
     }
 
-    pub fn long_polls(&self) -> &LongPolls {
-        &self.long_polls
+    pub fn old_polls(&self) -> &OldPolls {
+        &self.old_polls
     }
 
     /// Or it was refused.

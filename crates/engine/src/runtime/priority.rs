@@ -1,9 +1,10 @@
-//! What the operating system is told about polls: those of long queries may wait for short ones.
+//! What the operating system is told about polls: those of older queries may wait for younger ones.
 //!
-//! A quantum of a long query can be much longer than it should be. Then short queries run in the
-//! scheduler's reserve, and there are more threads than cores. For as long as the reserve is in
-//! use, the threads that poll long queries are *niced*, so that those of short ones get a core at
-//! once. At other times they are not: they would lose against every other process of the machine.
+//! A young query does not wait for the end of an older one's quantum: it runs in the scheduler's
+//! reserve, and then there are more threads than cores. For as long as the reserve is in use, the
+//! threads that poll older queries than the youngest that runs are *niced*, so that its thread gets
+//! a core at once. At other times they are not: they would lose against every other process of the
+//! machine.
 //!
 //! What a poll of a long query can always do is to ask for long *slices*: it gets as much of a core as
 //! before, but a thread that wakes up with the usual slice, such as a client's whose answer is there,
@@ -14,10 +15,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_scheduler::Age;
 
-/// So much is added to the nice value of a long poll's thread: it gets about a thirtieth of a core
+/// So much is added to the nice value of an old poll's thread: it gets about a thirtieth of a core
 /// beside one without. The kernel cuts it at 19.
-const LONG_NICE: libc::c_int = 15;
+const OLD_NICE: libc::c_int = 15;
 
 /// The longest that Linux knows.
 const LONG_SLICE: Duration = Duration::from_millis(100);
@@ -33,48 +35,56 @@ static ORDINARY: LazyLock<Option<libc::c_int>> = LazyLock::new(|| {
             return None;
         }
         let ordinary = nice();
-        (set(thread(), ordinary + LONG_NICE) && set(thread(), ordinary)).then_some(ordinary)
+        (set(thread(), ordinary + OLD_NICE) && set(thread(), ordinary)).then_some(ordinary)
     });
     tried.join().ok().flatten()
 });
 
-/// The threads that poll long queries now.
+/// The threads that poll queries now that are no longer fresh.
 #[derive(Default)]
-pub struct LongPolls {
+pub struct OldPolls {
     polls: Mutex<Vec<Poll>>,
 }
 
 struct Poll {
     thread: libc::id_t,
+    age: Age,
     /// To go back to.
     ordinary: libc::c_int,
     low: bool,
 }
 
-/// The calling thread polls a long query until this is dropped.
-pub struct LongPoll<'a> {
-    polls: &'a LongPolls,
+/// The calling thread polls a query until this is dropped.
+pub struct OldPoll<'a> {
+    polls: &'a OldPolls,
     thread: libc::id_t,
 }
 
-impl LongPolls {
-    pub fn begin(&self) -> Option<LongPoll<'_>> {
+impl OldPolls {
+    /// Of a query of this age. Nobody is younger than a fresh one.
+    pub fn begin(&self, age: Age) -> Option<OldPoll<'_>> {
+        if age == Age::Fresh {
+            return None;
+        }
         let ordinary = (*ORDINARY)?;
         let thread = thread();
-        set_slice(ordinary, LONG_SLICE);
-        self.polls.lock().push(Poll { thread, ordinary, low: false });
-        Some(LongPoll { polls: self, thread })
+        if age == Age::Long {
+            set_slice(ordinary, LONG_SLICE);
+        }
+        self.polls.lock().push(Poll { thread, age, ordinary, low: false });
+        Some(OldPoll { polls: self, thread })
     }
 
-    /// The reserve is in use: those that are not low yet become so.
-    pub fn step_back(&self) {
-        for poll in self.polls.lock().iter_mut().filter(|poll| !poll.low) {
-            poll.low = set(poll.thread, poll.ordinary + LONG_NICE);
+    /// The reserve is in use, and the youngest query that runs is of this age: older ones that are
+    /// not low yet become so.
+    pub fn step_back(&self, youngest: Age) {
+        for poll in self.polls.lock().iter_mut().filter(|poll| !poll.low && poll.age > youngest) {
+            poll.low = set(poll.thread, poll.ordinary + OLD_NICE);
         }
     }
 }
 
-impl Drop for LongPoll<'_> {
+impl Drop for OldPoll<'_> {
     fn drop(&mut self) {
         let mut polls = self.polls.polls.lock();
         let Some(at) = polls.iter().position(|poll| poll.thread == self.thread) else { return };
@@ -83,7 +93,9 @@ impl Drop for LongPoll<'_> {
         if poll.low {
             set(poll.thread, poll.ordinary);
         }
-        set_slice(poll.ordinary, Duration::ZERO);
+        if poll.age == Age::Long {
+            set_slice(poll.ordinary, Duration::ZERO);
+        }
     }
 }
 
@@ -136,16 +148,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_poll_is_low_while_the_reserve_is_in_use_and_no_longer() {
+    fn a_poll_is_low_while_a_younger_query_uses_the_reserve_and_no_longer() {
         let Some(ordinary) = *ORDINARY else { return };
-        let polls = LongPolls::default();
-        let first = polls.begin();
-        assert_eq!(nice(), ordinary);
-        polls.step_back();
-        assert_eq!(nice(), (ordinary + LONG_NICE).min(19));
-        drop(first);
-        assert_eq!(nice(), ordinary);
-        polls.step_back();
-        assert_eq!(nice(), ordinary);
+        let polls = OldPolls::default();
+        for age in [Age::Short, Age::Long] {
+            let first = polls.begin(age);
+            polls.step_back(age);
+            assert_eq!(nice(), ordinary, "nobody is younger");
+            polls.step_back(Age::Fresh);
+            assert_eq!(nice(), (ordinary + OLD_NICE).min(19));
+            drop(first);
+            assert_eq!(nice(), ordinary);
+            polls.step_back(Age::Fresh);
+            assert_eq!(nice(), ordinary);
+        }
     }
 }

@@ -163,8 +163,8 @@ impl<T: Send + 'static> Granted for Task<T> {
         if matches!(*self.phase.lock(), Phase::Unwanted(_)) {
             return self.drop_work(self.set(Phase::Gone));
         }
-        let long = match driver.poll_began(id) {
-            Turn::Run { long } => long,
+        let age = match driver.poll_began(id) {
+            Turn::Run { age } => age,
             Turn::Wait => return,
             // Whoever awaits this is being cancelled as well; there is nothing to tell them.
             Turn::Cancelled => return self.drop_work(self.set(Phase::Gone)),
@@ -180,7 +180,7 @@ impl<T: Send + 'static> Granted for Task<T> {
                 }
             }
         };
-        let low = if long { driver.long_polls().begin() } else { None };
+        let low = driver.old_polls().begin(age);
         quantum::begin(Some(id));
         let waker = waker_ref(&self);
         let run = Arc::clone(&work.run);

@@ -2,7 +2,7 @@
 
 use super::tune::{FULL, Past, Tuner};
 use super::{Policy, PolicyKind, Rank};
-use crate::query::{QueryState, WEIGHT_NORMAL};
+use crate::query::{Age, QueryState, WEIGHT_NORMAL};
 
 /// Stride scheduling (Waldspurger and Weihl 1995). Each query has a *priority*, its
 /// [share](QueryState::share) × what its [`Decay`](super::Decay) leaves of it, and a *pass*,
@@ -115,7 +115,7 @@ impl Policy for Fair {
     }
 
     fn line(&self, query: &QueryState) -> Option<(u64, u64)> {
-        (!query.is_short()).then_some((query.place.priority, query.place.turn))
+        (query.age() == Age::Long).then_some((query.place.priority, query.place.turn))
     }
 
     fn exchange(&mut self, a: &mut QueryState, b: &mut QueryState) {

@@ -6,7 +6,7 @@ use crate::deadline::BANK_NS;
 use crate::policy::fair::{NOMINAL_NS, SCALE, SLICE_NS, behind, stride};
 use crate::policy::{Past, Tuner, remaining_ns, weighted};
 use crate::{
-    Action, Arrival, Class, ClassId, OVERDUE_NS, PolicyKind, PollEnd, Priority, SHORT_CPU_NS,
+    Action, Age, Arrival, Class, ClassId, OVERDUE_NS, PolicyKind, PollEnd, Priority, SHORT_CPU_NS,
     ServerLimits, Turn,
 };
 use std::cmp::Reverse;
@@ -58,7 +58,7 @@ struct Watch {
 struct Held {
     query: QueryId,
     since_ns: u64,
-    long: bool,
+    age: Age,
     out_of_turn: bool,
 }
 
@@ -315,7 +315,7 @@ impl Model {
         match self.tasks.get_mut(&task) {
             Some((query, state @ State::Granted)) => {
                 *state = State::Running { woken: false };
-                Turn::Run { long: self.queries[query].used_ns >= SHORT_CPU_NS }
+                Turn::Run { age: Age::of(self.queries[query].used_ns) }
             }
             None | Some((_, State::Cancelled)) => Turn::Cancelled,
             Some(_) => Turn::Wait,
@@ -644,19 +644,20 @@ impl Model {
                 None => (self.first_of_line(first), false, true),
             }
         } else {
-            let is_short = |q: &Query| q.used_ns < SHORT_CPU_NS;
-            let long = |h: &&Held| h.long || now_ns - h.since_ns >= OVERDUE_NS;
-            if self.held.len() >= self.slots + self.reserve
-                || self.held.values().filter(long).count() < self.slots
-            {
+            if self.held.len() >= self.slots + self.reserve {
                 return Ok(None);
             }
+            let may = |q: &Query| {
+                let age = Age::of(q.used_ns);
+                let in_the_way = |h: &&Held| h.age > age || now_ns - h.since_ns >= OVERDUE_NS;
+                age < Age::Long && self.held.values().filter(in_the_way).count() >= self.slots
+            };
             let (next, out_of_turn) = urgent.unwrap_or((first, false));
-            if is_short(&self.queries[&next]) {
+            if may(&self.queries[&next]) {
                 (next, out_of_turn, false)
             } else {
-                match self.choose(now_ns, is_short) {
-                    Some((short, _)) => (short, false, false),
+                match self.choose(now_ns, may) {
+                    Some((young, _)) => (young, false, false),
                     None => return Ok(None),
                 }
             }
@@ -678,9 +679,9 @@ impl Model {
         let query = self.query_mut(chosen);
         query.passed_by.clear();
         let task = query.queue.pop_front().expect("only queries with queued tasks are in line");
-        let (more, long) = (!query.queue.is_empty(), query.used_ns >= SHORT_CPU_NS);
+        let (more, age) = (!query.queue.is_empty(), Age::of(query.used_ns));
         self.tasks.get_mut(&task).expect("only living tasks queue").1 = State::Granted;
-        self.held.insert(task, Held { query: chosen, since_ns: now_ns, long, out_of_turn });
+        self.held.insert(task, Held { query: chosen, since_ns: now_ns, age, out_of_turn });
         if more {
             self.line.push_back(chosen);
             self.watch(chosen);

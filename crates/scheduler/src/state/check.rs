@@ -1,6 +1,7 @@
 //! The invariants of the state machine, recomputed from nothing.
 
 use super::Scheduler;
+use crate::query::Age;
 use crate::task::{NONE, State};
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +33,7 @@ impl Scheduler {
             count.unstarted +=
                 u32::from(matches!(task.state, State::Idle | State::Queued | State::Granted));
         }
-        let (mut in_use, mut queued, mut shorts) = (0, 0, 0);
+        let (mut in_use, mut queued, mut waiting) = (0, 0, [0; Age::COUNT]);
         for (q, (query, count)) in self.queries.iter().zip(&counts).enumerate() {
             let q = q as u32;
             let Some(query) = query else {
@@ -61,13 +62,15 @@ impl Scheduler {
             if self.deadlines.contains(q) && !self.order.contains(q) {
                 return Err(format!("query {name} has a deadline and no place in the order"));
             }
-            if query.short != (self.order.contains(q) && state.is_short()) {
-                return Err(format!("query {name} is wrongly counted as short: {state:?}"));
+            if query.waits_as != self.order.contains(q).then(|| state.age()) {
+                return Err(format!("query {name} waits as {:?}: {state:?}", query.waits_as));
             }
             if !admitted && count.running > 0 {
                 return Err(format!("query {name} runs and was not admitted"));
             }
-            shorts += usize::from(query.short);
+            if let Some(age) = query.waits_as {
+                waiting[age as usize] += 1;
+            }
             let mut length = 0;
             let (mut at, mut before) = (query.head, NONE);
             while at != NONE {
@@ -87,13 +90,13 @@ impl Scheduler {
             in_use += count.running as usize;
             queued += count.queued as usize;
         }
-        if (in_use, queued, shorts) != (self.held.in_use(), self.queued, self.shorts) {
+        if (in_use, queued, waiting) != (self.held.in_use(), self.queued, self.waiting) {
             return Err(format!(
-                "{in_use} slots are held, {queued} tasks queued and {shorts} short queries wait; \
-                 counted were {}, {} and {}",
+                "{in_use} slots are held, {queued} tasks queued and by age {waiting:?} queries \
+                 wait; counted were {}, {} and {:?}",
                 self.held.in_use(),
                 self.queued,
-                self.shorts
+                self.waiting
             ));
         }
         for (slot, held) in self.held.held() {

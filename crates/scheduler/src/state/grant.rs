@@ -1,7 +1,7 @@
 //! Who gets a free slot, and the common parts of all transitions.
 
 use super::{Action, Fault, Query, Scheduler};
-use crate::query::OVERDUE_NS;
+use crate::query::{Age, OVERDUE_NS};
 use crate::slots::Held;
 use crate::task::{NONE, State};
 use crate::wait::Phase;
@@ -39,8 +39,8 @@ impl Scheduler {
             };
             let task = self.query(q).head;
             self.unlink(task, now_ns);
-            let long = !self.query(q).state.is_short();
-            let slot = self.held.take(Held { task, since_ns: now_ns, long });
+            let age = self.query(q).state.age();
+            let slot = self.held.take(Held { task, since_ns: now_ns, age });
             let entry = &mut self.tasks[task];
             (entry.state, entry.slot, entry.out_of_turn) = (State::Granted, slot, out_of_turn);
             let state = &mut self.query_mut(q).state;
@@ -93,23 +93,27 @@ impl Scheduler {
         chosen
     }
 
-    /// Who gets one more slot than there are: a short query, if every slot is held by a long
-    /// one, or by a task that is overdue.
+    /// Who gets one more slot than there are: a query that is not long, if every slot is held by
+    /// an older one, or by a task that is overdue.
     fn next_in_reserve(&mut self, now_ns: u64) -> Option<Next> {
-        if self.held.in_use() >= self.slots + self.reserve || self.shorts == 0 {
+        if self.held.in_use() >= self.slots + self.reserve {
             return None;
         }
-        let in_the_way = |held: &Held| held.long || now_ns >= held.since_ns + OVERDUE_NS;
-        if self.held.held().filter(|(_, held)| in_the_way(held)).count() < self.slots {
+        let oldest = [Age::Short, Age::Fresh].into_iter().find(|age| {
+            let in_the_way = |held: &Held| held.age > *age || now_ns >= held.since_ns + OVERDUE_NS;
+            self.held.held().filter(|(_, held)| in_the_way(held)).count() >= self.slots
+        })?;
+        if self.waiting[..=oldest as usize].iter().all(|count| *count == 0) {
             return None;
         }
         let next = self.next(now_ns)?;
+        let may = |q: u32| self.query(q).state.age() <= oldest;
         let (Next::ByPolicy(query) | Next::Urgent { query, .. }) = next;
-        if self.query(query).short || self.faulty(Fault::ReserveForAll) {
+        if may(query) || self.faulty(Fault::ReserveForAll) {
             return Some(next);
         }
-        let shorts = self.order.entries().filter(|(_, q)| self.query(*q).short);
-        shorts.min().map(|(_, q)| Next::ByPolicy(q))
+        let young = self.order.entries().filter(|(_, q)| may(*q));
+        young.min().map(|(_, q)| Next::ByPolicy(q))
     }
 
     pub(super) fn release(&mut self, task: u32) {
@@ -184,13 +188,13 @@ impl Scheduler {
         }
         self.order.insert(q, self.policy.rank(&query.state));
         self.join_deadlines(q);
-        self.count_short(q);
+        self.count_waiting(q);
     }
 
     fn leave_order(&mut self, q: u32) {
         self.order.remove(q);
         self.deadlines.left(q);
-        self.count_short(q);
+        self.count_waiting(q);
     }
 
     pub(super) fn join_deadlines(&mut self, q: u32) {
@@ -200,12 +204,16 @@ impl Scheduler {
         }
     }
 
-    fn count_short(&mut self, q: u32) {
+    fn count_waiting(&mut self, q: u32) {
         let in_order = self.order.contains(q);
         let query = self.queries[q as usize].as_mut().expect("the order knows living queries");
-        let short = in_order && query.state.is_short();
-        let before = std::mem::replace(&mut query.short, short);
-        self.shorts = self.shorts + usize::from(short) - usize::from(before);
+        let now = in_order.then(|| query.state.age());
+        if let Some(before) = std::mem::replace(&mut query.waits_as, now) {
+            self.waiting[before as usize] -= 1;
+        }
+        if let Some(now) = now {
+            self.waiting[now as usize] += 1;
+        }
     }
 
     /// It has used more CPU time.
@@ -213,8 +221,8 @@ impl Scheduler {
         let query = self.queries[q as usize].as_mut().expect("a task keeps its query's entry");
         self.policy.charged(&mut query.state, cpu_ns);
         self.rerank(q);
-        if self.query(q).short {
-            self.count_short(q);
+        if self.order.contains(q) {
+            self.count_waiting(q);
         }
     }
 

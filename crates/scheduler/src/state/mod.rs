@@ -25,7 +25,7 @@ use crate::histogram::Histogram;
 use crate::memory::Ledger;
 use crate::order::Order;
 use crate::policy::{Policy, PolicyKind};
-use crate::query::QueryState;
+use crate::query::{Age, QueryState};
 use crate::slots::Slots;
 use crate::task::Tasks;
 use admission::Classes;
@@ -68,10 +68,10 @@ impl Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Turn {
-    /// It holds a slot: poll the inner future, then report [`Scheduler::poll_ended`]. `long`:
-    /// the query is no longer [short](QueryState::is_short), and for this poll the thread may
-    /// have a lower priority with the operating system than one that runs a short query.
-    Run { long: bool },
+    /// It holds a slot: poll the inner future, then report [`Scheduler::poll_ended`]. For this
+    /// poll the thread may have a lower priority with the operating system than one that runs a
+    /// younger query.
+    Run { age: Age },
     /// No slot yet: return `Pending`; a [`Action::Grant`] will wake it.
     Wait,
     /// The query was cancelled or has ended: drop the inner future without polling it.
@@ -127,8 +127,8 @@ struct Query {
     counted: bool,
     /// It waits to be admitted.
     waiting: bool,
-    /// It counts in `Scheduler::shorts`.
-    short: bool,
+    /// It counts in `Scheduler::waiting` as one of this age.
+    waits_as: Option<Age>,
 }
 
 /// Decides which query may start, which task of which query may run, and who may have how much
@@ -154,8 +154,8 @@ pub struct Scheduler {
     order: Order,
     /// Those of them with a deadline ahead.
     deadlines: Deadlines,
-    /// Those of them that are short: how many.
-    shorts: usize,
+    /// How many of them are of which [`Age`].
+    waiting: [usize; Age::COUNT],
     classes: Classes,
     memory: Ledger,
     quantum_lengths: Histogram,
@@ -188,7 +188,7 @@ impl Scheduler {
             policy: policy.build(),
             order: Order::default(),
             deadlines: Deadlines::default(),
-            shorts: 0,
+            waiting: [0; Age::COUNT],
             classes: Classes::new(default),
             memory,
             quantum_lengths: Histogram::default(),

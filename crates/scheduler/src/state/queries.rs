@@ -31,7 +31,7 @@ impl Scheduler {
         state.share = state.share_in(self.classes[class].class.weight);
         self.arrivals += 1;
         let entry =
-            Query { state, head: NONE, tail: NONE, counted: false, waiting: false, short: false };
+            Query { state, head: NONE, tail: NONE, counted: false, waiting: false, waits_as: None };
         let q = match self.free_queries.pop() {
             Some(index) => {
                 self.queries[index as usize] = Some(entry);

@@ -4,8 +4,8 @@ use super::Scheduler;
 use crate::class::{Class, ClassId, ServerLimits};
 use crate::histogram::Histogram;
 use crate::policy::PolicyKind;
-use crate::query::{OVERDUE_NS, QueryState};
-use crate::slots::SlotView;
+use crate::query::{Age, OVERDUE_NS, QueryState};
+use crate::slots::{Held, SlotView};
 use crate::wait::WaitReason;
 use std::cmp::Reverse;
 use thalweg_base::QueryId;
@@ -34,7 +34,7 @@ impl Scheduler {
             task: self.tasks.id(held.task),
             query: self.query(self.tasks[held.task].query).state.query,
             since_ns: held.since_ns,
-            long: held.long,
+            age: held.age,
         })
     }
 
@@ -89,19 +89,25 @@ impl Scheduler {
         self.next_timeout_ns.into_iter().chain(self.reserve_opens_ns()).min()
     }
 
-    /// When so many slots will have been held for so long that a short query that waits may use
-    /// the reserve.
+    /// When so many slots will have been held for so long that a query that waits may use the
+    /// reserve.
     fn reserve_opens_ns(&self) -> Option<u64> {
         let reserve = self.slots..self.slots + self.reserve;
-        if self.shorts == 0 || !reserve.contains(&self.held.in_use()) {
+        if !reserve.contains(&self.held.in_use()) {
             return None;
         }
-        let held = self.held.held();
-        let mut long_at: Vec<u64> =
-            held.map(|(_, held)| if held.long { 0 } else { held.since_ns + OVERDUE_NS }).collect();
-        long_at.sort_unstable();
-        // If it is 0 nothing has to become long: the reserve is open.
-        long_at.get(self.slots - 1).copied().filter(|at| *at > 0)
+        let waits = |age: &Age| self.waiting[*age as usize] > 0;
+        let opens_ns = |age: Age| {
+            let at = |held: Held| match held.age > age {
+                true => 0,
+                false => held.since_ns + OVERDUE_NS,
+            };
+            let mut in_the_way: Vec<u64> = self.held.held().map(|(_, held)| at(held)).collect();
+            in_the_way.sort_unstable();
+            // If it is 0 nothing has to become overdue: the reserve is open.
+            in_the_way.get(self.slots - 1).copied().filter(|at| *at > 0)
+        };
+        [Age::Fresh, Age::Short].into_iter().filter(waits).filter_map(opens_ns).min()
     }
 
     pub fn limits(&self) -> ServerLimits {

@@ -1,6 +1,7 @@
 //! Events of tasks.
 
 use super::{Action, Fault, PollEnd, Scheduler, Turn};
+use crate::query::Age;
 use crate::task::State;
 use thalweg_base::{QueryId, TaskId};
 
@@ -55,7 +56,7 @@ impl Scheduler {
         match self.tasks[t].state {
             State::Granted => {
                 self.tasks[t].state = State::Running;
-                Turn::Run { long: !self.query(self.tasks[t].query).state.is_short() }
+                Turn::Run { age: self.query(self.tasks[t].query).state.age() }
             }
             State::Idle | State::Queued => Turn::Wait,
             State::Cancelled => Turn::Cancelled,
@@ -115,7 +116,7 @@ impl Scheduler {
     /// poll goes on as a new one that was granted the slot again. Else nothing has happened, and
     /// the poll had better end.
     ///
-    /// What the runtime was told when the poll began stays true: that its query is short, or long.
+    /// What the runtime was told when the poll began stays true: the age of its query.
     pub fn quantum_over(
         &mut self,
         task: TaskId,
@@ -125,7 +126,7 @@ impl Scheduler {
     ) -> bool {
         let Some(t) = self.tasks.find(task) else { return false };
         let state = &self.query(self.tasks[t].query).state;
-        let unchanged = state.is_short() == state.is_short_after(cpu_ns) && !state.cancelled;
+        let unchanged = state.age() == Age::of(state.cpu_ns + cpu_ns) && !state.cancelled;
         let unwanted = self.order.len() == 0 && self.held.in_use() <= self.slots;
         if !unchanged || !unwanted {
             return false;

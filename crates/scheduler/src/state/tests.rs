@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Admission, Arrival, MemoryLimit, OVERDUE_NS, Phase, Priority, Refusal, SHORT_CPU_NS,
-    ServerLimits, Stop, WaitReason, task_index,
+    Admission, Age, Arrival, FRESH_CPU_NS, MemoryLimit, OVERDUE_NS, Phase, Priority, Refusal,
+    SHORT_CPU_NS, ServerLimits, Stop, WaitReason, task_index,
 };
 
 /// A scheduler, its clock, and the actions of the last event.
@@ -74,7 +74,7 @@ fn one_running() -> (Bench, QueryId, TaskId, TaskId) {
     bench.granted(&[a]);
     let b = bench.spawn(query);
     bench.granted(&[]);
-    assert_eq!(bench.begin(a), Turn::Run { long: false });
+    assert_eq!(bench.begin(a), Turn::Run { age: Age::Fresh });
     (bench, query, a, b)
 }
 
@@ -215,7 +215,7 @@ fn a_cancelled_query_gets_no_slot_and_is_told() {
     let queued = bench.spawn(query);
     let other = bench.arrive(2, 0);
     let next = bench.spawn(other);
-    assert_eq!(bench.begin(running), Turn::Run { long: false });
+    assert_eq!(bench.begin(running), Turn::Run { age: Age::Fresh });
     bench.event(|s, now, a| s.query_cancelled(query, now, a));
     let cancelled = [granted, queued].map(Action::Cancel);
     assert_eq!(bench.actions, [cancelled[0], cancelled[1], Action::Grant(next)]);
@@ -362,7 +362,7 @@ fn one_long_running() -> (Bench, TaskId, TaskId) {
     let b = bench.spawn(long);
     bench.quantum(a, PollEnd::Yielded, SHORT_CPU_NS);
     bench.granted(&[b]);
-    assert_eq!(bench.begin(b), Turn::Run { long: true });
+    assert_eq!(bench.begin(b), Turn::Run { age: Age::Long });
     (bench, b, a)
 }
 
@@ -378,8 +378,8 @@ fn the_reserve_is_for_short_queries_behind_long_ones() {
     bench.granted(&[y]);
     let z = bench.spawn(short);
     bench.granted(&[]);
-    let slots: Vec<_> = bench.scheduler.slots_held().map(|s| (s.slot, s.query.0, s.long)).collect();
-    assert_eq!(slots, [(0, 1, true), (1, 2, false), (2, 2, false)]);
+    let slots: Vec<_> = bench.scheduler.slots_held().map(|s| (s.slot, s.query.0, s.age)).collect();
+    assert_eq!(slots, [(0, 1, Age::Long), (1, 2, Age::Fresh), (2, 2, Age::Fresh)]);
     // The long quantum ends: its slot is one of those that are used already.
     bench.end(running, PollEnd::Yielded, 1);
     bench.granted(&[]);
@@ -390,12 +390,38 @@ fn the_reserve_is_for_short_queries_behind_long_ones() {
 }
 
 #[test]
+fn the_reserve_is_for_fresh_queries_behind_short_ones_too() {
+    let mut bench = Bench::new(1, PolicyKind::Fair);
+    bench.event(|s, now, a| s.set_reserve(2, now, a));
+    let short = bench.arrive(1, 0);
+    let a = bench.spawn(short);
+    let b = bench.spawn(short);
+    bench.quantum(a, PollEnd::Yielded, FRESH_CPU_NS);
+    bench.granted(&[b]);
+    assert_eq!(bench.begin(b), Turn::Run { age: Age::Short });
+    let fresh = bench.arrive(2, 0);
+    let x = bench.spawn(fresh);
+    bench.granted(&[x]);
+    assert_eq!(bench.begin(x), Turn::Run { age: Age::Fresh });
+    // It is no longer fresh, and has to wait for the other's quantum.
+    bench.end(x, PollEnd::Yielded, FRESH_CPU_NS);
+    bench.granted(&[]);
+    assert_eq!(bench.scheduler.next_deadline(), Some(OVERDUE_NS));
+    // Others are, as many as the reserve has places.
+    for (query, may) in [(3, true), (4, true), (5, false)] {
+        let query = bench.arrive(query, 0);
+        let task = bench.spawn(query);
+        bench.granted(&[task][..usize::from(may)]);
+    }
+}
+
+#[test]
 fn a_first_quantum_that_does_not_end_opens_the_reserve_in_time() {
     let mut bench = Bench::new(1, PolicyKind::Fair);
     bench.event(|s, now, a| s.set_reserve(1, now, a));
     let unknown = bench.arrive(1, 0);
     let a = bench.spawn(unknown);
-    assert_eq!(bench.begin(a), Turn::Run { long: false });
+    assert_eq!(bench.begin(a), Turn::Run { age: Age::Fresh });
     bench.now_ns = 5;
     let short = bench.arrive(2, 0);
     let x = bench.spawn(short);
