@@ -162,7 +162,7 @@ impl PartitionStream for Part {
             Listing::Snapshots | Listing::Loads => {
                 stream::once(async move { part.commits() }).boxed()
             }
-            Listing::Queries => stream::once(async move { part.queries() }).boxed(),
+            Listing::Queries => stream::once(async move { part.queries().await }).boxed(),
             Listing::Slots => stream::once(async move { part.slots() }).boxed(),
             Listing::Quanta => stream::once(async move { part.quanta() }).boxed(),
             Listing::Workloads => stream::once(async move { part.workloads() }).boxed(),
@@ -401,7 +401,8 @@ impl Part {
 
 /// What the scheduler does now.
 impl Part {
-    fn queries(&self) -> DfResult<RecordBatch> {
+    async fn queries(&self) -> DfResult<RecordBatch> {
+        self.driver.answered_ended().await;
         let (all, now) = (self.driver.listed(), self.driver.now_ns());
         let policy = self.driver.policy();
         let number = |f: &dyn Fn(&Listed) -> u64| numbers(all.iter().map(f));
@@ -506,7 +507,8 @@ impl Part {
     }
 
     async fn query_log(&self) -> DfResult<RecordBatch> {
-        let all = self.driver.log().await;
+        self.driver.answered_ended().await;
+        let all = self.driver.log();
         let number = |f: &dyn Fn(&Logged) -> u64| numbers(all.iter().map(|q| f(q)));
         let us = |f: &dyn Fn(&Logged) -> u64| numbers(all.iter().map(|q| f(q) / 1_000));
         let time = |f: &dyn Fn(&Logged) -> SystemTime| {

@@ -313,19 +313,27 @@ impl Driver {
         self.runs.lock().remove(&run.id());
     }
 
-    /// The last queries that ended, in that order; also those whose clients have been told so, and
-    /// whose tasks end at this moment.
-    pub async fn log(&self) -> Vec<Arc<Logged>> {
+    /// Waits for the queries whose clients have been told their end, and whose tasks end at this
+    /// moment, but not for long: nobody is to see what they were told is over.
+    pub async fn answered_ended(&self) {
         const LOOKS_MAX: usize = 100;
+        // Whose last owner is going right now is one of them.
+        let answered = |run: &Weak<Run>| run.upgrade().is_none_or(|run| run.is_left());
+        let mut left: Vec<QueryId> = {
+            let runs = self.runs.lock().clone();
+            runs.iter().filter(|(_, run)| answered(run)).map(|(query, _)| *query).collect()
+        };
         for _ in 0..LOOKS_MAX {
-            let runs = self.runs.lock().values().map(Weak::upgrade).collect::<Vec<_>>();
-            if runs.iter().all(|run| run.as_ref().is_some_and(|run| !run.is_left())) {
+            left.retain(|query| self.runs.lock().contains_key(query));
+            if left.is_empty() {
                 break;
             }
-            // They may be the last owners.
-            drop(runs);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// The last queries that ended, in that order.
+    pub fn log(&self) -> Vec<Arc<Logged>> {
         self.log.lock().iter().cloned().collect()
     }
 
