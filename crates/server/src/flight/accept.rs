@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as Poller, Poll};
+use std::task::{Context as Poller, Poll, ready};
 use std::time::Duration;
 
 use futures::stream::{self, Stream};
@@ -26,6 +26,9 @@ const READY_MAX: usize = 16;
 
 /// Pause after an error of `accept`: it may be that there are no more file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// For how long what a client still sends is read after the last was said to it.
+const LINGER_MAX: Duration = Duration::from_secs(30);
 
 /// What gRPC knows of the connection of a call.
 #[derive(Clone, Default)]
@@ -102,6 +105,7 @@ async fn accept(listener: TcpListener, context: Arc<Context>, ready: mpsc::Sende
                 address,
                 peer: Peer { let_in: Arc::default(), from: Some(address.ip()) },
                 deadline: Some(Box::pin(tokio::time::sleep(timeout))),
+                lingers: None,
                 _connection: (connection, context.metrics.connection(Protocol::Flight)),
             };
             // Nobody takes it: the server drains.
@@ -123,6 +127,8 @@ pub struct Io {
     address: SocketAddr,
     peer: Peer,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// The last was said.
+    lingers: Option<Pin<Box<Sleep>>>,
     _connection: (Connection, Opened),
 }
 
@@ -206,10 +212,72 @@ impl AsyncWrite for Io {
         }
     }
 
+    /// Ready once the client has closed its side, too: a socket that is closed while bytes are
+    /// unread drops what it has not sent yet, the last rows.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Poller<'_>) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        if self.lingers.is_none() {
+            ready!(match &mut self.transport {
+                Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+                Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            })?;
         }
+        loop {
+            let linger = || Box::pin(tokio::time::sleep(LINGER_MAX));
+            if self.lingers.get_or_insert_with(linger).as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut unread = [0; 4 << 10];
+            let mut unread = ReadBuf::new(&mut unread);
+            ready!(self.as_mut().poll_read(cx, &mut unread))?;
+            if unread.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::connections::Connections;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn the_last_bytes_arrive_though_the_client_still_sends() {
+        const BYTES: usize = 8 << 20;
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, address) = listener.accept().await.unwrap();
+            let engine = thalweg_engine::Engine::open(":memory:", Default::default()).unwrap();
+            let metrics = Metrics::new(&engine, &Default::default()).unwrap();
+            let mut io = Io {
+                transport: Transport::Plain(stream),
+                address,
+                peer: Peer::default(),
+                deadline: None,
+                lingers: None,
+                _connection: (
+                    Connections::new(1).open().unwrap(),
+                    metrics.connection(Protocol::Flight),
+                ),
+            };
+            client.write_all(b"not read by anybody").await.unwrap();
+            let serving = tokio::spawn(async move {
+                io.write_all(&vec![7; BYTES]).await.unwrap();
+                io.shutdown().await.unwrap();
+            });
+            let (mut reader, _writer) = client.split();
+            let mut bytes = vec![0; BYTES];
+            // The rest is all in the server's buffers.
+            reader.read_exact(&mut bytes[..BYTES / 2]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            reader.read_exact(&mut bytes[BYTES / 2..]).await.unwrap();
+            assert_eq!(reader.read(&mut [0]).await.unwrap(), 0);
+            drop(client);
+            serving.await.unwrap();
+        });
     }
 }
