@@ -1,14 +1,14 @@
 //! The plans of queries that are asked again and again, so that they are planned once: the logical
 //! one as it is optimised, and when it is asked for again the physical one, of which each execution
-//! gets a copy.
+//! gets a copy, or which it has for itself until its end.
 //!
 //! A plan is decided by the text, the tables with their statistics, and the settings. It is kept
 //! for as long as all of them stay: the plans are of one snapshot, and the next commit ends them.
 //! Every query is computed anew; only what its text says has been worked out before.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::LogicalPlan;
@@ -19,7 +19,7 @@ use thalweg_storage::Snapshot;
 
 use crate::error::from_datafusion;
 use crate::estimate::Estimate;
-use crate::exec::{again, runs_again};
+use crate::exec::{Reuse, again};
 use crate::share::same_settings;
 
 /// Plans that are kept; one of a large query takes some 100 KiB, and as much for how it is executed.
@@ -28,6 +28,9 @@ const PLANS_MAX: usize = 256;
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Sessions change their settings seldom, and share few.
 const SETTINGS_MAX: usize = 16;
+/// Plans of one text that wait for their next execution where each is executed by one query at a
+/// time.
+const LENT_MAX: usize = 4;
 
 #[derive(Default)]
 pub struct Plans {
@@ -52,11 +55,39 @@ pub struct Planned {
     physical: Mutex<Option<Physical>>,
 }
 
-/// Never executed itself.
+/// How the query is executed.
+enum Physical {
+    /// Never executed itself.
+    Copied(Execution),
+    /// Those that no query executes now.
+    Lent(Vec<Execution>),
+}
+
+/// A plan to execute.
 #[derive(Clone)]
-struct Physical {
-    plan: Arc<dyn ExecutionPlan>,
-    estimate: Estimate,
+pub struct Execution {
+    pub plan: Arc<dyn ExecutionPlan>,
+    pub estimate: Estimate,
+}
+
+/// Gives a plan that is executed by one query at a time back when that query has ended.
+pub struct Loan {
+    to: Weak<Planned>,
+    /// Taken when it is given back.
+    execution: Option<Execution>,
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let (Some(owner), Some(execution)) = (self.to.upgrade(), self.execution.take()) else {
+            return;
+        };
+        if let Some(Physical::Lent(free)) = &mut *owner.physical.lock()
+            && free.len() < LENT_MAX
+        {
+            free.push(execution);
+        }
+    }
 }
 
 impl Planned {
@@ -69,27 +100,48 @@ impl Planned {
         &self.logical
     }
 
-    /// The physical plan to execute, if it is known.
-    pub fn physical(&self) -> Result<Option<(Arc<dyn ExecutionPlan>, Estimate)>> {
-        let Some(Physical { plan, estimate }) = self.physical.lock().clone() else {
-            return Ok(None);
+    /// The physical plan to execute, if one is known that may be, and what to drop when nothing of
+    /// the query is executed any more.
+    pub fn physical(self: &Arc<Self>) -> Result<Option<(Execution, Option<Loan>)>> {
+        let (execution, is_lent) = match &mut *self.physical.lock() {
+            None => return Ok(None),
+            Some(Physical::Copied(execution)) => (execution.clone(), false),
+            Some(Physical::Lent(free)) => match free.pop() {
+                None => return Ok(None),
+                Some(execution) => (execution, true),
+            },
         };
-        let copy = again(&plan).map_err(from_datafusion)?;
-        Ok(Some((copy, estimate)))
+        self.copy(execution, is_lent).map(Some)
     }
 
     /// Remembers a physical plan if that can be of use, and gives the one to execute.
-    pub fn made(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        estimate: Estimate,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if !self.again.load(Ordering::Relaxed) || !runs_again(&plan) {
-            return Ok(plan);
+    pub fn made(self: &Arc<Self>, execution: Execution) -> Result<(Execution, Option<Loan>)> {
+        if !self.again.load(Ordering::Relaxed) {
+            return Ok((execution, None));
         }
-        let copy = again(&plan).map_err(from_datafusion)?;
-        *self.physical.lock() = Some(Physical { plan, estimate });
-        Ok(copy)
+        let is_lent = match Reuse::of(&execution.plan) {
+            Reuse::Never => return Ok((execution, None)),
+            Reuse::InTurn => {
+                self.physical.lock().get_or_insert(Physical::Lent(vec![]));
+                true
+            }
+            Reuse::AtOnce => {
+                *self.physical.lock() = Some(Physical::Copied(execution.clone()));
+                false
+            }
+        };
+        self.copy(execution, is_lent)
+    }
+
+    fn copy(
+        self: &Arc<Self>,
+        execution: Execution,
+        is_lent: bool,
+    ) -> Result<(Execution, Option<Loan>)> {
+        let plan = again(&execution.plan).map_err(from_datafusion)?;
+        let copy = Execution { plan, estimate: execution.estimate };
+        let loan = Loan { to: Arc::downgrade(self), execution: Some(execution) };
+        Ok((copy, is_lent.then_some(loan)))
     }
 }
 
@@ -294,6 +346,57 @@ mod tests {
         ] {
             assert_eq!(reuses(&engine, &session, sql), 0, "{sql}");
         }
+    }
+
+    const ABOVE_AVERAGE: &str = "SELECT a FROM t WHERE a > (SELECT avg(a) FROM t)";
+
+    #[test]
+    fn a_plan_with_scalar_subqueries_is_lent_to_one_query_at_a_time() {
+        let (engine, session) = engine();
+        assert_eq!(reuses(&engine, &session, ABOVE_AVERAGE), 2);
+        let known = engine.plans().kept.lock().plans.values().map(|e| Arc::clone(&e.plan)).next();
+        let known = known.expect("it is kept");
+        // Tasks of a query may end after its last row.
+        let lent = std::iter::repeat_with(|| known.physical().unwrap()).flatten().next();
+        let (execution, loan) = lent.unwrap();
+        assert!(loan.is_some());
+
+        let planned = Planned::new(known.logical().clone());
+        planned.again.store(true, Ordering::Relaxed);
+        assert!(planned.physical().unwrap().is_none());
+        let (_, first) = planned.made(execution.clone()).unwrap();
+        assert!(planned.physical().unwrap().is_none(), "it is lent");
+        let (_, second) = planned.made(execution.clone()).unwrap();
+        drop(first);
+        let (_, third) = planned.physical().unwrap().expect("it was given back");
+        assert!(planned.physical().unwrap().is_none(), "it is lent");
+        drop((second, third));
+        let many: Vec<_> = (0..=LENT_MAX).map(|_| planned.made(execution.clone())).collect();
+        drop(many);
+        let free = std::iter::from_fn(|| planned.physical().unwrap()).map(|(_, loan)| loan);
+        assert_eq!(free.collect::<Vec<_>>().len(), LENT_MAX);
+        let (_, last) = planned.made(execution).unwrap();
+        drop((planned, last));
+    }
+
+    #[test]
+    fn queries_with_scalar_subqueries_run_beside_each_other() {
+        let (engine, _) = engine();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let session = engine.session();
+                    rows(&engine, &session, "SET thalweg.share_work = off").unwrap();
+                    let expected = rows(&engine, &session, "SELECT 3 AS a").unwrap();
+                    for _ in 0..50 {
+                        assert_eq!(rows(&engine, &session, ABOVE_AVERAGE).unwrap(), expected);
+                    }
+                });
+            }
+        });
+        rows(&engine, &engine.session(), "INSERT INTO t VALUES (4), (7)").unwrap();
+        let answer = rows(&engine, &engine.session(), ABOVE_AVERAGE).unwrap();
+        assert!(answer.contains('7') && !answer.contains('3'), "{answer}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::error::from_datafusion;
 use crate::estimate::Estimate;
 use crate::exec::adapted;
 use crate::parse::{self, Parsed};
-use crate::plans::Planned;
+use crate::plans::{Execution, Planned};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
@@ -494,11 +494,12 @@ pub(crate) async fn physical(
 pub(crate) async fn executable(
     run: &Run,
     state: &SessionState,
-    planned: &Planned,
+    planned: &Arc<Planned>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some((physical, estimate)) = planned.physical()? {
+    if let Some((Execution { plan, estimate }, loan)) = planned.physical()? {
         run.estimated(estimate);
-        return Ok(physical);
+        run.borrows(loan);
+        return Ok(plan);
     }
     let planner = state.query_planner();
     let physical = planner.create_physical_plan(planned.logical(), state).await;
@@ -506,8 +507,10 @@ pub(crate) async fn executable(
     let estimate = Estimate::of(physical.as_ref());
     run.estimated(estimate);
     checkpoint().await;
-    let physical = adapted(physical).map_err(from_datafusion)?;
-    planned.made(physical, estimate)
+    let plan = adapted(physical).map_err(from_datafusion)?;
+    let (Execution { plan, .. }, loan) = planned.made(Execution { plan, estimate })?;
+    run.borrows(loan);
+    Ok(plan)
 }
 
 /// Runs a plan once the query is promised the memory that it is going to want.

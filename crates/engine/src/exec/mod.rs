@@ -19,7 +19,7 @@ mod spill_sort;
 mod split;
 mod take_rows;
 
-pub use again::{again, runs_again};
+pub use again::{Reuse, again};
 pub use filter::{comparison, remap};
 pub use loading::Loading;
 pub use pipeline::{MemoryBandwidth, PipelineExec};

@@ -22,6 +22,7 @@ use super::driver::Driver;
 use super::memory::QueryMemory;
 use crate::access::RoleId;
 use crate::estimate::Estimate;
+use crate::plans::Loan;
 use crate::unrefused::Unrefused;
 
 /// Why a query was stopped before its end.
@@ -112,6 +113,8 @@ pub struct Run {
     memory_bell: Notify,
     /// The last time that memory was refused.
     refusal: Mutex<Option<MemoryRefusal>>,
+    /// Plans that no other query may execute until all tasks of this one have ended.
+    loans: Mutex<Vec<Loan>>,
 }
 
 thread_local! {
@@ -142,6 +145,7 @@ impl Run {
             bell: Notify::new(),
             memory_bell: Notify::new(),
             refusal: Mutex::new(None),
+            loans: Mutex::default(),
         });
         driver.query_arrived(&run, PLANNING_NS, terms)?;
         Ok(run)
@@ -221,6 +225,11 @@ impl Run {
         self.memory_wanted.store(estimate.memory_bytes, Ordering::Relaxed);
         self.planned_ns.store(self.driver.now_ns(), Ordering::Relaxed);
         self.driver.query_estimated(self.id, estimate.cpu_ns);
+    }
+
+    /// Has the plan for itself.
+    pub fn borrows(&self, loan: Option<Loan>) {
+        self.loans.lock().extend(loan);
     }
 
     /// When that was; `None`: it never was.

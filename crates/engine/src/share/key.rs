@@ -74,7 +74,7 @@ impl Key {
         self.query
     }
 
-    pub fn plan(&self) -> &Planned {
+    pub fn plan(&self) -> &Arc<Planned> {
         &self.plan
     }
 }
