@@ -77,16 +77,24 @@ const NEW_GROUPS_MAX: (usize, usize) = (7, 10);
 /// Chunks filled without a look before a table is tried again: the data may have changed.
 const CHUNKS_UNTIL_TRIAL: u32 = 16;
 
+/// A worker of several, whose groups will be looked up once more when all are merged, gives its
+/// first table up early, for a chunk, if of its first rows more than 31 in 32 made a group. That
+/// is what rows of 256 Ki groups do in any order.
+const TRIAL_GROUPS: usize = 16 << 10;
+const TRIAL_NEW_GROUPS: (usize, usize) = (31, 32);
+
 /// What is small enough to be reached by tests and large enough to be of use.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     chunk_groups: usize,
+    trial_groups: usize,
     merge_at_once: usize,
     partition_groups: usize,
 }
 
 const LIMITS: Limits = Limits {
     chunk_groups: CHUNK_GROUPS_MAX,
+    trial_groups: TRIAL_GROUPS,
     merge_at_once: MERGE_AT_ONCE_GROUPS_MAX,
     partition_groups: PARTITION_GROUPS_MAX,
 };

@@ -119,11 +119,11 @@ pub enum Part {
 }
 
 impl Part {
-    /// An empty one.
-    pub fn new(sink: &Sink) -> Result<Self> {
+    /// An empty one, of one of so many workers.
+    pub fn new(sink: &Sink, workers: usize) -> Result<Self> {
         Ok(match sink {
             Sink::Build(spec) => Part::Build(Collected::new(spec)),
-            Sink::Aggregate(spec) => Part::Aggregate(Box::new(Partial::new(spec)?)),
+            Sink::Aggregate(spec) => Part::Aggregate(Box::new(Partial::new(spec, workers)?)),
             Sink::Sort(spec) => Part::Sort(Box::new(sort::Collected::new(spec)?)),
             Sink::Window(spec) => Part::Sort(Box::new(sort::Collected::new(&spec.sort)?)),
             Sink::Emit(_) | Sink::Discard => Part::Nothing,

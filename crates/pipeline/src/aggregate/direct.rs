@@ -235,7 +235,7 @@ mod tests {
     fn what_found_room_beside_the_range_is_kept_when_the_range_grows() {
         let key_types = vec![DataType::Int64];
         let spec = Arc::new(Spec { key_types, argument_types: vec![], functions: vec![] });
-        let mut partial = Partial::new(&spec).unwrap();
+        let mut partial = Partial::new(&spec, 1).unwrap();
         let some = |values: &[i64]| values.iter().copied().map(Some).collect::<Vec<_>>();
         // 962 fits below 984 as it is laid out first, and no longer when NULL needs a place.
         let batches = [some(&[1000, 1001]), some(&[984]), some(&[962]), vec![None, Some(1015)]];

@@ -48,7 +48,7 @@ fn measure(load: Load) {
     let (mut groups, mut bytes, mut longest) = (0, 0, 0.0f64);
     for _ in 0..5 {
         let start = now();
-        let mut part = Partial::new(&spec).unwrap();
+        let mut part = Partial::new(&spec, 1).unwrap();
         for (keys, arguments) in (0..load.rounds).flat_map(|_| &load.batches) {
             part.push(keys, arguments, &[], keys[0].len()).unwrap();
         }

@@ -61,7 +61,7 @@ impl Merging {
         limits: Limits,
     ) -> Result<Self> {
         if parts.is_empty() {
-            parts.push(Partial::new(&spec)?);
+            parts.push(Partial::new(&spec, 1)?);
         }
         let plan = Arc::clone(&parts[0].plan);
         let chunks = parts.into_iter().map(Partial::into_chunks).collect::<Result<Vec<_>>>()?;

@@ -10,7 +10,9 @@ use super::plan::Plan;
 use super::spill::Sealed;
 use super::states::{Batch, States};
 use super::strings::Strings;
-use super::{Accumulator, CHUNKS_UNTIL_TRIAL, Kind, LIMITS, Limits, NEW_GROUPS_MAX, Spec};
+use super::{
+    Accumulator, CHUNKS_UNTIL_TRIAL, Kind, LIMITS, Limits, NEW_GROUPS_MAX, Spec, TRIAL_NEW_GROUPS,
+};
 use crate::encoding::expand;
 
 /// Strings of a key that a worker holds for every group it may hold: those of dictionaries' values
@@ -67,8 +69,11 @@ pub(super) fn accumulators(spec: &Spec, plan: &Plan) -> Result<Vec<Box<dyn Accum
 }
 
 impl Partial {
-    pub fn new(spec: &Arc<Spec>) -> Result<Self> {
-        Self::with_limits(spec, LIMITS)
+    /// Of one of so many workers.
+    pub fn new(spec: &Arc<Spec>, workers: usize) -> Result<Self> {
+        // What one worker's only table holds need not be merged.
+        let trial_groups = if workers > 1 { LIMITS.trial_groups } else { usize::MAX };
+        Self::with_limits(spec, Limits { trial_groups, ..LIMITS })
     }
 
     pub(super) fn with_limits(spec: &Arc<Spec>, limits: Limits) -> Result<Self> {
@@ -138,8 +143,20 @@ impl Partial {
                 || grouper.strings() >= self.limits.chunk_groups * STRINGS_PER_GROUP_MAX)
         {
             self.seal()?;
+        } else if self.looks_in_vain(total) {
+            self.seal()?;
+            self.append_chunks = self.append_chunks.min(1);
         }
         Ok(())
+    }
+
+    /// Whether the first table is not worth to be filled up.
+    fn looks_in_vain(&self, groups: usize) -> bool {
+        self.chunks.is_empty()
+            && self.accumulators.is_empty()
+            && self.append_chunks == 0
+            && groups >= self.limits.trial_groups
+            && groups * TRIAL_NEW_GROUPS.1 > self.rows * TRIAL_NEW_GROUPS.0
     }
 
     fn update_externals(

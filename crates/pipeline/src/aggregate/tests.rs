@@ -521,7 +521,12 @@ fn check(case: &Case) {
 }
 
 fn limits(chunk_groups: usize) -> Limits {
-    Limits { chunk_groups, merge_at_once: chunk_groups, partition_groups: chunk_groups / 4 + 1 }
+    Limits {
+        chunk_groups,
+        trial_groups: chunk_groups / 2,
+        merge_at_once: chunk_groups,
+        partition_groups: chunk_groups / 4 + 1,
+    }
 }
 
 proptest! {
@@ -619,7 +624,7 @@ fn averages_overflow_as_errors() {
         functions: vec![Function { kind: Kind::Avg, arguments: vec![0], filter: None, result }],
     });
     let average = |values: Vec<i128>| {
-        let mut part = Partial::new(&spec).unwrap();
+        let mut part = Partial::new(&spec, 1).unwrap();
         let values = Decimal128Array::from(values).with_precision_and_scale(38, 2).unwrap();
         let rows = values.len();
         part.push(&[], &[Arc::new(values)], &[], rows).unwrap();
@@ -652,4 +657,27 @@ fn a_table_is_tried_again_after_a_while() {
     let chunks = part.into_chunks().unwrap();
     let distinct: Vec<usize> = (0..30).filter(|&i| chunks[i].distinct).collect();
     assert_eq!(distinct, [0, 17]);
+}
+
+#[test]
+fn the_first_table_is_given_up_early_for_a_chunk() {
+    let spec = Arc::new(Spec {
+        key_types: vec![DataType::Int64],
+        argument_types: vec![],
+        functions: vec![],
+    });
+    let chunks = |groups: i64| {
+        let mut part = Partial::with_limits(&spec, limits(100)).unwrap();
+        for batch in 0..30 {
+            let keys =
+                Int64Array::from_iter_values((batch * 10..batch * 10 + 10).map(|k| k % groups));
+            part.push(&[Arc::new(keys)], &[], &[], 10).unwrap();
+        }
+        let chunks = part.into_chunks().unwrap();
+        chunks.iter().map(|c| (c.groups, c.distinct)).collect::<Vec<_>>()
+    };
+    assert_eq!(chunks(1000), [(50, true), (100, false), (100, true), (50, false)]);
+    // Those of the second half of the first table are seen again.
+    assert_eq!(chunks(70), [(50, true), (100, false), (70, true)]);
+    assert_eq!(chunks(40), [(40, true)]);
 }

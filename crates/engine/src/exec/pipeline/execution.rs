@@ -340,7 +340,7 @@ impl Shared {
         for number in 0..count {
             let part = match parts.next() {
                 Some(part) => part,
-                None => Part::new(&plan.sinks[pipeline.sink])?,
+                None => Part::new(&plan.sinks[pipeline.sink], count)?,
             };
             let worker = Worker::new(plan, place.n, sinks, part)?;
             let puller = Puller::new(Arc::clone(&feed), number);
