@@ -140,8 +140,8 @@ impl Planned {
     ) -> Result<(Execution, Option<Loan>)> {
         let plan = again(&execution.plan).map_err(from_datafusion)?;
         let copy = Execution { plan, estimate: execution.estimate };
-        let loan = Loan { to: Arc::downgrade(self), execution: Some(execution) };
-        Ok((copy, is_lent.then_some(loan)))
+        let loan = || Loan { to: Arc::downgrade(self), execution: Some(execution) };
+        Ok((copy, is_lent.then(loan)))
     }
 }
 

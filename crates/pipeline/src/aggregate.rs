@@ -79,7 +79,7 @@ const CHUNKS_UNTIL_TRIAL: u32 = 16;
 
 /// A worker of several, whose groups will be looked up once more when all are merged, gives its
 /// first table up early, for a chunk, if of its first rows more than 31 in 32 made a group. That
-/// is what rows of 256 Ki groups do in any order.
+/// is what rows of 256 Ki groups or more do that come in no order.
 const TRIAL_GROUPS: usize = 16 << 10;
 const TRIAL_NEW_GROUPS: (usize, usize) = (31, 32);
 
