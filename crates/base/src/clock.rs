@@ -8,6 +8,7 @@ pub trait Clock: Send + Sync {
     fn now_ns(&self) -> u64;
 }
 
+#[derive(Clone)]
 pub struct SystemClock {
     start: Instant,
 }

@@ -37,7 +37,7 @@ pub fn start(runtime: &Runtime, database: &Database) {
                 let Ok(run) = Run::begin(&driver, Origin::new(None, &text), &terms) else {
                     continue;
                 };
-                driver.query_estimated(run.id(), BACKGROUND_ESTIMATE_NS);
+                driver.query_estimated(run.id(), BACKGROUND_ESTIMATE_NS, false);
                 let database = database.clone();
                 let work = async move {
                     compact(&database, table, CompactionScope::Worthwhile).await.map(drop)

@@ -52,7 +52,29 @@ pub struct Planned {
     logical: LogicalPlan,
     /// It has been asked for before.
     again: AtomicBool,
+    cost: Arc<Cost>,
     physical: Mutex<Option<Physical>>,
+}
+
+/// The CPU time that a query takes.
+#[derive(Default)]
+pub struct Cost {
+    /// 0: it was never asked.
+    cpu_ns: AtomicU64,
+}
+
+impl Cost {
+    pub fn cpu_ns(&self) -> Option<u64> {
+        Some(self.cpu_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
+    }
+
+    /// It took so much. Of two times the first may have read what the second finds in memory: the
+    /// last one that was shorter counts most.
+    pub fn learn(&self, cpu_ns: u64) {
+        let known = self.cpu_ns().unwrap_or(cpu_ns);
+        let now = if cpu_ns < known { (known + 3 * cpu_ns) / 4 } else { (known + cpu_ns) / 2 };
+        self.cpu_ns.store(now.max(1), Ordering::Relaxed);
+    }
 }
 
 /// How the query is executed.
@@ -93,11 +115,21 @@ impl Drop for Loan {
 impl Planned {
     /// Of a plan that is optimised.
     pub fn new(logical: LogicalPlan) -> Arc<Self> {
-        Arc::new(Planned { logical, again: AtomicBool::new(false), physical: Mutex::default() })
+        Arc::new(Planned {
+            logical,
+            again: AtomicBool::new(false),
+            cost: Arc::default(),
+            physical: Mutex::default(),
+        })
     }
 
     pub fn logical(&self) -> &LogicalPlan {
         &self.logical
+    }
+
+    /// What the query took when it was asked before.
+    pub fn cost(&self) -> &Arc<Cost> {
+        &self.cost
     }
 
     /// The physical plan to execute, if one is known that may be, and what to drop when nothing of
@@ -346,6 +378,45 @@ mod tests {
         ] {
             assert_eq!(reuses(&engine, &session, sql), 0, "{sql}");
         }
+    }
+
+    #[test]
+    fn what_a_query_took_is_kept_with_its_plan() {
+        let (engine, session) = engine();
+        let cost = || {
+            let kept = engine.plans().kept.lock();
+            kept.plans.values().next().and_then(|entry| entry.plan.cost().cpu_ns())
+        };
+        assert_eq!(reuses(&engine, &session, SUM), 2);
+        // Its last task may end after its last row.
+        let known = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            cost()
+        });
+        assert!(known.is_some_and(|ns| ns < 60_000_000_000), "{known:?}");
+        let failed = "SELECT 1 / (a - 1) FROM t";
+        for _ in 0..3 {
+            rows(&engine, &session, failed).unwrap_err();
+        }
+        rows(&engine, &session, "SELECT 1").unwrap();
+        let kept = engine.plans().kept.lock();
+        let (_, entry) = kept.plans.iter().find(|(text, _)| text.contains(failed)).unwrap();
+        assert_eq!(entry.plan.cost().cpu_ns(), None);
+    }
+
+    #[test]
+    fn of_two_costs_the_lower_counts_more() {
+        let cost = Cost::default();
+        assert_eq!(cost.cpu_ns(), None);
+        for (took, known) in [(800, 800), (400, 500), (900, 700), (0, 175)] {
+            cost.learn(took);
+            assert_eq!(cost.cpu_ns(), Some(known));
+        }
+        cost.learn(0);
+        cost.learn(0);
+        cost.learn(0);
+        cost.learn(0);
+        assert_eq!(cost.cpu_ns(), Some(1), "it was asked");
     }
 
     const ABOVE_AVERAGE: &str = "SELECT a FROM t WHERE a > (SELECT avg(a) FROM t)";

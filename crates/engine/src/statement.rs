@@ -497,7 +497,7 @@ pub(crate) async fn executable(
     planned: &Arc<Planned>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some((Execution { plan, estimate }, loan)) = planned.physical()? {
-        run.estimated(estimate);
+        run.estimated(estimate, planned.cost()).await;
         run.borrows(loan);
         return Ok(plan);
     }
@@ -505,7 +505,7 @@ pub(crate) async fn executable(
     let physical = planner.create_physical_plan(planned.logical(), state).await;
     let physical = physical.map_err(from_datafusion)?;
     let estimate = Estimate::of(physical.as_ref());
-    run.estimated(estimate);
+    run.estimated(estimate, planned.cost()).await;
     checkpoint().await;
     let plan = adapted(physical).map_err(from_datafusion)?;
     let (Execution { plan, .. }, loan) = planned.made(Execution { plan, estimate })?;

@@ -13,9 +13,10 @@ pub const FRESH_CPU_NS: u64 = 8_000_000;
 /// for instant, and above it one quantum more or less is not noticed.
 pub const SHORT_CPU_NS: u64 = 100_000_000;
 
-/// How far a query has come, by the CPU time that it has used: nobody knows better which queries
-/// will be over soon. The [reserve](crate::Scheduler::set_reserve) is for younger ones whom older
-/// ones are in the way of.
+/// How far a query has come, by the CPU time that it has used, or how far it will come, if that is
+/// known from when it was [last asked](Estimate::measured): what its plan looks like is no reason to
+/// think that it will be over soon, or that it will not. The
+/// [reserve](crate::Scheduler::set_reserve) is for younger ones whom older ones are in the way of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Age {
     /// Less than [`FRESH_CPU_NS`]: look-ups never grow older.
@@ -37,6 +38,16 @@ impl Age {
         }
     }
 
+    /// How many reserves there are for queries of this age: with their own they use those that are
+    /// for older ones.
+    pub const fn reserves(self) -> usize {
+        match self {
+            Age::Fresh => 2,
+            Age::Short => 1,
+            Age::Long => 0,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Age::Fresh => "fresh",
@@ -44,6 +55,15 @@ impl Age {
             Age::Long => "long",
         }
     }
+}
+
+/// What a query is believed to need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// CPU time of the whole query.
+    pub cpu_ns: u64,
+    /// It is what the same query took before.
+    pub measured: bool,
 }
 
 /// A task that has held its slot for this long does not give way: its quantum aimed at half of it.
@@ -127,6 +147,8 @@ pub struct QueryState {
     pub share: u64,
     /// CPU time the whole query is believed to need; 0 if nobody knows.
     pub estimate_ns: u64,
+    /// The estimate is what the same query took before.
+    pub measured: bool,
     /// CPU time of all its ended quanta.
     pub cpu_ns: u64,
     /// Polls that ended.
@@ -179,6 +201,7 @@ impl QueryState {
             class,
             share: u64::from(WEIGHT_NORMAL),
             estimate_ns: arrival.estimate_ns,
+            measured: false,
             cpu_ns: 0,
             quanta: 0,
             longest_quantum_ns: 0,
@@ -200,7 +223,13 @@ impl QueryState {
     }
 
     pub fn age(&self) -> Age {
-        Age::of(self.cpu_ns)
+        self.age_after(0)
+    }
+
+    /// Its age once it has used so much more CPU time.
+    pub(crate) fn age_after(&self, cpu_ns: u64) -> Age {
+        let known_ns = if self.measured { self.estimate_ns } else { 0 };
+        Age::of(known_ns.max(self.cpu_ns + cpu_ns))
     }
 
     /// `share` of its own attributes in a class of this weight.

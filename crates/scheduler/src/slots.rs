@@ -57,6 +57,11 @@ impl Slots {
         self.free.push(slot);
     }
 
+    /// Of the query that holds it, when it was granted.
+    pub fn age(&self, slot: u32) -> Age {
+        self.table[slot as usize].expect("a task that runs holds its slot").age
+    }
+
     pub fn held(&self) -> impl Iterator<Item = (usize, Held)> {
         self.table.iter().enumerate().filter_map(|(slot, held)| Some((slot, (*held)?)))
     }

@@ -11,13 +11,13 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Clock, Error, QueryId, Result, SystemClock, TaskId};
 use thalweg_scheduler::policy::remaining_ns;
 use thalweg_scheduler::{
-    Action, Arrival, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd, QueryState, Scheduler,
-    ServerLimits, SlotView, Turn, WaitReason, task_index,
+    Action, Arrival, Estimate, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd, QueryState,
+    Scheduler, ServerLimits, SlotView, Turn, WaitReason, task_index,
 };
 use tokio::sync::Notify;
 
+use super::lanes::{Lane, Lanes};
 use super::log::{Logged, Totals};
-use super::priority::OldPolls;
 use super::run::{Run, Terms};
 use super::threads::{Granted, Threads};
 use crate::config::Config;
@@ -31,7 +31,6 @@ pub struct Driver {
     runs: Mutex<HashMap<QueryId, Weak<Run>>>,
     /// Rung when a query arrives.
     arrived: Notify,
-    old_polls: OldPolls,
     /// The queries that ended, the last ones.
     log: Mutex<VecDeque<Arc<Logged>>>,
     totals: Mutex<Totals>,
@@ -100,10 +99,19 @@ enum Word {
 
 struct Inner {
     scheduler: Scheduler,
+    lanes: Lanes,
     /// By [`task_index`].
     tasks: Vec<Option<Weak<dyn Granted>>>,
     /// Reused, so that the steady state allocates nothing.
     actions: Vec<Action>,
+}
+
+impl Inner {
+    /// Of the thread that is to poll a task that was granted a slot.
+    fn lane_of(&mut self, task: TaskId, now_ns: u64) -> Lane {
+        let Some(age) = self.scheduler.age_of(task) else { return Lane::Front };
+        self.lanes.granted(age, self.scheduler.slots_held().map(|slot| slot.age), now_ns)
+    }
 }
 
 impl Driver {
@@ -114,14 +122,16 @@ impl Driver {
         scheduler.set_reserve(reserve, 0, &mut Vec::new());
         let limits = ServerLimits { memory_bytes: Some(config.memory_bytes()), max_running: None };
         scheduler.set_limits(limits, 0, &mut Vec::new());
+        let lanes = Lanes::default();
+        let clock = SystemClock::default();
+        let threads = Arc::new(Threads::new(lanes.firm().clone(), clock.clone()));
         Driver {
-            clock: SystemClock::default(),
-            inner: Mutex::new(Inner { scheduler, tasks: Vec::new(), actions: Vec::new() }),
-            threads: Arc::default(),
+            clock,
+            inner: Mutex::new(Inner { scheduler, lanes, tasks: Vec::new(), actions: Vec::new() }),
+            threads,
             queries: AtomicU64::new(1),
             runs: Mutex::default(),
             arrived: Notify::new(),
-            old_polls: OldPolls::default(),
             log: Mutex::default(),
             totals: Mutex::default(),
             schedules: config.scheduled,
@@ -159,8 +169,8 @@ impl Driver {
         let mut actions = std::mem::take(&mut inner.actions);
         let result = f(&mut inner, now, &mut actions);
         // At most one grant per freed slot: nearly always none or one, hence no allocation.
-        let mut first: Option<Arc<dyn Granted>> = None;
-        let mut more: Vec<Arc<dyn Granted>> = Vec::new();
+        let mut first: Option<(Lane, Arc<dyn Granted>)> = None;
+        let mut more: Vec<(Lane, Arc<dyn Granted>)> = Vec::new();
         // Dropped outside the lock as well: the last one ends its query.
         let mut words: Vec<(Arc<Run>, Word)> = Vec::new();
         for action in actions.drain(..) {
@@ -182,28 +192,27 @@ impl Driver {
                 Action::Admitted(_) | Action::Spill(_) => {}
                 Action::Grant(_) | Action::Cancel(_) => {}
             }
+            let lane = match action {
+                Action::Grant(task) => inner.lane_of(task, now),
+                _ => Lane::Front,
+            };
             let task = action.task().and_then(|task| inner.tasks.get(task_index(task)));
             if let Some(task) = task.and_then(Option::as_ref).and_then(Weak::upgrade) {
                 match first {
-                    None => first = Some(task),
-                    Some(_) => more.push(task),
+                    None => first = Some((lane, task)),
+                    Some(_) => more.push((lane, task)),
                 }
             }
         }
         inner.actions = actions;
-        let reserve_in_use = inner.scheduler.slots_in_use() > inner.scheduler.slots();
-        let youngest = inner.scheduler.slots_held().map(|slot| slot.age).min();
         drop(inner);
-        if let (true, Some(youngest)) = (reserve_in_use, youngest) {
-            self.old_polls.step_back(youngest);
-        }
         for (run, word) in words {
             match word {
                 Word::Stopped => run.ring(),
                 Word::MemoryFreed => run.memory_freed(),
             }
         }
-        first.into_iter().chain(more).for_each(|task| self.threads.push(task));
+        first.into_iter().chain(more).for_each(|(lane, task)| self.threads.push(lane, task));
         result
     }
 
@@ -270,8 +279,9 @@ impl Driver {
         self.event(|s, now, actions| s.set_limits(limits, now, actions));
     }
 
-    pub fn query_estimated(&self, query: QueryId, estimate_ns: u64) {
-        self.event(|s, now, actions| s.query_estimated(query, estimate_ns, now, actions));
+    pub fn query_estimated(&self, query: QueryId, cpu_ns: u64, measured: bool) {
+        let estimate = Estimate { cpu_ns, measured };
+        self.event(|s, now, actions| s.query_estimated(query, estimate, now, actions));
     }
 
     pub fn query_cancelled(&self, query: QueryId) {
@@ -288,10 +298,6 @@ impl Driver {
         &self.threads
     }
 
-    pub fn old_polls(&self) -> &OldPolls {
-        &self.old_polls
-    }
-
     /// Or it was refused.
     pub fn query_ended(&self, run: &Run) {
         let (state, workload) = self.event(|s, now, actions| {
@@ -301,6 +307,7 @@ impl Driver {
             (state, workload.unwrap_or_default())
         });
         if let Some(state) = state {
+            run.learn(state.cpu_ns);
             let logged = Arc::new(Logged::new(run, &state, workload));
             self.totals.lock().add(&logged);
             let mut log = self.log.lock();

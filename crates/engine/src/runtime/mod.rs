@@ -5,14 +5,14 @@
 //!   last ones that ended.
 //! * [`Scheduled`](scheduled): a future that is polled only while it holds a slot, by [`threads`] of
 //!   ours. [`Beside`] is what our operators spawn, and [`tracer`] makes one of what DataFusion spawns.
-//! * [`priority`]: long queries' polls step back before the operating system, too.
+//! * [`lanes`]: how far a thread gives way to others before the operating system.
 //! * [`checkpoint`]: where our own operators give way once their quantum is over and others wait.
 
 mod beside;
 mod driver;
+mod lanes;
 mod log;
 mod memory;
-mod priority;
 mod quantum;
 mod run;
 mod scheduled;
@@ -20,6 +20,8 @@ mod threads;
 mod tracer;
 
 pub use beside::Beside;
+use lanes::Lane;
+
 pub use driver::{Driver, Listed, no_workload};
 pub use log::{Logged, Times, Totals};
 pub use quantum::checkpoint;
@@ -49,7 +51,7 @@ const STACK_BYTES: usize = 16 << 20;
 
 impl Runtime {
     /// As many tasks run at a time as there are slots, each on a thread of its own, and as many of
-    /// short queries beside long ones that do not give way. If nothing is scheduled, tokio has a
+    /// short queries beside long ones that do not give way, and again of fresh ones. If nothing is scheduled, tokio has a
     /// thread for each slot.
     pub fn new(config: &Config) -> Result<Self> {
         tracer::install();
@@ -74,8 +76,10 @@ impl Runtime {
             .map_err(started)?;
         let driver = Arc::new(Driver::new(config, reserve));
         if config.scheduled {
-            let threads = slots + reserve;
-            driver.threads().start(threads, STACK_BYTES, tokio.handle()).map_err(started)?;
+            for lane in Lane::ALL {
+                let (threads, count) = (driver.threads(), lane.threads(slots, reserve));
+                threads.start(lane, count, STACK_BYTES, tokio.handle()).map_err(started)?;
+            }
         }
         control.spawn(Arc::clone(&driver).tick());
         Ok(Runtime { tokio: Some(tokio), control: Some(control), driver })

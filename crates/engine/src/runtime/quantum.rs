@@ -56,7 +56,7 @@ pub fn end() -> u64 {
     now.saturating_sub(CPU_NS.replace(now))
 }
 
-fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the result; the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
@@ -86,6 +86,20 @@ pub async fn checkpoint() {
             return Poll::Ready(());
         }
         asked = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+/// Ends the quantum. For a query that is found to be older than it was when the poll began: others
+/// need not wait for the rest of it.
+pub async fn give_way() {
+    let mut asked = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
         cx.waker().wake_by_ref();
         Poll::Pending
     })

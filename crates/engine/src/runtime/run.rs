@@ -13,16 +13,17 @@ use datafusion::execution::{SessionState, TaskContext};
 use parking_lot::Mutex;
 use thalweg_base::limits::QUERY_TEXT_SHOWN_MAX;
 use thalweg_base::{Error, QueryId, Result};
-use thalweg_scheduler::{Advice, MemoryRefusal, Priority, QueryState, Stop};
+use thalweg_scheduler::{Advice, Age, MemoryRefusal, Priority, QueryState, Stop};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::beside::Beside;
 use super::driver::Driver;
 use super::memory::QueryMemory;
+use super::quantum::give_way;
 use crate::access::RoleId;
 use crate::estimate::Estimate;
-use crate::plans::Loan;
+use crate::plans::{Cost, Loan};
 use crate::unrefused::Unrefused;
 
 /// Why a query was stopped before its end.
@@ -113,6 +114,8 @@ pub struct Run {
     memory_bell: Notify,
     /// The last time that memory was refused.
     refusal: Mutex<Option<MemoryRefusal>>,
+    /// Where to say what it took.
+    cost: Mutex<Option<Arc<Cost>>>,
     /// Plans that no other query may execute until all tasks of this one have ended.
     loans: Mutex<Vec<Loan>>,
 }
@@ -145,6 +148,7 @@ impl Run {
             bell: Notify::new(),
             memory_bell: Notify::new(),
             refusal: Mutex::new(None),
+            cost: Mutex::default(),
             loans: Mutex::default(),
         });
         driver.query_arrived(&run, PLANNING_NS, terms)?;
@@ -220,11 +224,28 @@ impl Run {
         Arc::new(TaskContext::from(state).with_runtime(Arc::new(environment)))
     }
 
-    /// It is planned.
-    pub fn estimated(&self, estimate: Estimate) {
+    /// It is planned, and looks like `estimate`; what it took before is known better. Gives way if it
+    /// is no fresh query by that.
+    pub async fn estimated(&self, estimate: Estimate, cost: &Arc<Cost>) {
         self.memory_wanted.store(estimate.memory_bytes, Ordering::Relaxed);
         self.planned_ns.store(self.driver.now_ns(), Ordering::Relaxed);
-        self.driver.query_estimated(self.id, estimate.cpu_ns);
+        let measured = cost.cpu_ns();
+        let cpu_ns = measured.unwrap_or(estimate.cpu_ns);
+        *self.cost.lock() = Some(Arc::clone(cost));
+        self.driver.query_estimated(self.id, cpu_ns, measured.is_some());
+        if measured.is_some_and(|ns| Age::of(ns) > Age::Fresh) {
+            give_way().await;
+        }
+    }
+
+    /// It is over, after so much CPU time.
+    pub(super) fn learn(&self, cpu_ns: u64) {
+        if let Some(cost) = self.cost.lock().take()
+            && !self.failed()
+            && self.cancelled().is_none()
+        {
+            cost.learn(cpu_ns);
+        }
     }
 
     /// Has the plan for itself.

@@ -15,6 +15,7 @@ use thalweg_scheduler::{PollEnd, Turn};
 use tokio::runtime::Handle;
 
 use super::driver::Driver;
+use super::lanes::Lane;
 use super::quantum;
 use super::run::Run;
 use super::threads::{Granted, before_taking};
@@ -112,7 +113,7 @@ impl<T: Send + 'static> Drop for Scheduled<T> {
             Phase::Waiting(work) => {
                 *phase = Phase::Unwanted(work);
                 drop(phase);
-                task.driver.threads().push(Arc::clone(task) as Arc<dyn Granted>);
+                task.driver.threads().push(Lane::Front, Arc::clone(task) as Arc<dyn Granted>);
             }
             // Who polls it sees that it is gone. A result is dropped outside the lock.
             other => {
@@ -163,12 +164,12 @@ impl<T: Send + 'static> Granted for Task<T> {
         if matches!(*self.phase.lock(), Phase::Unwanted(_)) {
             return self.drop_work(self.set(Phase::Gone));
         }
-        let age = match driver.poll_began(id) {
-            Turn::Run { age } => age,
+        match driver.poll_began(id) {
+            Turn::Run { .. } => {}
             Turn::Wait => return,
             // Whoever awaits this is being cancelled as well; there is nothing to tell them.
             Turn::Cancelled => return self.drop_work(self.set(Phase::Gone)),
-        };
+        }
         let mut work = {
             let mut phase = self.phase.lock();
             match std::mem::replace(&mut *phase, Phase::Polled) {
@@ -180,7 +181,6 @@ impl<T: Send + 'static> Granted for Task<T> {
                 }
             }
         };
-        let low = driver.old_polls().begin(age);
         quantum::begin(Some(id));
         let waker = waker_ref(&self);
         let run = Arc::clone(&work.run);
@@ -191,7 +191,6 @@ impl<T: Send + 'static> Granted for Task<T> {
             Ok(Poll::Pending) => {
                 let cpu_ns = quantum::end();
                 // Whoever is granted the slot may be woken by this thread.
-                drop(low);
                 drop(run);
                 let ended = || driver.poll_ended(id, PollEnd::Pending, cpu_ns);
                 match self.put(Phase::Waiting(work)) {
@@ -209,7 +208,6 @@ impl<T: Send + 'static> Granted for Task<T> {
         };
         work.end();
         let cpu_ns = quantum::end();
-        drop(low);
         before_taking(|| {
             driver.poll_ended(id, PollEnd::Done, cpu_ns);
             // It may be the query's last task.

@@ -4,6 +4,8 @@
 //! A thread that has ended a poll takes what the scheduler granted the slot to, and no other thread is
 //! woken for it. Who slept last is woken first: its caches are warm, and the threads that
 //! are there for the scheduler's reserve sleep as long as it is not in use.
+//!
+//! Threads are of [lanes](super::lanes), and a thread polls the tasks of its own only.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -12,7 +14,11 @@ use std::sync::Arc;
 use std::thread::Thread;
 
 use parking_lot::Mutex;
+use thalweg_base::{Clock, SystemClock};
 use tokio::runtime::Handle;
+
+use super::lanes::{Firm, Lane};
+use super::quantum::thread_cpu_ns;
 
 /// A task that was granted a slot, or is to be dropped.
 pub trait Granted: Send + Sync {
@@ -20,26 +26,34 @@ pub trait Granted: Send + Sync {
     fn run(self: Arc<Self>, tokio: &Handle);
 }
 
-#[derive(Default)]
 pub struct Threads {
     state: Mutex<State>,
+    firm: Firm,
+    clock: SystemClock,
 }
 
 #[derive(Default)]
 struct State {
-    /// At most as many as there are slots wait here for long.
-    granted: VecDeque<Arc<dyn Granted>>,
-    asleep: Vec<Thread>,
+    lanes: [Waiting; Lane::ALL.len()],
     closed: bool,
 }
 
+#[derive(Default)]
+struct Waiting {
+    /// At most as many as there are slots wait here for long.
+    granted: VecDeque<Arc<dyn Granted>>,
+    asleep: Vec<Thread>,
+}
+
 thread_local! {
+    /// The lane of this thread.
+    static LANE: Cell<Option<Lane>> = const { Cell::new(None) };
     /// This thread is about to take a task.
     static TAKES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f` on a thread that takes a task right after: for the first that `f` grants a slot to,
-/// no other is woken.
+/// Runs `f` on a thread that takes a task right after: for the first of its lane that `f` grants a
+/// slot to, no other is woken.
 pub fn before_taking(f: impl FnOnce()) {
     TAKES.set(true);
     f();
@@ -47,29 +61,55 @@ pub fn before_taking(f: impl FnOnce()) {
 }
 
 impl Threads {
-    /// Starts so many.
-    pub fn start(self: &Arc<Self>, count: usize, stack: usize, tokio: &Handle) -> io::Result<()> {
+    /// Tells `firm` of polls that others leave no core.
+    pub fn new(firm: Firm, clock: SystemClock) -> Self {
+        Threads { state: Mutex::default(), firm, clock }
+    }
+
+    /// Starts so many of a lane.
+    pub fn start(
+        self: &Arc<Self>,
+        lane: Lane,
+        count: usize,
+        stack: usize,
+        tokio: &Handle,
+    ) -> io::Result<()> {
         for _ in 0..count {
             let (threads, tokio) = (Arc::clone(self), tokio.clone());
-            let builder = std::thread::Builder::new().name("thalweg".into()).stack_size(stack);
+            let builder =
+                std::thread::Builder::new().name(lane.thread_name().into()).stack_size(stack);
             builder.spawn(move || {
-                while let Some(task) = threads.take() {
-                    task.run(&tokio);
+                LANE.set(Some(lane));
+                lane.enter();
+                while let Some(task) = threads.take(lane) {
+                    threads.run(lane, task, &tokio);
                 }
             })?;
         }
         Ok(())
     }
 
-    pub fn push(&self, task: Arc<dyn Granted>) {
+    fn run(&self, lane: Lane, task: Arc<dyn Granted>, tokio: &Handle) {
+        if lane == Lane::Front {
+            return task.run(tokio);
+        }
+        let (began_ns, cpu_ns) = (self.clock.now_ns(), thread_cpu_ns());
+        task.run(tokio);
+        let now_ns = self.clock.now_ns();
+        self.firm.note(now_ns - began_ns, thread_cpu_ns() - cpu_ns, now_ns);
+    }
+
+    pub fn push(&self, lane: Lane, task: Arc<dyn Granted>) {
         let mut state = self.state.lock();
         if state.closed {
             // Dropped where nobody holds the lock.
             drop(state);
             return;
         }
-        state.granted.push_back(task);
-        let woken = if TAKES.replace(false) { None } else { state.asleep.pop() };
+        let waiting = &mut state.lanes[lane as usize];
+        waiting.granted.push_back(task);
+        let takes = LANE.get() == Some(lane) && TAKES.replace(false);
+        let woken = if takes { None } else { waiting.asleep.pop() };
         drop(state);
         if let Some(thread) = woken {
             thread.unpark();
@@ -77,19 +117,20 @@ impl Threads {
     }
 
     /// Waits for one. `None`: there are no more.
-    fn take(&self) -> Option<Arc<dyn Granted>> {
+    fn take(&self, lane: Lane) -> Option<Arc<dyn Granted>> {
         let this = std::thread::current();
         let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
             }
-            if let Some(task) = state.granted.pop_front() {
+            let waiting = &mut state.lanes[lane as usize];
+            if let Some(task) = waiting.granted.pop_front() {
                 return Some(task);
             }
             // It may have woken without being told to.
-            if !state.asleep.iter().any(|thread| thread.id() == this.id()) {
-                state.asleep.push(this.clone());
+            if !waiting.asleep.iter().any(|thread| thread.id() == this.id()) {
+                waiting.asleep.push(this.clone());
             }
             drop(state);
             std::thread::park();
@@ -101,11 +142,12 @@ impl Threads {
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let (granted, asleep) =
-            (std::mem::take(&mut state.granted), std::mem::take(&mut state.asleep));
+        let lanes = std::mem::take(&mut state.lanes);
         drop(state);
-        drop(granted);
-        asleep.iter().for_each(Thread::unpark);
+        for Waiting { granted, asleep } in lanes {
+            drop(granted);
+            asleep.iter().for_each(Thread::unpark);
+        }
     }
 }
 
@@ -138,8 +180,10 @@ mod tests {
     #[test]
     fn each_task_is_taken_once_also_by_the_thread_that_granted_it_and_none_when_closed() {
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = Arc::new(Threads::default());
-        threads.start(3, 1 << 20, tokio.handle()).unwrap();
+        let threads = Arc::new(Threads::new(Firm::default(), SystemClock::default()));
+        for lane in Lane::ALL {
+            threads.start(lane, 3, 1 << 20, tokio.handle()).unwrap();
+        }
         let (sender, receiver) = mpsc::channel();
         let dropped = Arc::new(AtomicUsize::new(0));
         let told = |number| {
@@ -147,29 +191,36 @@ mod tests {
             Arc::new(Told { number, sender, dropped })
         };
         let next = || receiver.recv_timeout(Duration::from_secs(10)).expect("a thread slept on");
+        let lane = |number| Lane::ALL[number % Lane::ALL.len()];
 
         for round in 0..2_000 {
-            (0..5).for_each(|n| threads.push(told(round * 5 + n)));
+            let numbers = round * 5..round * 5 + 5;
+            numbers.clone().for_each(|n| threads.push(lane(n), told(n)));
             let mut seen: Vec<usize> = (0..5).map(|_| next()).collect();
             seen.sort_unstable();
-            assert!(seen.into_iter().eq(round * 5..round * 5 + 5));
+            assert!(seen.into_iter().eq(numbers));
         }
 
-        /// Grants two slots when its poll ends: one other thread is woken for the second.
-        struct Ends(Arc<Threads>, Mutex<Vec<Arc<Told>>>);
+        /// Grants a slot in every lane, and in its own one more, when its poll ends: there one other
+        /// thread is woken for the second.
+        struct Ends(Arc<Threads>, Mutex<Vec<(Lane, Arc<Told>)>>);
         impl Granted for Ends {
             fn run(self: Arc<Self>, _: &Handle) {
-                before_taking(|| self.1.lock().drain(..).for_each(|told| self.0.push(told)));
+                before_taking(|| {
+                    self.1.lock().drain(..).for_each(|(lane, told)| self.0.push(lane, told));
+                });
             }
         }
-        for _ in 0..2_000 {
-            threads.push(Arc::new(Ends(Arc::clone(&threads), Mutex::new(vec![told(0), told(1)]))));
-            assert_eq!(next() + next(), 1);
+        for own in Lane::ALL.into_iter().cycle().take(2_000) {
+            let tasks = Lane::ALL.into_iter().chain([own]).map(|lane| (lane, told(1)));
+            let ends = Ends(Arc::clone(&threads), Mutex::new(tasks.collect()));
+            threads.push(own, Arc::new(ends));
+            (0..=Lane::ALL.len()).for_each(|_| assert_eq!(next(), 1));
         }
 
         threads.close();
         let before = dropped.load(Ordering::Relaxed);
-        threads.push(told(0));
+        threads.push(Lane::ALL[0], told(0));
         assert_eq!(dropped.load(Ordering::Relaxed), before + 1);
         drop(sender);
         assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());

@@ -115,7 +115,7 @@ impl Policy for Fair {
     }
 
     fn line(&self, query: &QueryState) -> Option<(u64, u64)> {
-        (query.age() == Age::Long).then_some((query.place.priority, query.place.turn))
+        (Age::of(query.cpu_ns) == Age::Long).then_some((query.place.priority, query.place.turn))
     }
 
     fn exchange(&mut self, a: &mut QueryState, b: &mut QueryState) {

@@ -6,8 +6,8 @@ use crate::deadline::BANK_NS;
 use crate::policy::fair::{NOMINAL_NS, SCALE, SLICE_NS, behind, stride};
 use crate::policy::{Past, Tuner, remaining_ns, weighted};
 use crate::{
-    Action, Age, Arrival, Class, ClassId, OVERDUE_NS, PolicyKind, PollEnd, Priority, SHORT_CPU_NS,
-    ServerLimits, Turn,
+    Action, Age, Arrival, Class, ClassId, Estimate, OVERDUE_NS, PolicyKind, PollEnd, Priority,
+    SHORT_CPU_NS, ServerLimits, Turn,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +29,7 @@ struct Query {
     attributes: Arrival,
     class: ClassId,
     estimate_ns: u64,
+    measured: bool,
     used_ns: u64,
     longest_ns: u64,
     queue: VecDeque<TaskId>,
@@ -42,6 +43,15 @@ struct Query {
     priority: u64,
     turn: u64,
     watch: Watch,
+}
+
+impl Query {
+    fn age(&self) -> Age {
+        match self.measured {
+            true => Age::of(self.used_ns).max(Age::of(self.estimate_ns)),
+            false => Age::of(self.used_ns),
+        }
+    }
 }
 
 /// What happened since a query began to wait, under fair: the terms of its bound.
@@ -137,6 +147,7 @@ impl Model {
             attributes: arrival.clone(),
             class: class.unwrap_or(ClassId::DEFAULT),
             estimate_ns: arrival.estimate_ns,
+            measured: false,
             used_ns: 0,
             longest_ns: 0,
             queue: VecDeque::new(),
@@ -199,9 +210,9 @@ impl Model {
         Ok(())
     }
 
-    pub fn query_estimated(&mut self, query: QueryId, estimate_ns: u64) {
+    pub fn query_estimated(&mut self, query: QueryId, estimate: Estimate) {
         if let Some(query) = self.queries.get_mut(&query).filter(|q| !q.ended) {
-            query.estimate_ns = estimate_ns;
+            (query.estimate_ns, query.measured) = (estimate.cpu_ns, estimate.measured);
         }
     }
 
@@ -315,7 +326,7 @@ impl Model {
         match self.tasks.get_mut(&task) {
             Some((query, state @ State::Granted)) => {
                 *state = State::Running { woken: false };
-                Turn::Run { age: Age::of(self.queries[query].used_ns) }
+                Turn::Run { age: self.queries[query].age() }
             }
             None | Some((_, State::Cancelled)) => Turn::Cancelled,
             Some(_) => Turn::Wait,
@@ -644,13 +655,11 @@ impl Model {
                 None => (self.first_of_line(first), false, true),
             }
         } else {
-            if self.held.len() >= self.slots + self.reserve {
-                return Ok(None);
-            }
             let may = |q: &Query| {
-                let age = Age::of(q.used_ns);
+                let age = q.age();
                 let in_the_way = |h: &&Held| h.age > age || now_ns - h.since_ns >= OVERDUE_NS;
-                age < Age::Long && self.held.values().filter(in_the_way).count() >= self.slots
+                self.held.len() < self.slots + age.reserves() * self.reserve
+                    && self.held.values().filter(in_the_way).count() >= self.slots
             };
             let (next, out_of_turn) = urgent.unwrap_or((first, false));
             if may(&self.queries[&next]) {
@@ -679,7 +688,7 @@ impl Model {
         let query = self.query_mut(chosen);
         query.passed_by.clear();
         let task = query.queue.pop_front().expect("only queries with queued tasks are in line");
-        let (more, age) = (!query.queue.is_empty(), Age::of(query.used_ns));
+        let (more, age) = (!query.queue.is_empty(), query.age());
         self.tasks.get_mut(&task).expect("only living tasks queue").1 = State::Granted;
         self.held.insert(task, Held { query: chosen, since_ns: now_ns, age, out_of_turn });
         if more {

@@ -4,8 +4,8 @@
 use super::Report;
 use super::model::Model;
 use crate::{
-    Action, Admission, Advice, Arrival, Class, ClassId, Fault, PolicyKind, PollEnd, Priority,
-    Scheduler, ServerLimits, Turn, WEIGHT_NORMAL,
+    Action, Admission, Advice, Arrival, Class, ClassId, Estimate, Fault, PolicyKind, PollEnd,
+    Priority, Scheduler, ServerLimits, Turn, WEIGHT_NORMAL,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -227,9 +227,10 @@ impl World {
         match event {
             Event::Arrive { query } => self.arrive(query)?,
             Event::Estimate { query } => {
-                let estimate_ns = self.random.below(2_000 * UNIT_NS);
-                self.scheduler.query_estimated(query, estimate_ns, now_ns, &mut self.actions);
-                self.model.query_estimated(query, estimate_ns);
+                let cpu_ns = self.random.below(2_000 * UNIT_NS);
+                let estimate = Estimate { cpu_ns, measured: self.random.below(2) == 0 };
+                self.scheduler.query_estimated(query, estimate, now_ns, &mut self.actions);
+                self.model.query_estimated(query, estimate);
             }
             Event::Reweigh { query } => {
                 let (weight, priority) = self.weight();

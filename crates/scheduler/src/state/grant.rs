@@ -96,12 +96,10 @@ impl Scheduler {
     /// Who gets one more slot than there are: a query that is not long, if every slot is held by
     /// an older one, or by a task that is overdue.
     fn next_in_reserve(&mut self, now_ns: u64) -> Option<Next> {
-        if self.held.in_use() >= self.slots + self.reserve {
-            return None;
-        }
         let oldest = [Age::Short, Age::Fresh].into_iter().find(|age| {
             let in_the_way = |held: &Held| held.age > *age || now_ns >= held.since_ns + OVERDUE_NS;
-            self.held.held().filter(|(_, held)| in_the_way(held)).count() >= self.slots
+            self.held.in_use() < self.places(*age)
+                && self.held.held().filter(|(_, held)| in_the_way(held)).count() >= self.slots
         })?;
         if self.waiting[..=oldest as usize].iter().all(|count| *count == 0) {
             return None;
@@ -114,6 +112,11 @@ impl Scheduler {
         }
         let young = self.order.entries().filter(|(_, q)| may(*q));
         young.min().map(|(_, q)| Next::ByPolicy(q))
+    }
+
+    /// Slots that may be held in all if one more of them is of a query of this age.
+    pub(super) fn places(&self, age: Age) -> usize {
+        self.slots + age.reserves() * self.reserve
     }
 
     pub(super) fn release(&mut self, task: u32) {
@@ -204,7 +207,7 @@ impl Scheduler {
         }
     }
 
-    fn count_waiting(&mut self, q: u32) {
+    pub(super) fn count_waiting(&mut self, q: u32) {
         let in_order = self.order.contains(q);
         let query = self.queries[q as usize].as_mut().expect("the order knows living queries");
         let now = in_order.then(|| query.state.age());

@@ -3,7 +3,7 @@
 use super::{Action, Fault, Query, Scheduler};
 use crate::class::{Admission, ClassId};
 use crate::memory::MemoryRefusal;
-use crate::query::{Arrival, Priority, QueryState};
+use crate::query::{Arrival, Estimate, Priority, QueryState};
 use crate::task::NONE;
 use crate::wait::{Refusal, Stop};
 use thalweg_base::QueryId;
@@ -59,13 +59,17 @@ impl Scheduler {
     pub fn query_estimated(
         &mut self,
         query: QueryId,
-        estimate_ns: u64,
+        estimate: Estimate,
         now_ns: u64,
         actions: &mut Vec<Action>,
     ) {
         if let Some(&q) = self.by_id.get(&query) {
-            self.query_mut(q).state.estimate_ns = estimate_ns;
+            let state = &mut self.query_mut(q).state;
+            (state.estimate_ns, state.measured) = (estimate.cpu_ns, estimate.measured);
             self.rerank(q);
+            if self.order.contains(q) {
+                self.count_waiting(q);
+            }
             self.admit(None, now_ns, actions);
         }
     }

@@ -8,7 +8,7 @@ use crate::query::{Age, OVERDUE_NS, QueryState};
 use crate::slots::{Held, SlotView};
 use crate::wait::WaitReason;
 use std::cmp::Reverse;
-use thalweg_base::QueryId;
+use thalweg_base::{QueryId, TaskId};
 
 impl Scheduler {
     pub fn policy(&self) -> PolicyKind {
@@ -36,6 +36,12 @@ impl Scheduler {
             since_ns: held.since_ns,
             age: held.age,
         })
+    }
+
+    /// Of the query of a living task.
+    pub fn age_of(&self, task: TaskId) -> Option<Age> {
+        let task = self.tasks.find(task)?;
+        Some(self.query(self.tasks[task].query).state.age())
     }
 
     /// CPU times of all quanta there ever were.
@@ -92,11 +98,11 @@ impl Scheduler {
     /// When so many slots will have been held for so long that a query that waits may use the
     /// reserve.
     fn reserve_opens_ns(&self) -> Option<u64> {
-        let reserve = self.slots..self.slots + self.reserve;
-        if !reserve.contains(&self.held.in_use()) {
+        let in_use = self.held.in_use();
+        if in_use < self.slots {
             return None;
         }
-        let waits = |age: &Age| self.waiting[*age as usize] > 0;
+        let waits = |age: &Age| self.waiting[*age as usize] > 0 && in_use < self.places(*age);
         let opens_ns = |age: Age| {
             let at = |held: Held| match held.age > age {
                 true => 0,

@@ -17,12 +17,12 @@ impl Scheduler {
         self.grant(now_ns, actions);
     }
 
-    /// So many slots more for queries that are not [long](crate::Age), granted only while as many
-    /// tasks of older ones hold slots as there are slots: then a quantum that does not end is
-    /// not waited for. A task of one that is not older counts too once it is
-    /// [overdue](crate::OVERDUE_NS). A driver with a reserve has as many threads more, and lets
-    /// quanta of older queries ([`Turn::Run`](crate::Turn::Run)) run at a lower priority, or they
-    /// would slow down those that they were to make room for.
+    /// So many slots more for queries that are not [long](crate::Age), and as many again for those
+    /// that are fresh, granted only while as many tasks of older ones hold slots as there are slots:
+    /// then a quantum that does not end is not waited for. A task of one that is not older counts
+    /// too once it is [overdue](crate::OVERDUE_NS). A driver with a reserve has threads for all of
+    /// them, and lets quanta of older queries ([`age_of`](Self::age_of)) run at a lower priority, or
+    /// they would slow down those that they were to make room for.
     pub fn set_reserve(&mut self, reserve: usize, now_ns: u64, actions: &mut Vec<Action>) {
         self.reserve = reserve;
         self.grant(now_ns, actions);

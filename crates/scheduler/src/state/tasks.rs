@@ -1,7 +1,6 @@
 //! Events of tasks.
 
 use super::{Action, Fault, PollEnd, Scheduler, Turn};
-use crate::query::Age;
 use crate::task::State;
 use thalweg_base::{QueryId, TaskId};
 
@@ -126,7 +125,8 @@ impl Scheduler {
     ) -> bool {
         let Some(t) = self.tasks.find(task) else { return false };
         let state = &self.query(self.tasks[t].query).state;
-        let unchanged = state.age() == Age::of(state.cpu_ns + cpu_ns) && !state.cancelled;
+        let told = self.held.age(self.tasks[t].slot);
+        let unchanged = state.age_after(cpu_ns) == told && !state.cancelled;
         let unwanted = self.order.len() == 0 && self.held.in_use() <= self.slots;
         if !unchanged || !unwanted {
             return false;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Admission, Age, Arrival, FRESH_CPU_NS, MemoryLimit, OVERDUE_NS, Phase, Priority, Refusal,
-    SHORT_CPU_NS, ServerLimits, Stop, WaitReason, task_index,
+    Admission, Age, Arrival, Estimate, FRESH_CPU_NS, MemoryLimit, OVERDUE_NS, Phase, Priority,
+    Refusal, SHORT_CPU_NS, ServerLimits, Stop, WaitReason, task_index,
 };
 
 /// A scheduler, its clock, and the actions of the last event.
@@ -316,7 +316,7 @@ fn a_corrected_estimate_moves_a_query() {
     let (a, b) = (bench.arrive(1, 100), bench.arrive(2, 200));
     let running = bench.spawn(a);
     let (small, large) = (bench.spawn(a), bench.spawn(b));
-    bench.event(|s, now, a| s.query_estimated(b, 50, now, a));
+    bench.event(|s, now, a| s.query_estimated(b, Estimate { cpu_ns: 50, measured: false }, now, a));
     bench.quantum(running, PollEnd::Pending, 1);
     bench.granted(&[large]);
     bench.quantum(large, PollEnd::Pending, 1);
@@ -369,7 +369,7 @@ fn one_long_running() -> (Bench, TaskId, TaskId) {
 #[test]
 fn the_reserve_is_for_short_queries_behind_long_ones() {
     let (mut bench, running, behind) = one_long_running();
-    bench.event(|s, now, a| s.set_reserve(2, now, a));
+    bench.event(|s, now, a| s.set_reserve(1, now, a));
     bench.granted(&[]);
     let short = bench.arrive(2, 0);
     let x = bench.spawn(short);
@@ -392,7 +392,7 @@ fn the_reserve_is_for_short_queries_behind_long_ones() {
 #[test]
 fn the_reserve_is_for_fresh_queries_behind_short_ones_too() {
     let mut bench = Bench::new(1, PolicyKind::Fair);
-    bench.event(|s, now, a| s.set_reserve(2, now, a));
+    bench.event(|s, now, a| s.set_reserve(1, now, a));
     let short = bench.arrive(1, 0);
     let a = bench.spawn(short);
     let b = bench.spawn(short);
@@ -407,11 +407,42 @@ fn the_reserve_is_for_fresh_queries_behind_short_ones_too() {
     bench.end(x, PollEnd::Yielded, FRESH_CPU_NS);
     bench.granted(&[]);
     assert_eq!(bench.scheduler.next_deadline(), Some(OVERDUE_NS));
-    // Others are, as many as the reserve has places.
+    // Others are, as many as the reserves for short and for fresh ones have places.
     for (query, may) in [(3, true), (4, true), (5, false)] {
         let query = bench.arrive(query, 0);
         let task = bench.spawn(query);
         bench.granted(&[task][..usize::from(may)]);
+    }
+}
+
+#[test]
+fn fresh_queries_have_a_reserve_that_short_ones_cannot_fill() {
+    let (mut bench, _, _) = one_long_running();
+    bench.event(|s, now, a| s.set_reserve(1, now, a));
+    let short = bench.arrive(2, 0);
+    let estimate = Estimate { cpu_ns: FRESH_CPU_NS, measured: true };
+    bench.event(|s, now, a| s.query_estimated(short, estimate, now, a));
+    let x = bench.spawn(short);
+    bench.granted(&[x]);
+    bench.spawn(short);
+    bench.granted(&[]);
+    let fresh = bench.arrive(3, 0);
+    let y = bench.spawn(fresh);
+    bench.granted(&[y]);
+    bench.spawn(fresh);
+    bench.granted(&[]);
+}
+
+#[test]
+fn a_query_is_as_old_as_it_was_when_it_was_last_asked() {
+    let (mut bench, _, _) = one_long_running();
+    bench.event(|s, now, a| s.set_reserve(1, now, a));
+    for (query, measured) in [(2, true), (3, false)] {
+        let estimate = Estimate { cpu_ns: SHORT_CPU_NS, measured };
+        let query = bench.arrive(query, 0);
+        bench.event(|s, now, a| s.query_estimated(query, estimate, now, a));
+        let task = bench.spawn(query);
+        bench.granted(&[task][..usize::from(!measured)]);
     }
 }
 

@@ -1,0 +1,172 @@
+//! Which thread polls a task, and what the operating system is told about that thread.
+//!
+//! A young query does not wait for the end of an older one's quantum: it runs in the scheduler's
+//! reserve, and then there are more threads than cores. Which of them get a core is the operating
+//! system's to say. So the threads are of two *lanes*: those in `Front` are threads like any other;
+//! those in `Back` have the policy `SCHED_IDLE`. Linux takes a core that polls for the back to be
+//! idle: any other thread that wakes up is put there, rather than where another one runs, and begins
+//! at once. Nice values and slices do not do that: a thread that wakes up beside one with the least
+//! weight may still wait for a slice of it, 1.4 ms and more.
+//!
+//! Queries that are no longer fresh are polled in the back once they have *met* a fresh one, which is
+//! granted a slot while they hold theirs: for a second, as queries that come in numbers come again.
+//! Short ones are no better off there than long ones, as these would get nothing beside a steady
+//! stream of them. A lane is chosen for each poll, by the age of its query, and a thread never changes
+//! its lane; an ordinary user's process would lack the right to go back.
+//!
+//! What gives way to our own young queries gives way to all other threads of the machine (of its
+//! control group: a service or a container has one of its own), and may hold what these wait for. If
+//! a poll is left no core for long, all are polled in the front for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thalweg_scheduler::Age;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Front,
+    Back,
+}
+
+/// For so long a query gives way once a younger one has met it.
+const MET_NS: u64 = 1_000_000_000;
+
+/// A poll without a core for so long is starved.
+const STARVED_NS: u64 = 50_000_000;
+/// So long nobody gives way after that. With `SCHED_IDLE` a quantum may take most of a second beside a
+/// program that never rests; this keeps what is lost by it below a tenth.
+const FIRM_NS: u64 = 10_000_000_000;
+
+impl Lane {
+    pub const ALL: [Lane; 2] = [Lane::Front, Lane::Back];
+
+    /// Threads of it: as many as queries polled there may hold slots.
+    pub fn threads(self, slots: usize, reserve: usize) -> usize {
+        let youngest = match self {
+            Lane::Front => Age::Fresh,
+            Lane::Back => Age::Short,
+        };
+        slots + youngest.reserves() * reserve
+    }
+
+    pub fn thread_name(self) -> &'static str {
+        match self {
+            Lane::Front => "thalweg",
+            Lane::Back => "thalweg-back",
+        }
+    }
+
+    /// The calling thread is of this lane from now on. Where the system refuses it, nothing is lost but
+    /// time; and a process that was started with another policy than the usual one keeps that.
+    pub fn enter(self) {
+        // SAFETY: numbers, and a structure of one that lives until the call is over; 0 is the calling
+        // thread.
+        unsafe {
+            if self == Lane::Back && libc::sched_getscheduler(0) == libc::SCHED_OTHER {
+                libc::sched_setscheduler(
+                    0,
+                    libc::SCHED_IDLE,
+                    &libc::sched_param { sched_priority: 0 },
+                );
+            }
+        }
+    }
+}
+
+/// Who gives way.
+#[derive(Default)]
+pub struct Lanes {
+    /// When a fresh query last met another.
+    met_ns: Option<u64>,
+    firm: Firm,
+}
+
+/// Until when nobody gives way.
+#[derive(Clone, Default)]
+pub struct Firm(Arc<AtomicU64>);
+
+impl Firm {
+    /// A poll has taken so long, and had a core for a part of it.
+    pub fn note(&self, wall_ns: u64, cpu_ns: u64, now_ns: u64) {
+        if wall_ns.saturating_sub(cpu_ns) >= STARVED_NS {
+            self.0.store(now_ns + FIRM_NS, Ordering::Relaxed);
+        }
+    }
+
+    fn is_firm(&self, now_ns: u64) -> bool {
+        now_ns < self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Lanes {
+    pub fn firm(&self) -> &Firm {
+        &self.firm
+    }
+
+    /// A query of this age is granted a slot, while others are `held`.
+    pub fn granted(&mut self, age: Age, mut held: impl Iterator<Item = Age>, now_ns: u64) -> Lane {
+        if age == Age::Fresh {
+            if held.any(|other| other > Age::Fresh) {
+                self.met_ns = Some(now_ns);
+            }
+            return Lane::Front;
+        }
+        let met = self.met_ns.is_some_and(|at| now_ns < at + MET_NS);
+        if met && !self.firm.is_firm(now_ns) { Lane::Back } else { Lane::Front }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn who_meets_a_fresh_query_gives_way_for_a_while() {
+        let mut lanes = Lanes::default();
+        let mut granted = |age, held: &[Age], at| lanes.granted(age, held.iter().copied(), at);
+        assert_eq!(granted(Age::Fresh, &[Age::Fresh], 0), Lane::Front);
+        assert_eq!(granted(Age::Long, &[Age::Short, Age::Fresh], MS), Lane::Front);
+        assert_eq!(granted(Age::Short, &[Age::Long, Age::Fresh], MS), Lane::Front);
+        assert_eq!(granted(Age::Fresh, &[Age::Fresh, Age::Short], 2 * MS), Lane::Front);
+        assert_eq!(granted(Age::Long, &[], 3 * MS), Lane::Back);
+        assert_eq!(granted(Age::Short, &[Age::Long], 3 * MS), Lane::Back);
+        assert_eq!(granted(Age::Fresh, &[], 3 * MS), Lane::Front);
+        assert_eq!(granted(Age::Short, &[], 2 * MS + MET_NS - 1), Lane::Back);
+        assert_eq!(granted(Age::Long, &[], 2 * MS + MET_NS), Lane::Front);
+    }
+
+    #[test]
+    fn who_is_starved_gives_way_no_longer() {
+        let mut lanes = Lanes::default();
+        lanes.granted(Age::Fresh, [Age::Long].into_iter(), 0);
+        lanes.firm().note(STARVED_NS, 1, MS);
+        lanes.firm().note(STARVED_NS * 2, STARVED_NS * 2, MS);
+        assert_eq!(lanes.granted(Age::Long, [].into_iter(), 2 * MS), Lane::Back);
+        lanes.firm().note(STARVED_NS + 1, 1, MS);
+        assert_eq!(lanes.granted(Age::Long, [].into_iter(), 2 * MS), Lane::Front);
+        let later = MS + FIRM_NS;
+        lanes.granted(Age::Fresh, [Age::Long].into_iter(), later);
+        assert_eq!(lanes.granted(Age::Long, [].into_iter(), later), Lane::Back);
+    }
+
+    #[test]
+    fn threads_of_the_back_say_that_they_give_way() {
+        // SAFETY: a number only; 0 is the calling thread.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        if policy() != libc::SCHED_OTHER {
+            return;
+        }
+        let of = |lane: Lane| {
+            let entered = move || {
+                lane.enter();
+                policy()
+            };
+            std::thread::spawn(entered).join().unwrap()
+        };
+        assert_eq!(of(Lane::Front), libc::SCHED_OTHER);
+        assert_eq!(of(Lane::Back), libc::SCHED_IDLE);
+    }
+}
