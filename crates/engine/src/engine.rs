@@ -58,7 +58,7 @@ impl Engine {
         };
         // Every query has a pool of its own in its place; see `Run::context`.
         let environment = RuntimeEnvBuilder::new().build_arc().map_err(from_datafusion)?;
-        let runtime = Runtime::new(&config)?;
+        let runtime = Runtime::new(&config, database.cache_stats().bytes_max)?;
         workload::restore(&database, runtime.driver())?;
         if config.compacts {
             background::start(&runtime, &database);

@@ -20,6 +20,8 @@ pub struct Figures {
     /// `None`: no limit.
     pub memory_bytes_max: Option<u64>,
     pub spill_bytes: u64,
+    /// How often freed memory was given back to the system because there was too much of it.
+    pub memory_trims: u64,
     /// CPU times of all quanta.
     pub quanta: Histogram,
     /// Of the queries that have ended.
@@ -76,6 +78,7 @@ impl Engine {
             memory_bytes: driver.look(Scheduler::memory_held),
             memory_bytes_max: driver.limits().memory_bytes,
             spill_bytes: self.spill_held(),
+            memory_trims: driver.trims(),
             quanta: driver.quantum_lengths(),
             totals: driver.totals(),
             cache: self.database().cache_stats(),

@@ -31,11 +31,13 @@ const PURGE_DELAY: std::ffi::c_int = 15;
 
 unsafe extern "C" {
     safe fn mi_option_set_default(option: std::ffi::c_int, value: std::ffi::c_long);
+    safe fn mi_collect(force: bool);
 }
 
 fn main() -> std::process::ExitCode {
     // Unless MIMALLOC_PURGE_DELAY says otherwise.
     mi_option_set_default(PURGE_DELAY, KEPT_MS);
+    thalweg_engine::runtime::trim_memory_with(|| mi_collect(true));
     match commands::run() {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(failure) => failure.report(),

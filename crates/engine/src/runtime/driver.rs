@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use super::lanes::{Lane, Lanes};
 use super::log::{Logged, Totals};
+use super::resident::Resident;
 use super::run::{Run, Terms};
 use super::threads::{Granted, Threads};
 use crate::config::Config;
@@ -34,6 +35,7 @@ pub struct Driver {
     /// The queries that ended, the last ones.
     log: Mutex<VecDeque<Arc<Logged>>>,
     totals: Mutex<Totals>,
+    resident: Arc<Resident>,
     /// Unless it does, tasks run without asking.
     schedules: bool,
 }
@@ -42,6 +44,9 @@ pub struct Driver {
 /// can it see that a quantum does not end.
 const TICK: Duration = Duration::from_millis(4);
 const TICK_MIN: Duration = Duration::from_millis(1);
+
+/// How often it is looked what the process holds: queries fill 10 to 20 MiB meanwhile.
+const RESIDENT_LOOK_NS: u64 = 10_000_000;
 
 /// A query that is alive.
 pub struct Listed {
@@ -115,8 +120,9 @@ impl Inner {
 }
 
 impl Driver {
-    /// `reserve` more tasks of young queries run while all slots are held by older ones.
-    pub fn new(config: &Config, reserve: usize) -> Self {
+    /// `reserve` more tasks of young queries run while all slots are held by older ones. Beside them
+    /// there is a cache of `cache_bytes_max`.
+    pub fn new(config: &Config, reserve: usize, cache_bytes_max: u64) -> Self {
         let mut scheduler = Scheduler::new(config.threads, config.policy);
         // Nobody is there yet to be told of it.
         scheduler.set_reserve(reserve, 0, &mut Vec::new());
@@ -134,12 +140,15 @@ impl Driver {
             arrived: Notify::new(),
             log: Mutex::default(),
             totals: Mutex::default(),
+            resident: Arc::new(Resident::new(cache_bytes_max)),
             schedules: config.scheduled,
         }
     }
 
-    /// Tells the scheduler the time, for as long as it is polled.
+    /// Tells the scheduler the time, for as long as it is polled, and sees that the process does not
+    /// hold more than it may.
     pub async fn tick(self: Arc<Self>) {
+        let mut looked_ns = 0;
         loop {
             if self.runs.lock().is_empty() {
                 self.arrived.notified().await;
@@ -148,6 +157,13 @@ impl Driver {
                 s.tick(now_ns, actions);
                 (now_ns, s.next_deadline())
             });
+            if now_ns.saturating_sub(looked_ns) >= RESIDENT_LOOK_NS {
+                looked_ns = now_ns;
+                if self.resident.is_over(self.limits().memory_bytes.unwrap_or(u64::MAX)) {
+                    let resident = Arc::clone(&self.resident);
+                    tokio::task::spawn_blocking(move || resident.trim());
+                }
+            }
             let due = due_ns.map(|due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns)));
             tokio::time::sleep(due.unwrap_or(TICK).clamp(TICK_MIN, TICK)).await;
         }
@@ -269,6 +285,11 @@ impl Driver {
     /// `false`: the query must wait until it is told that memory is free, and ask again.
     pub fn memory_promise(&self, query: QueryId, bytes: u64) -> bool {
         self.event(|s, now, actions| s.memory_promise(query, bytes, now, actions))
+    }
+
+    /// How often freed memory was given back because there was too much of it.
+    pub fn trims(&self) -> u64 {
+        self.resident.trims()
     }
 
     pub fn limits(&self) -> ServerLimits {

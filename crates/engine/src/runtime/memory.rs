@@ -164,7 +164,7 @@ mod tests {
         const LIMIT: usize = 1 << 30;
         let config =
             Config { threads: 1, memory_bytes_max: Some(LIMIT as u64), ..Config::default() };
-        let driver = Arc::new(Driver::new(&config, 0));
+        let driver = Arc::new(Driver::new(&config, 0, 0));
         let run = |text| Run::begin(&driver, Origin::new(None, text), &Terms::default()).unwrap();
         let others: Vec<_> = (0..4).map(|_| run("other")).collect();
         let all = |other: &Arc<Run>| {

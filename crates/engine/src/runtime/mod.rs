@@ -6,6 +6,7 @@
 //! * [`Scheduled`](scheduled): a future that is polled only while it holds a slot, by [`threads`] of
 //!   ours. [`Beside`] is what our operators spawn, and [`tracer`] makes one of what DataFusion spawns.
 //! * [`lanes`]: how far a thread gives way to others before the operating system.
+//! * [`resident`]: freed memory goes back to the system when there is too much of it.
 //! * [`checkpoint`]: where our own operators give way once their quantum is over and others wait.
 
 mod beside;
@@ -14,6 +15,7 @@ mod lanes;
 mod log;
 mod memory;
 mod quantum;
+mod resident;
 mod run;
 mod scheduled;
 mod threads;
@@ -25,6 +27,7 @@ use lanes::Lane;
 pub use driver::{Driver, Listed, no_workload};
 pub use log::{Logged, Times, Totals};
 pub use quantum::checkpoint;
+pub use resident::trim_memory_with;
 pub use run::{Cancel, Origin, Run, Terms};
 
 use std::future::Future;
@@ -52,8 +55,8 @@ const STACK_BYTES: usize = 16 << 20;
 impl Runtime {
     /// As many tasks run at a time as there are slots, each on a thread of its own, and as many of
     /// short queries beside long ones that do not give way, and again of fresh ones. If nothing is scheduled, tokio has a
-    /// thread for each slot.
-    pub fn new(config: &Config) -> Result<Self> {
+    /// thread for each slot. Queries share the memory with a cache of `cache_bytes_max`.
+    pub fn new(config: &Config, cache_bytes_max: u64) -> Result<Self> {
         tracer::install();
         let slots = config.threads;
         let (reserve, workers) = if config.scheduled { (slots, 1) } else { (0, slots) };
@@ -74,7 +77,7 @@ impl Runtime {
             .enable_time()
             .build()
             .map_err(started)?;
-        let driver = Arc::new(Driver::new(config, reserve));
+        let driver = Arc::new(Driver::new(config, reserve, cache_bytes_max));
         if config.scheduled {
             for lane in Lane::ALL {
                 let (threads, count) = (driver.threads(), lane.threads(slots, reserve));

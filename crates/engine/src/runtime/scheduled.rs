@@ -276,7 +276,7 @@ mod tests {
     use crate::runtime::{Origin, Runtime, Terms};
 
     fn runtime() -> Runtime {
-        Runtime::new(&Config { threads: 1, ..Config::default() }).unwrap()
+        Runtime::new(&Config { threads: 1, ..Config::default() }, 0).unwrap()
     }
 
     fn run(runtime: &Runtime) -> Arc<Run> {

@@ -198,7 +198,7 @@ fn led(memory_bytes: usize) -> Led {
     let (sender, rows) = mpsc::channel(1);
     let leading = Waiting::new(async move {
         let transactions = Transactions::new(Database::memory(Options::default()).unwrap());
-        let driver = Arc::new(Driver::new(&Config { threads: 1, ..Config::default() }, 0));
+        let driver = Arc::new(Driver::new(&Config { threads: 1, ..Config::default() }, 0, 0));
         let run =
             Run::begin(&driver, Origin::new(None, "SELECT a FROM t"), &Terms::default()).unwrap();
         let reading = transactions.reading(&run);

@@ -104,6 +104,9 @@ impl collector::Collector for Collector {
             f.memory_bytes_max.unwrap_or(0),
         )?;
         sheet.gauge("spill", "On the disk for joins, groups and sorts", bytes, f.spill_bytes)?;
+        let about =
+            "Times that freed memory was given back to the system because there was too much";
+        sheet.counter("memory_trims", about, None, f.memory_trims)?;
         sheet.gauge("background_running", "Compactions that run", None, f.background as u64)?;
 
         let t = &f.totals;
