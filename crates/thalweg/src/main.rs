@@ -11,6 +11,8 @@ mod database;
 mod failure;
 mod interrupt;
 mod output;
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+mod processor;
 mod progress;
 mod script;
 mod state;

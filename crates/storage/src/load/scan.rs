@@ -1,8 +1,8 @@
 //! Where the fields of delimited text end.
 //!
-//! Eight bytes at a time (SIMD within a register): one mask of the bytes that are a delimiter, a
-//! line end or a quote, then a jump from set bit to set bit. Wide numeric files have a delimiter
-//! every five bytes or so, where a call of `memchr` per field costs more than the field.
+//! So many bytes at a time as the processor compares ([`STEP`]): one mask of the bytes that are a
+//! delimiter, a line end or a quote, then a jump from set bit to set bit. Wide numeric files have a
+//! delimiter every five bytes or so, where a call of `memchr` per field costs more than the field.
 //! Quoted fields are the exception and take the `memchr` way.
 
 use super::block::Dialect;
@@ -37,16 +37,72 @@ pub(super) struct Shape {
     pub trailing: bool,
 }
 
-#[inline]
-fn equal(word: u64, pattern: u64) -> u64 {
-    const LOW7: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let x = word ^ pattern;
-    // The high bit of each byte that is zero, exactly: no carry crosses bytes.
-    !(((x & LOW7) + LOW7) | x | LOW7)
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+use avx2::{BITS, STEP, Wanted};
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx2")))]
+use word::{BITS, STEP, Wanted};
+
+/// Two vectors of 32 bytes.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+mod avx2 {
+    use std::arch::x86_64::{
+        __m256i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256,
+        _mm256_set1_epi8,
+    };
+
+    pub const STEP: usize = 64;
+    /// Of the mask, for each byte.
+    pub const BITS: u32 = 1;
+
+    pub struct Wanted([__m256i; 3]);
+
+    impl Wanted {
+        pub fn new(bytes: [u8; 3]) -> Self {
+            // SAFETY: this is compiled only if all of the program is for processors with AVX2.
+            Wanted(bytes.map(|byte| unsafe { _mm256_set1_epi8(byte as i8) }))
+        }
+
+        #[inline]
+        pub fn mask(&self, bytes: &[u8; STEP]) -> u64 {
+            let half = |from: usize| {
+                // SAFETY: as above; and 32 of the 64 bytes are read, wherever they lie.
+                unsafe {
+                    let bytes = _mm256_loadu_si256(bytes.as_ptr().add(from).cast());
+                    let [a, b, c] = self.0.map(|wanted| _mm256_cmpeq_epi8(bytes, wanted));
+                    _mm256_movemask_epi8(_mm256_or_si256(_mm256_or_si256(a, b), c)) as u32
+                }
+            };
+            u64::from(half(0)) | u64::from(half(32)) << 32
+        }
+    }
 }
 
-fn repeat(byte: u8) -> u64 {
-    u64::from(byte) * 0x0101_0101_0101_0101
+/// Eight bytes: SIMD within a register.
+#[cfg_attr(all(target_arch = "x86_64", target_feature = "avx2"), cfg(test))]
+mod word {
+    pub const STEP: usize = 8;
+    pub const BITS: u32 = 8;
+
+    pub struct Wanted([u64; 3]);
+
+    impl Wanted {
+        pub fn new(bytes: [u8; 3]) -> Self {
+            Wanted(bytes.map(|byte| u64::from(byte) * 0x0101_0101_0101_0101))
+        }
+
+        #[inline]
+        pub fn mask(&self, bytes: &[u8; STEP]) -> u64 {
+            const LOW7: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+            let word = u64::from_le_bytes(*bytes);
+            let equal = |wanted: u64| {
+                let x = word ^ wanted;
+                // The high bit of each byte that is zero, exactly: no carry crosses bytes.
+                !(((x & LOW7) + LOW7) | x | LOW7)
+            };
+            let [a, b, c] = self.0.map(equal);
+            a | b | c
+        }
+    }
 }
 
 impl Records {
@@ -67,27 +123,24 @@ impl Records {
             return Ok(pos);
         }
         let Dialect { delimiter, quote, escape } = shape.dialect;
-        let delimiters = repeat(delimiter);
-        let lines = repeat(b'\n');
-        let quotes = repeat(quote.unwrap_or(delimiter));
+        let wanted = Wanted::new([delimiter, b'\n', quote.unwrap_or(delimiter)]);
         // Blocks are below 4 GiB: a block's worth beyond the longest record at the most.
         self.ends.push(pos as u32);
         let mut record = 0;
         let mut field_start = pos;
         let mut at = pos;
         'words: while at < data.len() {
-            let word = match data[at..].first_chunk::<8>() {
-                Some(eight) => u64::from_le_bytes(*eight),
+            let mut mask = match data[at..].first_chunk::<STEP>() {
+                Some(bytes) => wanted.mask(bytes),
                 None => {
                     // Zeros match nothing: no dialect gives NUL a meaning.
-                    let mut eight = [0; 8];
-                    eight[..data.len() - at].copy_from_slice(&data[at..]);
-                    u64::from_le_bytes(eight)
+                    let mut bytes = [0; STEP];
+                    bytes[..data.len() - at].copy_from_slice(&data[at..]);
+                    wanted.mask(&bytes)
                 }
             };
-            let mut mask = equal(word, delimiters) | equal(word, lines) | equal(word, quotes);
             while mask != 0 {
-                let here = at + (mask.trailing_zeros() / 8) as usize;
+                let here = at + (mask.trailing_zeros() / BITS) as usize;
                 mask &= mask - 1;
                 let byte = data[here];
                 if byte == delimiter {
@@ -114,7 +167,7 @@ impl Records {
                     continue 'words;
                 }
             }
-            at += 8;
+            at += STEP;
         }
         if self.ends[record] as usize == data.len() {
             self.ends.truncate(record);
@@ -265,6 +318,30 @@ mod tests {
         assert_eq!(fields("a,\"b\n", 2, false), Err(Malformed::Unclosed { at: 2 }));
         let long = "0123456789,0123456789\n".repeat(5);
         assert_eq!(fields(&long, 2, false), Ok(vec![vec!["0123456789"; 2]; 5]));
+    }
+
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+    #[test]
+    fn vectors_find_what_words_find() {
+        let mut prng = thalweg_base::Prng::new(1);
+        for _ in 0..10_000 {
+            let alphabet = [b',', b'\n', b'"', b'x', 0, 0x80, 0xac];
+            let bytes: [u8; STEP] =
+                std::array::from_fn(|_| alphabet[prng.below(alphabet.len() as u64) as usize]);
+            let (wide, narrow) = (Wanted::new(*b",\n\""), word::Wanted::new(*b",\n\""));
+            let mask = wide.mask(&bytes);
+            for (i, eight) in bytes.chunks_exact(word::STEP).enumerate() {
+                let words = narrow.mask(eight.try_into().unwrap());
+                for byte in 0..word::STEP {
+                    let at = i * word::STEP + byte;
+                    assert_eq!(
+                        mask >> at & 1,
+                        words >> (word::BITS as usize * byte + 7) & 1,
+                        "{bytes:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]
