@@ -107,8 +107,11 @@ mod tests {
         }
         assert!(short.is_over(0));
         assert!(!short.is_over(0), "it is being done");
+        // Engines of other tests may trim as well.
+        let before = TRIMMED.load(Ordering::Relaxed);
         short.trim();
-        assert_eq!((short.trims(), TRIMMED.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!(short.trims(), 1);
+        assert!(TRIMMED.load(Ordering::Relaxed) > before);
         // Other tests allocate meanwhile, but no such multiple of what there is.
         let left = anonymous_bytes().unwrap();
         short.next_bytes.store(left * 64, Ordering::Relaxed);
