@@ -80,16 +80,9 @@ fn goes_on() -> bool {
 /// Between two pieces of work: gives way if the quantum of the running task is over and somebody
 /// waits; else costs a few nanoseconds.
 pub async fn checkpoint() {
-    let mut asked = false;
-    poll_fn(|cx| {
-        if asked || !is_over() || goes_on() {
-            return Poll::Ready(());
-        }
-        asked = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
+    if is_over() && !goes_on() {
+        give_way().await;
+    }
 }
 
 /// Ends the quantum. For a query that is found to be older than it was when the poll began: others
