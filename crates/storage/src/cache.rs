@@ -129,6 +129,11 @@ impl Cache {
         Some(entry.array.clone())
     }
 
+    /// Whether it is there; nobody comes back to it by that.
+    pub fn has(&self, key: Key) -> bool {
+        self.slot(key).shard.read().index.contains_key(&key)
+    }
+
     /// Keeps `array`, evicting others; an array too big for its shard is not kept.
     pub fn insert(&self, key: Key, array: &ArrayRef) {
         let bytes = array.get_array_memory_size() as u64 + ENTRY_BYTES;
@@ -241,6 +246,9 @@ mod tests {
         assert!(stats.evictions > 9_000 && stats.bytes > 1 << 19, "{stats:?}");
         cache.insert(key(2, 0), &array(1 << 20));
         assert!(cache.get(key(2, 0)).is_none(), "an array above the bound is not kept");
+        assert!(!cache.has(key(2, 0)));
+        cache.insert(key(2, 1), &array(10));
+        assert!(cache.has(key(2, 1)));
     }
 
     #[test]

@@ -295,6 +295,16 @@ impl Database {
         chunk.extent().read(chunk.metadata(), chunk.chunk, &places)
     }
 
+    /// Begins with what [`read`](Self::read) of the same will want, as far as the cache has it not and
+    /// the store can: a hint.
+    pub fn read_ahead(&self, chunk: &ChunkRef, columns: &[usize]) {
+        let cache = &self.0.home.cache;
+        let missing = |place: &usize| !cache.has(key(chunk.extent(), chunk.chunk, *place));
+        let places = columns.iter().filter_map(|&c| chunk.place(c)).filter(missing);
+        let places: Vec<usize> = places.collect();
+        chunk.extent().read_ahead(chunk.metadata(), chunk.chunk, &places);
+    }
+
     /// Decodes a segment and caches it: no input or output. Comes in an *encoded form*, which
     /// [`expand`](crate::expand) turns into the table's Arrow type:
     ///

@@ -115,7 +115,7 @@ pub fn serve() -> Result<()> {
     })?;
     let answer = match task {
         Task::Load(task) => serde_json::to_string(&do_load(task)?),
-        Task::Scan(task) => serde_json::to_string(&do_scan(&task)?),
+        Task::Scan(task) => serde_json::to_string(&scan_here(&task)?),
         Task::Memory(task) => serde_json::to_string(&memory::together(&task)?),
     };
     let answer = answer.map_err(|e| Error::internal(format!("an answer is no JSON: {e}")))?;
@@ -149,7 +149,8 @@ fn do_load(task: LoadTask) -> Result<Loaded> {
     Ok(Loaded { seconds, tables: tables.collect(), memory_peak_bytes })
 }
 
-fn do_scan(task: &ScanTask) -> Result<Scanned> {
+/// In this process, in an engine that has nothing in its cache.
+pub fn scan_here(task: &ScanTask) -> Result<Scanned> {
     let engine = open(&task.database, task.threads, false)?;
     let session = engine.session();
     let (cpu, read) = (cpu_seconds(), read_bytes());
@@ -208,7 +209,7 @@ mod tests {
         assert!(loaded.seconds > 0.0 && loaded.memory_peak_bytes > 1 << 20);
         let scan = |sql: &str| {
             let database = folder.path().join("db");
-            do_scan(&ScanTask { database, sql: sql.into(), threads: 1 })
+            scan_here(&ScanTask { database, sql: sql.into(), threads: 1 })
         };
         assert!(scan("select sum(a) from t where b is null").unwrap().seconds > 0.0);
         let error = scan("select nosuch from t").unwrap_err();

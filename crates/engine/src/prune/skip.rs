@@ -194,6 +194,8 @@ struct Changing {
 struct Chunks {
     first: usize,
     next: usize,
+    /// Up to where they have been named as upcoming.
+    announced: usize,
     /// `None`: as they lie.
     order: Option<Vec<usize>>,
     kept: Kept,
@@ -308,7 +310,7 @@ impl Skipper {
             }
             let first = self.contents.chunks_of(extent).start;
             let order = self.order.map(|o| o.of(&self.contents.statistics_in(extent, o.column)));
-            state.chunks = Some(Chunks { first, next: 0, order, kept });
+            state.chunks = Some(Chunks { first, next: 0, announced: 0, order, kept });
         }
     }
 
@@ -338,20 +340,25 @@ impl Skipper {
         std::mem::take(&mut self.state.lock().pruned)
     }
 
+    /// Those of the next places that will be handed out, as far as that is known: of the extent in hand,
+    /// and if no filter changes before. As many places as were passed in it, and at most `most`: who
+    /// stops soon has little read in vain. Each comes once.
+    pub fn upcoming(&self, most: usize) -> Vec<ChunkRef> {
+        let mut state = self.state.lock();
+        let Some(chunks) = &mut state.chunks else { return vec![] };
+        let to = chunks.kept.all.len().min(chunks.next + chunks.next.min(most));
+        let from = chunks.announced.max(chunks.next);
+        chunks.announced = from.max(to);
+        let chunks = &*chunks;
+        (from..to).filter_map(|place| self.chunk(chunks, place).ok()).collect()
+    }
+
     fn next_in_extent(&self, state: &mut State) -> Option<ChunkRef> {
         let chunks = state.chunks.as_mut()?;
         while chunks.next < chunks.kept.all.len() {
-            let i = chunks.order.as_ref().map_or(chunks.next, |order| order[chunks.next]);
+            let place = chunks.next;
             chunks.next += 1;
-            let chunk = match chunks.kept.cause(i) {
-                Some(cause) => Err(cause),
-                None => {
-                    let chunk = self.contents.chunk(chunks.first + i);
-                    let empty = self.contents.deleted_rows() > 0 && chunk.live_rows() == 0;
-                    if empty { Err(Cause::Deleted) } else { Ok(chunk) }
-                }
-            };
-            match chunk {
+            match self.chunk(chunks, place) {
                 Ok(chunk) => return Some(chunk),
                 Err(cause) => state.pruned.add(cause, 1),
             }
@@ -359,6 +366,17 @@ impl Skipper {
         state.chunks = None;
         state.at += 1;
         None
+    }
+
+    /// The chunk at a place in the order, or why it is passed over.
+    fn chunk(&self, chunks: &Chunks, place: usize) -> std::result::Result<ChunkRef, Cause> {
+        let i = chunks.order.as_ref().map_or(place, |order| order[place]);
+        if let Some(cause) = chunks.kept.cause(i) {
+            return Err(cause);
+        }
+        let chunk = self.contents.chunk(chunks.first + i);
+        let empty = self.contents.deleted_rows() > 0 && chunk.live_rows() == 0;
+        if empty { Err(Cause::Deleted) } else { Ok(chunk) }
     }
 
     /// Brings the verdicts up to what the filters are now.

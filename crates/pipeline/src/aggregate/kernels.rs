@@ -48,16 +48,17 @@ pub(super) fn masked<T: Copy>(values: &[T], selected: &BooleanBuffer, identity: 
     values.iter().zip(selected).map(|(&v, s)| if s { v } else { identity }).collect()
 }
 
-/// All values in one; eight at a time, which floats need to be told.
-pub(super) fn one<O: Op>(values: &[O::T]) -> O::T {
+/// All values in one, from whatever they are in; eight at a time, which floats need to be told.
+pub(super) fn one<O: Op, V: Copy + Into<O::T>>(values: &[V]) -> O::T {
     let mut parts = [O::IDENTITY; 8];
     let (chunks, rest) = values.as_chunks::<8>();
     for chunk in chunks {
         for (part, &value) in parts.iter_mut().zip(chunk) {
-            *part = O::combine(*part, value);
+            *part = O::combine(*part, value.into());
         }
     }
-    rest.iter().chain(&parts).fold(O::IDENTITY, |all, &v| O::combine(all, v))
+    let parts = parts.into_iter().fold(O::IDENTITY, O::combine);
+    rest.iter().fold(parts, |all, &value| O::combine(all, value.into()))
 }
 
 /// Few groups: `C` columns at once, whose states of a group lie together.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Decimal128Type, Float16Type, Float32Type, Float64Type};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+};
 use thalweg_base::{Error, Result};
 
 use super::FEW_GROUPS_MAX;
@@ -357,9 +359,19 @@ fn in_lanes<O: Op>(
 /// One group has all rows, or every row goes to its own.
 fn fold<O: Op>(states: &mut [O::T], ids: &[u32], values: &[O::T]) {
     match states {
-        [state] => *state = O::combine(*state, one::<O>(values)),
+        [state] => *state = O::combine(*state, one::<O, _>(values)),
         _ => many::<O>(states, ids, values),
     }
+}
+
+/// All words of a compact array in one; `None`: it is none.
+fn one_of_compact<O: Op<T = i64>>(array: &dyn Array) -> Option<i64> {
+    Some(match array.data_type() {
+        DataType::Int8 => one::<O, _>(array.as_primitive::<Int8Type>().values()),
+        DataType::Int16 => one::<O, _>(array.as_primitive::<Int16Type>().values()),
+        DataType::Int32 => one::<O, _>(array.as_primitive::<Int32Type>().values()),
+        _ => return None,
+    })
 }
 
 impl State {
@@ -465,6 +477,12 @@ impl State {
                 let selected = selected(batch, &[*argument], *filter);
                 seen.mark(batch, selected.as_ref());
                 let array = &batch.arguments[*argument];
+                if let ([sum], None) = (sums.as_mut_slice(), &selected)
+                    && let Some(all) = one_of_compact::<AddInt>(array)
+                {
+                    *sum = sum.wrapping_add(all);
+                    return Ok(());
+                }
                 let values = words(array).ok_or_else(|| came_as(array))?;
                 let values = mask(values, selected.as_ref(), 0);
                 match few {
@@ -487,7 +505,14 @@ impl State {
             (Slot::Sum { argument, filter, .. }, State::Decimals { sums, highs, exact, seen }) => {
                 let selected = selected(batch, &[*argument], *filter);
                 seen.mark(batch, selected.as_ref());
-                match decimals(&batch.arguments[*argument])? {
+                let array = &batch.arguments[*argument];
+                if let ([sum], [], None) = (sums.as_mut_slice(), highs.as_slice(), &selected)
+                    && let Some(all) = one_of_compact::<AddInt>(array)
+                {
+                    *sum = sum.wrapping_add(all.into());
+                    return Ok(());
+                }
+                match decimals(array)? {
                     Decimals::Narrow(values) => {
                         let values = mask(values, selected.as_ref(), 0);
                         if few && bounded(&values) {
@@ -514,7 +539,17 @@ impl State {
             (Slot::Extreme { argument, filter, order, .. }, State::Words { best, max, seen }) => {
                 let selected = selected(batch, &[*argument], *filter);
                 seen.mark(batch, selected.as_ref());
-                let values = ordered(*order, &batch.arguments[*argument])?;
+                let array = &batch.arguments[*argument];
+                if let ([best], None, Order::Word) = (best.as_mut_slice(), &selected, order)
+                    && let Some(all) = match max {
+                        true => one_of_compact::<MaxWord>(array),
+                        false => one_of_compact::<MinWord>(array),
+                    }
+                {
+                    *best = if *max { all.max(*best) } else { all.min(*best) };
+                    return Ok(());
+                }
+                let values = ordered(*order, array)?;
                 let identity = if *max { i64::MIN } else { i64::MAX };
                 let values = mask(values, selected.as_ref(), identity);
                 match (few, *max) {
@@ -654,7 +689,7 @@ fn sum_narrow(sums: &mut [i128], ids: &[u32], values: &[i64]) {
     };
     for values in values.chunks(BOUNDED_ROWS_MAX) {
         *sum = sum.wrapping_add(match bounded(values) {
-            true => one::<AddInt>(values).into(),
+            true => one::<AddInt, _>(values).into(),
             false => values.iter().map(|&v| i128::from(v)).sum(),
         });
     }

@@ -132,6 +132,17 @@ fn array(data_type: &DataType, cells: &[Cell], random: &mut Prng) -> ArrayRef {
         };
         return dictionary(values, keys, random.below(2) == 0);
     }
+    let compact = matches!(
+        data_type,
+        DataType::Int64 | DataType::Int32 | DataType::Date32 | DataType::Decimal128(..)
+    );
+    let small = || ints().map(|v| v.map(i16::try_from).transpose());
+    if compact
+        && let Ok(small) = small().collect::<Result<Int16Array, _>>()
+        && random.below(3) == 0
+    {
+        return Arc::new(small);
+    }
     match data_type {
         DataType::Int64 => Arc::new(ints().map(|v| v.map(|v| v as i64)).collect::<Int64Array>()),
         DataType::Int32 => Arc::new(ints().map(|v| v.map(|v| v as i32)).collect::<Int32Array>()),

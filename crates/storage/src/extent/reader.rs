@@ -80,6 +80,14 @@ impl Extent {
         Ok(segments)
     }
 
+    /// Has the store begin with what [`read`](Self::read) of the same will want.
+    pub(crate) fn read_ahead(&self, metadata: &Metadata, chunk: usize, places: &[usize]) {
+        let location = |&place: &usize| metadata.columns[place].locations[chunk].range();
+        let mut wanted: Vec<_> = places.iter().map(location).collect();
+        wanted.sort_by_key(|range| range.start);
+        self.home().store.read_ahead(&object_name(self.id), &wanted);
+    }
+
     fn read_once(
         self: &Arc<Self>,
         metadata: &Arc<Metadata>,

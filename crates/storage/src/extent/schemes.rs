@@ -84,6 +84,7 @@ impl Compressors {
 struct Runs;
 
 const RUN_ROWS_MIN: u32 = 2;
+const RUNS_TRIAL_ROWS: usize = 16 * 1024;
 
 impl Scheme for Runs {
     fn scheme_name(&self) -> &'static str {
@@ -116,13 +117,24 @@ impl Scheme for Runs {
     fn expected_compression_ratio(
         &self,
         data: &ArrayAndStats,
-        _: CompressorContext,
+        context: CompressorContext,
         execution: &mut ExecutionCtx,
     ) -> CompressionEstimate {
         if data.integer_stats(execution).average_run_length() < RUN_ROWS_MIN {
             return CompressionEstimate::Verdict(EstimateVerdict::Skip);
         }
-        CompressionEstimate::Deferred(DeferredEstimate::Sample)
+        if context.is_sample() || data.array_len() < RUNS_TRIAL_ROWS {
+            return CompressionEstimate::Deferred(DeferredEstimate::Sample);
+        }
+        // Samples from many places do not tell how well the ends of runs, and values that ascend
+        // from run to run, can be coded.
+        CompressionEstimate::Deferred(DeferredEstimate::Callback(Box::new(
+            |compressor, data, best, context, execution| {
+                let part = first_rows(data, RUNS_TRIAL_ROWS, execution)?;
+                let after = Runs.encode(compressor, &part, &context, execution)?.nbytes().max(1);
+                Ok(verdict(part.nbytes() as f64 / after as f64, best))
+            },
+        )))
     }
 
     fn compress(
@@ -132,14 +144,34 @@ impl Scheme for Runs {
         context: CompressorContext,
         execution: &mut ExecutionCtx,
     ) -> VortexResult<ArrayRef> {
-        let (ends, values) = runend_encode(data.array_as_primitive(), execution);
+        self.encode(compressor, &data.array_as_primitive().into_owned(), &context, execution)
+    }
+}
+
+impl Runs {
+    fn encode(
+        &self,
+        compressor: &CascadingCompressor,
+        numbers: &PrimitiveArray,
+        context: &CompressorContext,
+        execution: &mut ExecutionCtx,
+    ) -> VortexResult<ArrayRef> {
+        let (ends, values) = runend_encode(numbers.as_view(), execution);
         let values = values.execute::<PrimitiveArray>(execution)?.into_array();
-        let values = compressor.compress_child(&values, &context, self.id(), 0, execution)?;
+        let values = compressor.compress_child(&values, context, self.id(), 0, execution)?;
         let ends =
-            compressor.compress_child(&ends.into_array(), &context, self.id(), 1, execution)?;
-        RunEnd::try_new_offset_length(ends, values, 0, data.array_len(), execution)
+            compressor.compress_child(&ends.into_array(), context, self.id(), 1, execution)?;
+        RunEnd::try_new_offset_length(ends, values, 0, numbers.len(), execution)
             .map(IntoArray::into_array)
     }
+}
+
+fn first_rows(
+    data: &ArrayAndStats,
+    rows: usize,
+    execution: &mut ExecutionCtx,
+) -> VortexResult<PrimitiveArray> {
+    data.array().slice(0..data.array_len().min(rows))?.execute::<PrimitiveArray>(execution)
 }
 
 /// Text as codes of a dictionary. Vortex's own looks at samples, which are too short to see that a
@@ -214,9 +246,9 @@ impl Scheme for Dictionary {
 }
 
 /// Whole numbers by Pco, which codes frequent values in fewer bits; bytes, which are mostly the codes
-/// of a dictionary and which Pco does not take, by Zstandard. Both are decoded several times more
-/// slowly than packed bits, so they must be smaller by as much as [`UNEVEN_ADVANTAGE`], and by a bit
-/// a value: seven values in three bits are no case for them.
+/// of a dictionary and which Pco does not take, by Zstandard. Both are decoded more slowly than packed
+/// bits, so they must be smaller by as much as [`UNEVEN_ADVANTAGE`], and by some bits a value: seven
+/// values in three bits are no case for them.
 #[derive(Debug)]
 struct Uneven;
 
@@ -225,6 +257,11 @@ const BYTES_LEVEL: i32 = 3;
 /// Each can be decoded without the others.
 const UNEVEN_PAGE_ROWS: usize = 16 * 1024;
 const UNEVEN_ADVANTAGE: f64 = 0.92;
+/// Bits that a value must save. Pco takes 3 to 4 ns for each, where packed bits take less than a half and
+/// Zstandard about one: a scan would wait for it rather than for the disk.
+const PCO_BITS_MIN: f64 = 1.5;
+const BYTES_BITS_MIN: f64 = 0.5;
+const UNEVEN_ROWS_MIN: usize = 1024;
 /// What is compressed to learn how small it gets: from one place, as neighbours are often alike.
 const UNEVEN_TRIAL_ROWS: usize = 8 * 1024;
 
@@ -249,17 +286,20 @@ impl Scheme for Uneven {
     ) -> CompressionEstimate {
         // Signed bytes are decimals of few digits, of which there is little to be had.
         let small = data.array_as_primitive().ptype() == PType::I8;
-        if small || context.is_sample() || data.array_len() < UNEVEN_TRIAL_ROWS {
+        if small || context.is_sample() || data.array_len() < UNEVEN_ROWS_MIN {
             return CompressionEstimate::Verdict(EstimateVerdict::Skip);
         }
         CompressionEstimate::Deferred(DeferredEstimate::Callback(Box::new(
             |_, data, best, _, execution| {
-                let part = data.array().slice(0..UNEVEN_TRIAL_ROWS)?;
-                let part = part.execute::<PrimitiveArray>(execution)?;
-                let before = (part.ptype().byte_width() * UNEVEN_TRIAL_ROWS) as f64;
+                let part = first_rows(data, UNEVEN_TRIAL_ROWS, execution)?;
+                let before = part.nbytes() as f64;
                 let after = uneven(&part, execution)?.nbytes().max(1) as f64;
-                let with_a_bit = after + UNEVEN_TRIAL_ROWS as f64 / 8.0;
-                Ok(verdict(before / with_a_bit.max(after / UNEVEN_ADVANTAGE), best))
+                let saved_min = part.len() as f64 / 8.0
+                    * match part.ptype() {
+                        PType::U8 => BYTES_BITS_MIN,
+                        _ => PCO_BITS_MIN,
+                    };
+                Ok(verdict(before / (after + saved_min).max(after / UNEVEN_ADVANTAGE), best))
             },
         )))
     }

@@ -4,11 +4,13 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with, statfs};
+use rustix::fs::{Advice, CWD, FlockOperation, RenameFlags, fadvise, flock, renameat_with, statfs};
 use rustix::io::Errno;
 
 pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
@@ -55,6 +57,9 @@ pub(crate) trait DiskFile: fmt::Debug + Send + Sync + 'static {
 
     /// Fills some of `slices` from `offset` on, and says how many bytes; zero at the end.
     fn read_at(&self, slices: &mut [IoSliceMut], offset: u64) -> io::Result<usize>;
+
+    /// Begins to bring these bytes into memory, where a disk has any use for that.
+    fn read_ahead(&self, _wanted: Range<u64>) {}
 }
 
 #[derive(Clone, Debug)]
@@ -214,5 +219,12 @@ impl DiskFile for File {
 
     fn read_at(&self, slices: &mut [IoSliceMut], offset: u64) -> io::Result<usize> {
         Ok(rustix::io::preadv(self, slices, offset)?)
+    }
+
+    fn read_ahead(&self, wanted: Range<u64>) {
+        // Zero would mean all there is.
+        if let Some(bytes) = NonZeroU64::new(wanted.end.saturating_sub(wanted.start)) {
+            let _ = fadvise(self, wanted.start, Some(bytes), Advice::WillNeed);
+        }
     }
 }

@@ -144,6 +144,16 @@ impl<D: Disk> Store for LocalStore<D> {
         })
     }
 
+    fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) {
+        let Ok(open) = self.0.open(name) else { return };
+        let mut rest = wanted;
+        while !rest.is_empty() {
+            let (together, far) = rest.split_at(near(rest, READ_GAP_BYTES_MAX, rest.len()));
+            open.file.read_ahead(together[0].start..together[together.len() - 1].end);
+            rest = far;
+        }
+    }
+
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let read = || -> io::Result<Vec<u8>> {
             let file = self.0.disk.open(&self.0.at(name))?;

@@ -66,6 +66,10 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// request. An object that is absent, or is not of `bytes` bytes, is corrupt.
     fn read(&self, name: &str, bytes: u64, wanted: &[Range<u64>]) -> Result<Vec<ByteBuffer>>;
 
+    /// Says that `wanted` will be read soon. A store that can has it under way on return; others, and
+    /// where anything is wrong, do nothing: the read will say so.
+    fn read_ahead(&self, _name: &str, _wanted: &[Range<u64>]) {}
+
     /// A whole small object; `None`: absent.
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>>;
 

@@ -189,6 +189,14 @@ fn reads_ranges(open: Open) {
     check(&[0..10, 1_000_000..1_000_100, 1_000_200..1_000_300, 2_999_990..bytes]);
     let many: Vec<Range<u64>> = (0..1000).map(|i| i * 2000..i * 2000 + 1500).collect();
     check(&many);
+    // A hint changes nothing, nor fails.
+    for wanted in
+        [&[][..], &[5..5], &many, &[0..10, 2_999_990..bytes + 7], &[u64::MAX - 1..u64::MAX]]
+    {
+        store.read_ahead("extents/ranges", wanted);
+        store.read_ahead("extents/nosuch", wanted);
+    }
+    check(&many);
     for wanted in
         [&[0..bytes + 1][..], &[bytes..bytes + 1], &[10..20, 5..7], &[u64::MAX - 1..u64::MAX]]
     {

@@ -343,6 +343,7 @@ pub fn cold_scan() -> ColdScan {
         file_bytes: 100_000_000,
         extents: 1,
         scan: ScanRate::new(90_000_000, timing(1.0, 0.1)),
+        first: ScanRate::new(90_000_000, timing(1.5, 0.1)),
         cpu_percent: 80.0,
         read_bytes: 50_000_000,
         reader: ScanRate::new(100_000_000, timing(0.5, 0.1)),

@@ -23,6 +23,9 @@ use crate::exec::filter::Conjunct;
 use crate::prune::{Cause, Filter, Next, Pruned, ReadOrder, Skipper};
 use crate::runtime::{Run, blocking, checkpoint};
 
+/// Chunks that are read ahead of the one in hand: a megabyte or so each, which together keep a disk busy.
+const CHUNKS_AHEAD: usize = 4;
+
 /// One partition's share of a scan, chunk by chunk: what is in it depends on the others.
 pub struct Reader {
     source: Source,
@@ -223,6 +226,7 @@ impl Reader {
         }
         let Source { database, loading, .. } = &self.source;
         let segments = loading.read(database, &columns.chunk, &missing).await?;
+        self.read_ahead(&missing);
         for (column, segment) in missing.into_iter().zip(segments) {
             let decode = || {
                 let _timer = self.metrics.base.elapsed_compute().timer();
@@ -236,6 +240,19 @@ impl Reader {
             checkpoint().await;
         }
         Ok(())
+    }
+
+    /// What had to be read of this chunk will have to be of the next ones: it is on its way while this
+    /// one is decoded.
+    fn read_ahead(&self, columns: &[usize]) {
+        let chunks = self.skipper.get().map_or(vec![], |s| s.upcoming(CHUNKS_AHEAD));
+        if chunks.is_empty() {
+            return;
+        }
+        let (database, columns) = (self.source.database.clone(), columns.to_vec());
+        let begin = move || chunks.iter().for_each(|chunk| database.read_ahead(chunk, &columns));
+        // Nobody waits for it.
+        drop(tokio::task::spawn_blocking(begin));
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::AsArray;
+use thalweg_storage::ChunkRef;
 
+use crate::prune::{Next, Skipper};
 use crate::{Config, Engine, Session};
 
 const CHUNKS: usize = 128;
@@ -127,4 +129,31 @@ fn a_top_k_stops_where_nothing_better_comes() {
     // Its first bound comes with the first batch, for which a scan of small chunks reads sixteen.
     let (read, scan) = chunks_read(&engine, &session, "SELECT k FROM fact ORDER BY k LIMIT 5");
     assert!(read <= 40 && scan.contains("chunks_pruned_by_topk="), "{scan}");
+}
+
+#[test]
+fn chunks_to_come_are_named_once_and_ever_more_ahead() {
+    let engine = Engine::open(":memory:", Config { threads: 1, ..Config::default() }).unwrap();
+    let session = engine.session();
+    run(&engine, &session, "CREATE TABLE t AS SELECT value FROM range(0, 600000)");
+    let snapshot = engine.database().snapshot();
+    let (_, table) = snapshot.named_tables().next().unwrap();
+    let contents = table.contents().unwrap();
+    let first_row = |chunk: &ChunkRef| chunk.row_ids().value(0);
+    let skipper = Skipper::new(Arc::clone(&contents), [], None);
+    assert!(skipper.upcoming(3).is_empty(), "nothing is in hand");
+    let (mut handed, mut named, mut lengths) = (vec![], vec![], vec![]);
+    while let Next::Chunk(chunk) = skipper.next() {
+        handed.push(first_row(&chunk));
+        let upcoming = skipper.upcoming(3);
+        lengths.push(upcoming.len());
+        named.extend(upcoming.iter().map(first_row));
+    }
+    assert_eq!(handed.len(), contents.chunks());
+    assert!(handed.len() > 8);
+    if contents.extents() == 1 {
+        assert_eq!(named, handed[1..]);
+        // One after the first, two more after the second, until there are three ahead.
+        assert_eq!(lengths[..4], [1, 2, 2, 1]);
+    }
 }

@@ -284,6 +284,38 @@ fn whole_numbers_come_as_narrow_as_they_are() {
 }
 
 #[test]
+fn numbers_that_come_in_runs_are_coded_by_the_run() {
+    // Rows of orders: each has one to seven, and a key a little greater than the one before.
+    let mut random = Prng::new(3);
+    let mut keys = vec![];
+    for order in 0i64.. {
+        let key = order * 4 + random.below(4) as i64;
+        keys.extend(std::iter::repeat_n(key, 1 + random.below(7) as usize));
+        if keys.len() >= 1 << 16 {
+            break;
+        }
+    }
+    keys.truncate(1 << 16);
+    let customers = keys.iter().map(|key| key.wrapping_mul(0x9e37_79b9) >> 7 & 0x7fff);
+    for (numbers, bits_max) in [(Int64Array::from_iter_values(customers), 5.2), (keys.into(), 2.0)]
+    {
+        let db = memory();
+        let batch = one(Arc::new(numbers), false);
+        let limits = Limits { chunk_rows: 1 << 16, run_bytes: 1 << 30, extent_bytes: 1 << 30 };
+        let mut writer = small(&db, batch.schema(), &[], limits);
+        writer.push(&batch).unwrap();
+        writer.flush().unwrap();
+        while writer.step().unwrap() {}
+        let extents = writer.finish().unwrap();
+        let metadata = extents[0].extent.open().unwrap();
+        let bytes = extents[0].extent.read(&metadata, 0, &[0]).unwrap()[0].bytes();
+        let bits = bytes as f64 * 8.0 / batch.num_rows() as f64;
+        assert!(bits < bits_max, "{bits} bits a value");
+        assert_eq!(read_back(&db, &batch.schema(), &extents)[1], batch);
+    }
+}
+
+#[test]
 fn floats_come_back_bit_for_bit() {
     let odd = [
         0.0,
