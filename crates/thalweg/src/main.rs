@@ -18,6 +18,8 @@ mod script;
 mod state;
 mod statement;
 
+use thalweg_engine::runtime::{Allocator, allocate_with};
+
 /// Batches are allocated on one thread and freed on another all day long: the case the system's
 /// allocator is worst at.
 #[global_allocator]
@@ -28,6 +30,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// fifth of the time of queries that hold much, at the allocator's own second.
 const KEPT_MS: std::ffi::c_long = 10_000;
 
+/// The same where there is little memory.
+const KEPT_BRIEFLY_MS: std::ffi::c_long = 100;
+
 /// mimalloc's number for the option, in its versions 2 and 3.
 const PURGE_DELAY: std::ffi::c_int = 15;
 
@@ -36,10 +41,14 @@ unsafe extern "C" {
     safe fn mi_collect(force: bool);
 }
 
+/// Unless MIMALLOC_PURGE_DELAY says for how long.
+fn keep_freed_memory(long: bool) {
+    mi_option_set_default(PURGE_DELAY, if long { KEPT_MS } else { KEPT_BRIEFLY_MS });
+}
+
 fn main() -> std::process::ExitCode {
-    // Unless MIMALLOC_PURGE_DELAY says otherwise.
-    mi_option_set_default(PURGE_DELAY, KEPT_MS);
-    thalweg_engine::runtime::trim_memory_with(|| mi_collect(true));
+    keep_freed_memory(true);
+    allocate_with(Allocator { trim: || mi_collect(true), keep: keep_freed_memory });
     match commands::run() {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(failure) => failure.report(),

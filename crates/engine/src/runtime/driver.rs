@@ -16,7 +16,7 @@ use thalweg_scheduler::{
 };
 use tokio::sync::Notify;
 
-use super::lanes::{Lane, Lanes};
+use super::lanes::{LONG_NS, Lane, Lanes, Rivals};
 use super::log::{Logged, Totals};
 use super::resident::Resident;
 use super::run::{Run, Terms};
@@ -106,16 +106,37 @@ struct Inner {
     scheduler: Scheduler,
     lanes: Lanes,
     /// By [`task_index`].
-    tasks: Vec<Option<Weak<dyn Granted>>>,
+    tasks: Vec<Option<Registered>>,
+    /// CPU time of all polls.
+    polled_ns: u64,
     /// Reused, so that the steady state allocates nothing.
     actions: Vec<Action>,
+}
+
+struct Registered {
+    granted: Weak<dyn Granted>,
+    /// Of its quanta, in CPU time.
+    longest_ns: u64,
 }
 
 impl Inner {
     /// Of the thread that is to poll a task that was granted a slot.
     fn lane_of(&mut self, task: TaskId, now_ns: u64) -> Lane {
         let Some(age) = self.scheduler.age_of(task) else { return Lane::Front };
-        self.lanes.granted(age, self.scheduler.slots_held().map(|slot| slot.age), now_ns)
+        let lane =
+            self.lanes.granted(age, self.scheduler.slots_held().map(|slot| slot.age), now_ns);
+        match self.tasks.get(task_index(task)) {
+            Some(Some(task)) if task.longest_ns > LONG_NS => Lane::Front,
+            _ => lane,
+        }
+    }
+
+    /// A quantum of a task was over after so much CPU time.
+    fn took(&mut self, task: TaskId, cpu_ns: u64) {
+        self.polled_ns += cpu_ns;
+        if let Some(Some(task)) = self.tasks.get_mut(task_index(task)) {
+            task.longest_ns = task.longest_ns.max(cpu_ns);
+        }
     }
 }
 
@@ -133,7 +154,13 @@ impl Driver {
         let threads = Arc::new(Threads::new(lanes.firm().clone(), clock.clone()));
         Driver {
             clock,
-            inner: Mutex::new(Inner { scheduler, lanes, tasks: Vec::new(), actions: Vec::new() }),
+            inner: Mutex::new(Inner {
+                scheduler,
+                lanes,
+                tasks: Vec::new(),
+                polled_ns: 0,
+                actions: Vec::new(),
+            }),
             threads,
             queries: AtomicU64::new(1),
             runs: Mutex::default(),
@@ -149,6 +176,7 @@ impl Driver {
     /// hold more than it may.
     pub async fn tick(self: Arc<Self>) {
         let mut looked_ns = 0;
+        let mut rivals = Rivals::default();
         loop {
             if self.runs.lock().is_empty() {
                 self.arrived.notified().await;
@@ -162,6 +190,12 @@ impl Driver {
                 if self.resident.is_over(self.limits().memory_bytes.unwrap_or(u64::MAX)) {
                     let resident = Arc::clone(&self.resident);
                     tokio::task::spawn_blocking(move || resident.trim());
+                }
+            }
+            if rivals.is_time(now_ns) {
+                let polled_ns = self.inner.lock().polled_ns;
+                if rivals.use_much(polled_ns, now_ns) {
+                    self.inner.lock().lanes.firm().hold(now_ns);
                 }
             }
             let due = due_ns.map(|due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns)));
@@ -212,8 +246,8 @@ impl Driver {
                 Action::Grant(task) => inner.lane_of(task, now),
                 _ => Lane::Front,
             };
-            let task = action.task().and_then(|task| inner.tasks.get(task_index(task)));
-            if let Some(task) = task.and_then(Option::as_ref).and_then(Weak::upgrade) {
+            let task = action.task().and_then(|task| inner.tasks.get(task_index(task))?.as_ref());
+            if let Some(task) = task.and_then(|task| task.granted.upgrade()) {
                 match first {
                     None => first = Some((lane, task)),
                     Some(_) => more.push((lane, task)),
@@ -439,9 +473,9 @@ impl Driver {
             let Some(id) = inner.scheduler.task_spawned(query, now, actions) else { return false };
             let index = task_index(id);
             if inner.tasks.len() <= index {
-                inner.tasks.resize(index + 1, None);
+                inner.tasks.resize_with(index + 1, || None);
             }
-            inner.tasks[index] = Some(task);
+            inner.tasks[index] = Some(Registered { granted: task, longest_ns: 0 });
             told(id);
             true
         })
@@ -456,12 +490,18 @@ impl Driver {
     }
 
     pub fn poll_ended(&self, task: TaskId, end: PollEnd, cpu_ns: u64) {
-        self.event(|s, now, actions| s.poll_ended(task, end, cpu_ns, now, actions));
+        self.change(|inner, now, actions| {
+            inner.took(task, cpu_ns);
+            inner.scheduler.poll_ended(task, end, cpu_ns, now, actions);
+        });
     }
 
     /// Whether the poll goes on for another quantum.
     pub fn quantum_over(&self, task: TaskId, cpu_ns: u64) -> bool {
-        self.event(|s, now, actions| s.quantum_over(task, cpu_ns, now, actions))
+        self.change(|inner, now, actions| {
+            inner.took(task, cpu_ns);
+            inner.scheduler.quantum_over(task, cpu_ns, now, actions)
+        })
     }
 
     pub fn task_dropped(&self, task: TaskId) {

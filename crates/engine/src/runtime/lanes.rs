@@ -15,8 +15,11 @@
 //! its lane; an ordinary user's process would lack the right to go back.
 //!
 //! What gives way to our own young queries gives way to all other threads of the machine (of its
-//! control group: a service or a container has one of its own), and may hold what these wait for. If
-//! a poll is left no core for long, all are polled in the front for a while.
+//! control group: a service or a container has one of its own), and may hold what these wait for:
+//! beside a program that never rests `SCHED_IDLE` leaves a thread 3 ms of a second, and there is no
+//! way back from it. So nobody gives way while threads that do not poll for this engine use a good part
+//! of the machine; nor a task that has had a long quantum; nor anybody for a while after a poll was left
+//! no core.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +40,13 @@ const STARVED_NS: u64 = 50_000_000;
 /// So long nobody gives way after that. With `SCHED_IDLE` a quantum may take most of a second beside a
 /// program that never rests; this keeps what is lost by it below a tenth.
 const FIRM_NS: u64 = 10_000_000_000;
+/// A task that has had a longer quantum does not give way.
+pub const LONG_NS: u64 = 25_000_000;
+/// How often it is looked what other threads use, and for how long that holds.
+const RIVALS_LOOK_NS: u64 = 200_000_000;
+const RIVALS_HOLD_NS: u64 = 1_000_000_000;
+/// Of the cores that the system has: what the others may use before nobody gives way to them.
+const RIVALS_PART: u64 = 4;
 
 impl Lane {
     pub const ALL: [Lane; 2] = [Lane::Front, Lane::Back];
@@ -90,8 +100,13 @@ impl Firm {
     /// A poll has taken so long, and had a core for a part of it.
     pub fn note(&self, wall_ns: u64, cpu_ns: u64, now_ns: u64) {
         if wall_ns.saturating_sub(cpu_ns) >= STARVED_NS {
-            self.0.store(now_ns + FIRM_NS, Ordering::Relaxed);
+            self.0.fetch_max(now_ns + FIRM_NS, Ordering::Relaxed);
         }
+    }
+
+    /// Others use much.
+    pub fn hold(&self, now_ns: u64) {
+        self.0.fetch_max(now_ns + RIVALS_HOLD_NS, Ordering::Relaxed);
     }
 
     fn is_firm(&self, now_ns: u64) -> bool {
@@ -115,6 +130,54 @@ impl Lanes {
         let met = self.met_ns.is_some_and(|at| now_ns < at + MET_NS);
         if met && !self.firm.is_firm(now_ns) { Lane::Back } else { Lane::Front }
     }
+}
+
+/// What all threads of the system use but for those that poll.
+#[derive(Default)]
+pub struct Rivals {
+    /// When that was, what all cores had been busy for, and how long polls had taken.
+    last: Option<(u64, u64, u64)>,
+}
+
+impl Rivals {
+    /// For the next look.
+    pub fn is_time(&self, now_ns: u64) -> bool {
+        self.last.is_none_or(|(then_ns, ..)| now_ns >= then_ns + RIVALS_LOOK_NS)
+    }
+
+    /// Whether that has been much since the last look. Polls have had so much CPU time so far.
+    pub fn use_much(&mut self, polled_ns: u64, now_ns: u64) -> bool {
+        let Some((busy_ns, cores)) = cores_busy() else { return false };
+        self.used_much(busy_ns, cores, polled_ns, now_ns)
+    }
+
+    fn used_much(&mut self, busy_ns: u64, cores: u64, polled_ns: u64, now_ns: u64) -> bool {
+        let Some((then_ns, busy_then_ns, polled_then_ns)) =
+            self.last.replace((now_ns, busy_ns, polled_ns))
+        else {
+            return false;
+        };
+        let elapsed_ns = now_ns.saturating_sub(then_ns);
+        let others_ns = busy_ns
+            .saturating_sub(busy_then_ns)
+            .saturating_sub(polled_ns.saturating_sub(polled_then_ns));
+        others_ns * RIVALS_PART > elapsed_ns * cores
+    }
+}
+
+/// For how long all cores of the system together have been busy, and how many there are. `None`: it
+/// does not say.
+fn cores_busy() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let cores = text.lines().skip(1).take_while(|line| line.starts_with("cpu")).count() as u64;
+    let ticks: Vec<u64> =
+        text.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
+    // User, nice, system, then idle and waiting for a disk, then interrupts.
+    let [user, nice, system, _, _, hard, soft, ..] = ticks[..] else { return None };
+    // SAFETY: a number in, a number out.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let tick_ns = 1_000_000_000 / u64::try_from(per_second).ok().filter(|&n| n > 0)?;
+    Some(((user + nice + system + hard + soft) * tick_ns, cores))
 }
 
 #[cfg(test)]
@@ -150,6 +213,39 @@ mod tests {
         let later = MS + FIRM_NS;
         lanes.granted(Age::Fresh, [Age::Long].into_iter(), later);
         assert_eq!(lanes.granted(Age::Long, [].into_iter(), later), Lane::Back);
+    }
+
+    #[test]
+    fn nobody_gives_way_to_other_programs() {
+        let mut lanes = Lanes::default();
+        lanes.granted(Age::Fresh, [Age::Long].into_iter(), 0);
+        assert_eq!(lanes.granted(Age::Long, [].into_iter(), MS), Lane::Back);
+        lanes.firm().hold(MS);
+        assert_eq!(lanes.granted(Age::Long, [].into_iter(), 2 * MS), Lane::Front);
+        lanes.firm().note(STARVED_NS, 0, MS);
+        lanes.firm().hold(2 * MS);
+        let later = MS + FIRM_NS;
+        lanes.granted(Age::Fresh, [Age::Long].into_iter(), later);
+        assert_eq!(lanes.granted(Age::Long, [].into_iter(), later - 1), Lane::Front);
+        assert_eq!(lanes.granted(Age::Long, [].into_iter(), later), Lane::Back);
+    }
+
+    #[test]
+    fn what_others_use_is_what_polls_do_not() {
+        let mut rivals = Rivals::default();
+        // Of four cores, busy for so long, of which polls had so much.
+        let mut look = |at, busy, polled| rivals.used_much(busy * MS, 4, polled * MS, at * MS);
+        assert!(!look(0, 70_000, 0), "since when?");
+        assert!(!look(200, 70_800, 800), "all of it is ours");
+        assert!(!look(400, 71_600, 1_401), "a core less a little is theirs");
+        assert!(look(600, 72_400, 2_000));
+        assert!(!look(800, 72_400, 4_000), "a long poll has ended");
+        assert!(look(60_800, 132_500, 4_000), "in a minute without a query");
+        let (busy_ns, cores) = match cores_busy() {
+            Some(found) => found,
+            None => return,
+        };
+        assert!(busy_ns > 0 && cores > 0);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use lanes::Lane;
 pub use driver::{Driver, Listed, no_workload};
 pub use log::{Logged, Times, Totals};
 pub use quantum::checkpoint;
-pub use resident::trim_memory_with;
+pub use resident::{Allocator, allocate_with};
 pub use run::{Cancel, Origin, Run, Terms};
 
 use std::future::Future;

@@ -3,28 +3,48 @@
 //! The allocator keeps memory that was freed, for the next query. As long as memory suffices that is
 //! a gain: pages that come from the system are cleared first. Once queries wait or spill for want of
 //! memory it is not: what one has given back, and another has been granted, is there twice. So
-//! whenever the process holds more than queries and cache may hold together, the allocator is asked
+//! whenever the process holds about as much as queries and cache may together, the allocator is asked
 //! to give all that it keeps back to the system. Between two such times it keeps as it likes.
+//!
+//! Where queries and cache may hold less than half of the machine's memory together, whoever said so
+//! meant it. There the allocator keeps what was freed only briefly; and the system is asked for small
+//! pages, as a huge one is all there once a byte of it is used, and can be given back only once none
+//! is. That costs sorts of much data a fifth of their time.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use thalweg_storage::machine_memory_bytes;
+
 /// What has been granted next is asked for only after what the last time left has grown by this part
 /// of what there is: were all of it in use, asking again would give nothing back.
 const GROWN_PART: u64 = 32;
+/// It is asked from so much of what there may be on: while it gives back, queries go on.
+const FULL_PART: [u64; 2] = [7, 8];
 
-static TRIM: OnceLock<fn()> = OnceLock::new();
+/// What the allocator of a program can be told.
+pub struct Allocator {
+    /// To give all that it keeps back to the system.
+    pub trim: fn(),
+    /// To keep what is freed for long, which it does at first, or only briefly.
+    pub keep: fn(long: bool),
+}
 
-/// Has `trim` called whenever freed memory should go back to the system. For a program that keeps
-/// it: the allocator is the process's, so that is said once, for all engines in it.
-pub fn trim_memory_with(trim: fn()) {
+static ALLOCATOR: OnceLock<Allocator> = OnceLock::new();
+/// Whether the process is to do with little memory. Its engines say so while queries run.
+static FRUGAL: AtomicBool = AtomicBool::new(false);
+
+/// For a program that has such an allocator: it is the process's, so that is said once, for all
+/// engines in it.
+pub fn allocate_with(allocator: Allocator) {
     // A second one would be the same.
-    let _ = TRIM.set(trim);
+    let _ = ALLOCATOR.set(allocator);
 }
 
 /// The limit of one engine.
 pub struct Resident {
     cache_bytes_max: u64,
+    machine_bytes: u64,
     /// Below it nothing is done.
     next_bytes: AtomicU64,
     busy: AtomicBool,
@@ -35,6 +55,7 @@ impl Resident {
     pub fn new(cache_bytes_max: u64) -> Self {
         Resident {
             cache_bytes_max,
+            machine_bytes: machine_memory_bytes(),
             next_bytes: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             trims: AtomicU64::new(0),
@@ -44,13 +65,20 @@ impl Resident {
     /// Whether it is time to [`trim`](Self::trim), with queries limited to `query_bytes_max`: to be
     /// asked every few milliseconds.
     pub fn is_over(&self, query_bytes_max: u64) -> bool {
-        if TRIM.get().is_none() || self.busy.load(Ordering::Relaxed) {
+        let Some(allocator) = ALLOCATOR.get() else { return false };
+        if self.busy.load(Ordering::Relaxed) {
             return false;
         }
         let most = query_bytes_max.saturating_add(self.cache_bytes_max);
-        let from = self.next_bytes.load(Ordering::Relaxed).max(most);
+        let frugal = most < self.machine_bytes / 2;
+        if FRUGAL.swap(frugal, Ordering::Relaxed) != frugal {
+            (allocator.keep)(!frugal);
+            use_small_pages(frugal);
+        }
+        let full = most / FULL_PART[1] * FULL_PART[0];
+        let from = self.next_bytes.load(Ordering::Relaxed).max(full);
         let Some(bytes) = anonymous_bytes() else { return false };
-        if bytes < most {
+        if bytes < full {
             self.next_bytes.store(0, Ordering::Relaxed);
         }
         bytes > from && !self.busy.swap(true, Ordering::Relaxed)
@@ -58,8 +86,8 @@ impl Resident {
 
     /// May take a tenth of a second; holds up nobody but its own thread.
     pub fn trim(&self) {
-        if let Some(trim) = TRIM.get() {
-            trim();
+        if let Some(allocator) = ALLOCATOR.get() {
+            (allocator.trim)();
             self.trims.fetch_add(1, Ordering::Relaxed);
         }
         let left = anonymous_bytes().unwrap_or(0);
@@ -70,6 +98,16 @@ impl Resident {
     /// How often that was done.
     pub fn trims(&self) -> u64 {
         self.trims.load(Ordering::Relaxed)
+    }
+}
+
+/// Of what the process is given from now on.
+fn use_small_pages(small: bool) {
+    #[cfg(target_os = "linux")]
+    {
+        let (small, none): (libc::c_ulong, libc::c_ulong) = (small.into(), 0);
+        // SAFETY: numbers in, a number out. Where it fails, pages are as they were.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, small, none, none, none) };
     }
 }
 
@@ -95,8 +133,11 @@ mod tests {
 
     #[test]
     fn too_much_is_trimmed_once_until_it_has_grown() {
-        trim_memory_with(|| {
-            TRIMMED.fetch_add(1, Ordering::Relaxed);
+        allocate_with(Allocator {
+            trim: || {
+                TRIMMED.fetch_add(1, Ordering::Relaxed);
+            },
+            keep: |_| {},
         });
         let ample = Resident::new(0);
         assert!(!ample.is_over(u64::MAX));
