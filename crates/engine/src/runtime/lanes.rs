@@ -44,7 +44,7 @@ const FIRM_NS: u64 = 10_000_000_000;
 pub const LONG_NS: u64 = 25_000_000;
 /// How often it is looked what other threads use, and for how long that holds.
 const RIVALS_LOOK_NS: u64 = 200_000_000;
-const RIVALS_HOLD_NS: u64 = 1_000_000_000;
+const RIVALS_HOLD_NS: u64 = 300_000_000;
 /// Of the cores that the system has: what the others may use before nobody gives way to them.
 const RIVALS_PART: u64 = 4;
 
@@ -145,7 +145,8 @@ impl Rivals {
         self.last.is_none_or(|(then_ns, ..)| now_ns >= then_ns + RIVALS_LOOK_NS)
     }
 
-    /// Whether that has been much since the last look. Polls have had so much CPU time so far.
+    /// Whether that has been much since the last look, or is not known: that was long ago. Polls have had
+    /// so much CPU time so far.
     pub fn use_much(&mut self, polled_ns: u64, now_ns: u64) -> bool {
         let Some((busy_ns, cores)) = cores_busy() else { return false };
         self.used_much(busy_ns, cores, polled_ns, now_ns)
@@ -155,13 +156,13 @@ impl Rivals {
         let Some((then_ns, busy_then_ns, polled_then_ns)) =
             self.last.replace((now_ns, busy_ns, polled_ns))
         else {
-            return false;
+            return true;
         };
         let elapsed_ns = now_ns.saturating_sub(then_ns);
         let others_ns = busy_ns
             .saturating_sub(busy_then_ns)
             .saturating_sub(polled_ns.saturating_sub(polled_then_ns));
-        others_ns * RIVALS_PART > elapsed_ns * cores
+        elapsed_ns > 5 * RIVALS_LOOK_NS || others_ns * RIVALS_PART > elapsed_ns * cores
     }
 }
 
@@ -235,12 +236,13 @@ mod tests {
         let mut rivals = Rivals::default();
         // Of four cores, busy for so long, of which polls had so much.
         let mut look = |at, busy, polled| rivals.used_much(busy * MS, 4, polled * MS, at * MS);
-        assert!(!look(0, 70_000, 0), "since when?");
+        assert!(look(0, 70_000, 0), "nothing is known");
         assert!(!look(200, 70_800, 800), "all of it is ours");
         assert!(!look(400, 71_600, 1_401), "a core less a little is theirs");
         assert!(look(600, 72_400, 2_000));
         assert!(!look(800, 72_400, 4_000), "a long poll has ended");
-        assert!(look(60_800, 132_500, 4_000), "in a minute without a query");
+        assert!(look(60_800, 72_400, 4_000), "a minute ago is no longer known");
+        assert!(!look(61_000, 72_400, 4_000));
         let (busy_ns, cores) = match cores_busy() {
             Some(found) => found,
             None => return,
