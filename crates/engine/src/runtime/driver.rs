@@ -16,7 +16,7 @@ use thalweg_scheduler::{
 };
 use tokio::sync::Notify;
 
-use super::lanes::{LONG_NS, Lane, Lanes, Rivals};
+use super::lanes::{Lane, Lanes, Rivals};
 use super::log::{Logged, Totals};
 use super::resident::Resident;
 use super::run::{Run, Terms};
@@ -123,12 +123,10 @@ impl Inner {
     /// Of the thread that is to poll a task that was granted a slot.
     fn lane_of(&mut self, task: TaskId, now_ns: u64) -> Lane {
         let Some(age) = self.scheduler.age_of(task) else { return Lane::Front };
-        let lane =
-            self.lanes.granted(age, self.scheduler.slots_held().map(|slot| slot.age), now_ns);
-        match self.tasks.get(task_index(task)) {
-            Some(Some(task)) if task.longest_ns > LONG_NS => Lane::Front,
-            _ => lane,
-        }
+        let registered = self.tasks.get(task_index(task)).and_then(Option::as_ref);
+        let longest_ns = registered.map_or(0, |task| task.longest_ns);
+        let held = self.scheduler.slots_held().map(|slot| slot.age);
+        self.lanes.granted(age, longest_ns, held, now_ns)
     }
 
     /// A quantum of a task was over after so much CPU time.

@@ -41,12 +41,14 @@ const STARVED_NS: u64 = 50_000_000;
 /// program that never rests; this keeps what is lost by it below a tenth.
 const FIRM_NS: u64 = 10_000_000_000;
 /// A task that has had a longer quantum does not give way.
-pub const LONG_NS: u64 = 25_000_000;
+const LONG_NS: u64 = 25_000_000;
 /// How often it is looked what other threads use, and for how long that holds.
 const RIVALS_LOOK_NS: u64 = 200_000_000;
 const RIVALS_HOLD_NS: u64 = 300_000_000;
 /// Of the cores that the system has: what the others may use before nobody gives way to them.
 const RIVALS_PART: u64 = 4;
+/// Of the counters in `/proc/stat`: Linux shows 100 a second on every machine.
+const TICK_NS: u64 = 10_000_000;
 
 impl Lane {
     pub const ALL: [Lane; 2] = [Lane::Front, Lane::Back];
@@ -119,8 +121,15 @@ impl Lanes {
         &self.firm
     }
 
-    /// A query of this age is granted a slot, while others are `held`.
-    pub fn granted(&mut self, age: Age, mut held: impl Iterator<Item = Age>, now_ns: u64) -> Lane {
+    /// A task whose query is of this age, and whose longest quantum so far is known, is granted a slot
+    /// while others are `held`.
+    pub fn granted(
+        &mut self,
+        age: Age,
+        longest_ns: u64,
+        mut held: impl Iterator<Item = Age>,
+        now_ns: u64,
+    ) -> Lane {
         if age == Age::Fresh {
             if held.any(|other| other > Age::Fresh) {
                 self.met_ns = Some(now_ns);
@@ -128,40 +137,44 @@ impl Lanes {
             return Lane::Front;
         }
         let met = self.met_ns.is_some_and(|at| now_ns < at + MET_NS);
-        if met && !self.firm.is_firm(now_ns) { Lane::Back } else { Lane::Front }
+        let gives_way = met && longest_ns <= LONG_NS && !self.firm.is_firm(now_ns);
+        if gives_way { Lane::Back } else { Lane::Front }
     }
 }
 
 /// What all threads of the system use but for those that poll.
 #[derive(Default)]
 pub struct Rivals {
-    /// When that was, what all cores had been busy for, and how long polls had taken.
-    last: Option<(u64, u64, u64)>,
+    last: Option<Look>,
+}
+
+struct Look {
+    at_ns: u64,
+    /// For how long all cores of the system together had been busy.
+    busy_ns: u64,
+    /// For how long our polls had been.
+    polled_ns: u64,
 }
 
 impl Rivals {
     /// For the next look.
     pub fn is_time(&self, now_ns: u64) -> bool {
-        self.last.is_none_or(|(then_ns, ..)| now_ns >= then_ns + RIVALS_LOOK_NS)
+        self.last.as_ref().is_none_or(|last| now_ns >= last.at_ns + RIVALS_LOOK_NS)
     }
 
     /// Whether that has been much since the last look, or is not known: that was long ago. Polls have had
     /// so much CPU time so far.
     pub fn use_much(&mut self, polled_ns: u64, now_ns: u64) -> bool {
         let Some((busy_ns, cores)) = cores_busy() else { return false };
-        self.used_much(busy_ns, cores, polled_ns, now_ns)
+        self.used_much(Look { at_ns: now_ns, busy_ns, polled_ns }, cores)
     }
 
-    fn used_much(&mut self, busy_ns: u64, cores: u64, polled_ns: u64, now_ns: u64) -> bool {
-        let Some((then_ns, busy_then_ns, polled_then_ns)) =
-            self.last.replace((now_ns, busy_ns, polled_ns))
-        else {
-            return true;
-        };
-        let elapsed_ns = now_ns.saturating_sub(then_ns);
-        let others_ns = busy_ns
-            .saturating_sub(busy_then_ns)
-            .saturating_sub(polled_ns.saturating_sub(polled_then_ns));
+    fn used_much(&mut self, now: Look, cores: u64) -> bool {
+        let Look { at_ns, busy_ns, polled_ns } = now;
+        let Some(last) = self.last.replace(now) else { return true };
+        let elapsed_ns = at_ns.saturating_sub(last.at_ns);
+        let ours_ns = polled_ns.saturating_sub(last.polled_ns);
+        let others_ns = busy_ns.saturating_sub(last.busy_ns).saturating_sub(ours_ns);
         elapsed_ns > 5 * RIVALS_LOOK_NS || others_ns * RIVALS_PART > elapsed_ns * cores
     }
 }
@@ -175,10 +188,7 @@ fn cores_busy() -> Option<(u64, u64)> {
         text.lines().next()?.split_whitespace().skip(1).flat_map(str::parse).collect();
     // User, nice, system, then idle and waiting for a disk, then interrupts.
     let [user, nice, system, _, _, hard, soft, ..] = ticks[..] else { return None };
-    // SAFETY: a number in, a number out.
-    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    let tick_ns = 1_000_000_000 / u64::try_from(per_second).ok().filter(|&n| n > 0)?;
-    Some(((user + nice + system + hard + soft) * tick_ns, cores))
+    Some(((user + nice + system + hard + soft) * TICK_NS, cores))
 }
 
 #[cfg(test)]
@@ -190,7 +200,7 @@ mod tests {
     #[test]
     fn who_meets_a_fresh_query_gives_way_for_a_while() {
         let mut lanes = Lanes::default();
-        let mut granted = |age, held: &[Age], at| lanes.granted(age, held.iter().copied(), at);
+        let mut granted = |age, held: &[Age], at| lanes.granted(age, 0, held.iter().copied(), at);
         assert_eq!(granted(Age::Fresh, &[Age::Fresh], 0), Lane::Front);
         assert_eq!(granted(Age::Long, &[Age::Short, Age::Fresh], MS), Lane::Front);
         assert_eq!(granted(Age::Short, &[Age::Long, Age::Fresh], MS), Lane::Front);
@@ -205,37 +215,40 @@ mod tests {
     #[test]
     fn who_is_starved_gives_way_no_longer() {
         let mut lanes = Lanes::default();
-        lanes.granted(Age::Fresh, [Age::Long].into_iter(), 0);
+        lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), 0);
         lanes.firm().note(STARVED_NS, 1, MS);
         lanes.firm().note(STARVED_NS * 2, STARVED_NS * 2, MS);
-        assert_eq!(lanes.granted(Age::Long, [].into_iter(), 2 * MS), Lane::Back);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 2 * MS), Lane::Back);
         lanes.firm().note(STARVED_NS + 1, 1, MS);
-        assert_eq!(lanes.granted(Age::Long, [].into_iter(), 2 * MS), Lane::Front);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 2 * MS), Lane::Front);
         let later = MS + FIRM_NS;
-        lanes.granted(Age::Fresh, [Age::Long].into_iter(), later);
-        assert_eq!(lanes.granted(Age::Long, [].into_iter(), later), Lane::Back);
+        lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), later);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), later), Lane::Back);
     }
 
     #[test]
     fn nobody_gives_way_to_other_programs() {
         let mut lanes = Lanes::default();
-        lanes.granted(Age::Fresh, [Age::Long].into_iter(), 0);
-        assert_eq!(lanes.granted(Age::Long, [].into_iter(), MS), Lane::Back);
+        lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), 0);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), MS), Lane::Back);
         lanes.firm().hold(MS);
-        assert_eq!(lanes.granted(Age::Long, [].into_iter(), 2 * MS), Lane::Front);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 2 * MS), Lane::Front);
         lanes.firm().note(STARVED_NS, 0, MS);
         lanes.firm().hold(2 * MS);
         let later = MS + FIRM_NS;
-        lanes.granted(Age::Fresh, [Age::Long].into_iter(), later);
-        assert_eq!(lanes.granted(Age::Long, [].into_iter(), later - 1), Lane::Front);
-        assert_eq!(lanes.granted(Age::Long, [].into_iter(), later), Lane::Back);
+        lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), later);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), later - 1), Lane::Front);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), later), Lane::Back);
     }
 
     #[test]
     fn what_others_use_is_what_polls_do_not() {
         let mut rivals = Rivals::default();
         // Of four cores, busy for so long, of which polls had so much.
-        let mut look = |at, busy, polled| rivals.used_much(busy * MS, 4, polled * MS, at * MS);
+        let mut look = |at, busy, polled| {
+            let look = Look { at_ns: at * MS, busy_ns: busy * MS, polled_ns: polled * MS };
+            rivals.used_much(look, 4)
+        };
         assert!(look(0, 70_000, 0), "nothing is known");
         assert!(!look(200, 70_800, 800), "all of it is ours");
         assert!(!look(400, 71_600, 1_401), "a core less a little is theirs");
@@ -243,11 +256,16 @@ mod tests {
         assert!(!look(800, 72_400, 4_000), "a long poll has ended");
         assert!(look(60_800, 72_400, 4_000), "a minute ago is no longer known");
         assert!(!look(61_000, 72_400, 4_000));
-        let (busy_ns, cores) = match cores_busy() {
-            Some(found) => found,
-            None => return,
-        };
+        let Some((busy_ns, cores)) = cores_busy() else { return };
         assert!(busy_ns > 0 && cores > 0);
+    }
+
+    #[test]
+    fn who_may_take_long_does_not_give_way() {
+        let mut lanes = Lanes::default();
+        lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), 0);
+        assert_eq!(lanes.granted(Age::Long, LONG_NS, [].into_iter(), MS), Lane::Back);
+        assert_eq!(lanes.granted(Age::Long, LONG_NS + 1, [].into_iter(), MS), Lane::Front);
     }
 
     #[test]

@@ -19,8 +19,8 @@ use thalweg_storage::machine_memory_bytes;
 /// What has been granted next is asked for only after what the last time left has grown by this part
 /// of what there is: were all of it in use, asking again would give nothing back.
 const GROWN_PART: u64 = 32;
-/// It is asked from so much of what there may be on: while it gives back, queries go on.
-const FULL_PART: [u64; 2] = [7, 8];
+/// It is asked from so many eighths of what there may be on: while it gives back, queries go on.
+const FULL_EIGHTHS: u64 = 7;
 
 /// What the allocator of a program can be told.
 pub struct Allocator {
@@ -63,7 +63,7 @@ impl Resident {
     }
 
     /// Whether it is time to [`trim`](Self::trim), with queries limited to `query_bytes_max`: to be
-    /// asked every few milliseconds.
+    /// asked every few milliseconds. The process is made frugal on the way, or no longer is.
     pub fn is_over(&self, query_bytes_max: u64) -> bool {
         let Some(allocator) = ALLOCATOR.get() else { return false };
         if self.busy.load(Ordering::Relaxed) {
@@ -75,7 +75,7 @@ impl Resident {
             (allocator.keep)(!frugal);
             use_small_pages(frugal);
         }
-        let full = most / FULL_PART[1] * FULL_PART[0];
+        let full = most / 8 * FULL_EIGHTHS;
         let from = self.next_bytes.load(Ordering::Relaxed).max(full);
         let Some(bytes) = anonymous_bytes() else { return false };
         if bytes < full {
