@@ -57,8 +57,8 @@ pub(super) fn one<O: Op, V: Copy + Into<O::T>>(values: &[V]) -> O::T {
             *part = O::combine(*part, value.into());
         }
     }
-    let parts = parts.into_iter().fold(O::IDENTITY, O::combine);
-    rest.iter().fold(parts, |all, &value| O::combine(all, value.into()))
+    let rest = rest.iter().fold(O::IDENTITY, |all, &value| O::combine(all, value.into()));
+    parts.into_iter().fold(rest, O::combine)
 }
 
 /// Few groups: `C` columns at once, whose states of a group lie together.

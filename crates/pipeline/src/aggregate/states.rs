@@ -374,6 +374,18 @@ fn one_of_compact<O: Op<T = i64>>(array: &dyn Array) -> Option<i64> {
     })
 }
 
+/// One group has all rows of an array, which is compact; `false`: that is not so, and nothing is done.
+fn fold_compact<O: Op<T = i64>>(
+    states: &mut [i64],
+    array: &dyn Array,
+    selected: Option<&BooleanBuffer>,
+) -> bool {
+    let ([state], None) = (states, selected) else { return false };
+    let Some(all) = one_of_compact::<O>(array) else { return false };
+    *state = O::combine(*state, all);
+    true
+}
+
 impl State {
     fn bytes(&self) -> usize {
         let seen = |s: &Seen| s.flags.capacity();
@@ -477,10 +489,7 @@ impl State {
                 let selected = selected(batch, &[*argument], *filter);
                 seen.mark(batch, selected.as_ref());
                 let array = &batch.arguments[*argument];
-                if let ([sum], None) = (sums.as_mut_slice(), &selected)
-                    && let Some(all) = one_of_compact::<AddInt>(array)
-                {
-                    *sum = sum.wrapping_add(all);
+                if fold_compact::<AddInt>(sums, array, selected.as_ref()) {
                     return Ok(());
                 }
                 let values = words(array).ok_or_else(|| came_as(array))?;
@@ -540,13 +549,12 @@ impl State {
                 let selected = selected(batch, &[*argument], *filter);
                 seen.mark(batch, selected.as_ref());
                 let array = &batch.arguments[*argument];
-                if let ([best], None, Order::Word) = (best.as_mut_slice(), &selected, order)
-                    && let Some(all) = match max {
-                        true => one_of_compact::<MaxWord>(array),
-                        false => one_of_compact::<MinWord>(array),
-                    }
-                {
-                    *best = if *max { all.max(*best) } else { all.min(*best) };
+                let done = *order == Order::Word
+                    && match *max {
+                        true => fold_compact::<MaxWord>(best, array, selected.as_ref()),
+                        false => fold_compact::<MinWord>(best, array, selected.as_ref()),
+                    };
+                if done {
                     return Ok(());
                 }
                 let values = ordered(*order, array)?;

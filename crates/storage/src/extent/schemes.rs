@@ -14,7 +14,7 @@ use vortex::array::arrays::dict::DictArraySlotsExt;
 use vortex::array::arrays::primitive::PrimitiveArrayExt;
 use vortex::array::arrays::{DictArray, PrimitiveArray, VarBinViewArray};
 use vortex::array::builders::dict::dict_encode;
-use vortex::array::{ArrayId, ArrayRef, Canonical, ExecutionCtx, IntoArray, VTable};
+use vortex::array::{ArrayId, ArrayRef, Canonical, Executable, ExecutionCtx, IntoArray, VTable};
 use vortex::compressor::{BtrBlocksCompressor, BtrBlocksCompressorBuilder, Scheme};
 use vortex::dtype::PType;
 use vortex::encodings::pco::Pco;
@@ -130,7 +130,7 @@ impl Scheme for Runs {
         // from run to run, can be coded.
         CompressionEstimate::Deferred(DeferredEstimate::Callback(Box::new(
             |compressor, data, best, context, execution| {
-                let part = first_rows(data, RUNS_TRIAL_ROWS, execution)?;
+                let part: PrimitiveArray = first_rows(data, RUNS_TRIAL_ROWS, execution)?;
                 let after = Runs.encode(compressor, &part, &context, execution)?.nbytes().max(1);
                 Ok(verdict(part.nbytes() as f64 / after as f64, best))
             },
@@ -166,12 +166,12 @@ impl Runs {
     }
 }
 
-fn first_rows(
+fn first_rows<T: Executable>(
     data: &ArrayAndStats,
     rows: usize,
     execution: &mut ExecutionCtx,
-) -> VortexResult<PrimitiveArray> {
-    data.array().slice(0..data.array_len().min(rows))?.execute::<PrimitiveArray>(execution)
+) -> VortexResult<T> {
+    data.array().slice(0..data.array_len().min(rows))?.execute::<T>(execution)
 }
 
 /// Text as codes of a dictionary. Vortex's own looks at samples, which are too short to see that a
@@ -258,7 +258,7 @@ const BYTES_LEVEL: i32 = 3;
 const UNEVEN_PAGE_ROWS: usize = 16 * 1024;
 const UNEVEN_ADVANTAGE: f64 = 0.92;
 /// Bits that a value must save. Pco takes 3 to 4 ns for each, where packed bits take less than a half and
-/// Zstandard about one: a scan would wait for it rather than for the disk.
+/// Zstandard about one: a scan waits for it rather than for the disk.
 const PCO_BITS_MIN: f64 = 1.5;
 const BYTES_BITS_MIN: f64 = 0.5;
 const UNEVEN_ROWS_MIN: usize = 1024;
@@ -291,7 +291,7 @@ impl Scheme for Uneven {
         }
         CompressionEstimate::Deferred(DeferredEstimate::Callback(Box::new(
             |_, data, best, _, execution| {
-                let part = first_rows(data, UNEVEN_TRIAL_ROWS, execution)?;
+                let part: PrimitiveArray = first_rows(data, UNEVEN_TRIAL_ROWS, execution)?;
                 let before = part.nbytes() as f64;
                 let after = uneven(&part, execution)?.nbytes().max(1) as f64;
                 let saved_min = part.len() as f64 / 8.0
@@ -389,8 +389,7 @@ fn trial(
     best: Option<EstimateScore>,
     execution: &mut ExecutionCtx,
 ) -> VortexResult<EstimateVerdict> {
-    let rows = data.array_len().min(TEXT_TRIAL_ROWS);
-    let part = data.array().slice(0..rows)?.execute::<VarBinViewArray>(execution)?;
+    let part: VarBinViewArray = first_rows(data, TEXT_TRIAL_ROWS, execution)?;
     let plain = part.clone().into_array();
     let before = uncompressed_size_in_bytes(&plain, UncompressedSizeOpts::exact(), execution)?;
     if before < TEXT_BYTES_MIN {
