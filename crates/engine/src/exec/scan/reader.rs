@@ -36,6 +36,8 @@ pub struct Reader {
     order: Option<ReadOrder>,
     /// Common to all partitions of one execution.
     skipper: Arc<OnceLock<Skipper>>,
+    /// Columns of the last chunk that had to be read.
+    last_read: Vec<usize>,
     metrics: Metrics,
     bytes_touched: usize,
 }
@@ -59,6 +61,7 @@ impl Reader {
             hints: scan.hints.clone(),
             order: scan.order,
             skipper: Arc::clone(&scan.skipper),
+            last_read: Vec::new(),
             metrics: Metrics::new(&scan.metrics, partition),
             bytes_touched: 0,
         }
@@ -89,7 +92,8 @@ impl Reader {
             Some(live) => Selection::of(live),
             None => Selection::all(rows),
         };
-        let mut columns = Columns { chunk, loaded: Vec::new(), counted: 0 };
+        let mut columns = Columns::new(chunk);
+        self.read_ahead();
         for conjunct in self.in_order() {
             self.load(&mut columns, &conjunct.columns).await?;
             // Of the rows that are left, as if all had the same length.
@@ -98,12 +102,14 @@ impl Reader {
             let time = self.metrics.base.elapsed_compute();
             conjunct.narrow(&mut selection, &needed, time).await?;
             if selection.is_empty() {
+                self.last_read = columns.read;
                 return Ok(None);
             }
             checkpoint().await;
         }
         let projection = self.projection.clone();
         self.load(&mut columns, &projection).await?;
+        self.last_read = std::mem::take(&mut columns.read);
         let picked = selection.into_positions().map(UInt32Array::from);
         self.bytes_touched += columns.bytes_uncounted(picked.as_ref());
         let columns = projection.iter().map(|c| columns.get(*c)).map(|column| match &picked {
@@ -130,8 +136,7 @@ impl Reader {
         let mut places = vec![(0, 0); ids.len()];
         let mut taken: Vec<Vec<ArrayRef>> = vec![vec![]; projection.len()];
         for (number, (chunk, rows)) in by_chunk.into_iter().enumerate() {
-            let mut columns =
-                Columns { chunk: contents.chunk(chunk), loaded: Vec::new(), counted: 0 };
+            let mut columns = Columns::new(contents.chunk(chunk));
             self.metrics.chunks_read.add(1);
             self.load(&mut columns, &projection).await?;
             rows.iter().enumerate().for_each(|(at, (place, _))| places[*place] = (number, at));
@@ -226,7 +231,7 @@ impl Reader {
         }
         let Source { database, loading, .. } = &self.source;
         let segments = loading.read(database, &columns.chunk, &missing).await?;
-        self.read_ahead(&missing);
+        columns.read.extend_from_slice(&missing);
         for (column, segment) in missing.into_iter().zip(segments) {
             let decode = || {
                 let _timer = self.metrics.base.elapsed_compute().timer();
@@ -242,14 +247,17 @@ impl Reader {
         Ok(())
     }
 
-    /// What had to be read of this chunk will have to be of the next ones: it is on its way while this
-    /// one is decoded.
-    fn read_ahead(&self, columns: &[usize]) {
+    /// What had to be read of the last chunk will have to be of this one and those after it: theirs is
+    /// on its way while this one is read and decoded.
+    fn read_ahead(&self) {
+        if self.last_read.is_empty() {
+            return;
+        }
         let chunks = self.skipper.get().map_or(vec![], |s| s.upcoming(CHUNKS_AHEAD));
         if chunks.is_empty() {
             return;
         }
-        let (database, columns) = (self.source.database.clone(), columns.to_vec());
+        let (database, columns) = (self.source.database.clone(), self.last_read.clone());
         let begin = move || chunks.iter().for_each(|chunk| database.read_ahead(chunk, &columns));
         // Nobody waits for it.
         drop(tokio::task::spawn_blocking(begin));
@@ -262,9 +270,15 @@ struct Columns {
     loaded: Vec<(usize, Column)>,
     /// The first so many are in the bytes that were touched.
     counted: usize,
+    /// Those that were not in the cache.
+    read: Vec<usize>,
 }
 
 impl Columns {
+    fn new(chunk: ChunkRef) -> Self {
+        Columns { chunk, loaded: Vec::new(), counted: 0, read: Vec::new() }
+    }
+
     fn has(&self, column: usize) -> bool {
         self.loaded.iter().any(|(c, _)| *c == column)
     }

@@ -151,9 +151,8 @@ fn chunks_to_come_are_named_once_and_ever_more_ahead() {
     }
     assert_eq!(handed.len(), contents.chunks());
     assert!(handed.len() > 8);
-    if contents.extents() == 1 {
-        assert_eq!(named, handed[1..]);
-        // One after the first, two more after the second, until there are three ahead.
-        assert_eq!(lengths[..4], [1, 2, 2, 1]);
-    }
+    assert_eq!(contents.extents(), 1);
+    assert_eq!(named, handed[1..]);
+    // One after the first, two more after the second, until there are three ahead.
+    assert_eq!(lengths[..4], [1, 2, 2, 1]);
 }
