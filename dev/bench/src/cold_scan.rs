@@ -1,5 +1,7 @@
 //! What share of the disk's read rate a scan of a whole table reaches: SSB's fact table, all of
-//! its columns, in turn with a reader of the same files that does nothing else.
+//! its columns, in turn with a reader of the same files that does nothing else. In this process, which
+//! has had the memory for it before, as that of a server has; and in a new one, which the system gives
+//! its memory meanwhile.
 
 use std::path::PathBuf;
 
