@@ -31,12 +31,16 @@ pub const PRUNE_DOMAIN_VALUES_MAX: usize = 64 * 1024;
 /// Rows of a batch handed to an operator. A chunk is a whole number of batches.
 pub const BATCH_ROWS: usize = 8 * 1024;
 
-/// Files of a database kept open for reading; a process often has 1024 descriptors.
-pub const OPEN_FILES_MAX: usize = 512;
+/// Files of a database kept open for reading, each maybe twice (for direct reads); a process often has
+/// 1024 descriptors.
+pub const OPEN_FILES_MAX: usize = 256;
 
 /// Unwanted bytes between two wanted segments that are read rather than skipped: a second request
 /// costs more than these, on a disk as on NFS.
 pub const READ_GAP_BYTES_MAX: u64 = 16 * 1024;
+
+/// Compressed bytes of chunks that all scans together hold before they come to them.
+pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// Unwanted bytes between two wanted segments of a remote object that are fetched rather than
 /// skipped: what a connection brings in the time that a request takes to answer.

@@ -8,6 +8,7 @@ use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use thalweg_base::limits::{MEMORY_LIMIT_BYTES_MIN, QUERY_MEMORY_PERCENT, RETENTION_MS};
 use thalweg_base::{Error, text};
 use thalweg_scheduler::{PolicyKind, Priority, ServerLimits};
+use thalweg_storage::DirectIo;
 
 use crate::error::into_datafusion;
 use crate::runtime::Terms;
@@ -21,6 +22,8 @@ pub struct Config {
     pub policy: PolicyKind,
     /// Of the cache of decoded chunks; `None`: a share of the machine's memory.
     pub cache_bytes_max: Option<u64>,
+    /// Whether chunks are read past the system's page cache.
+    pub direct_io: DirectIo,
     /// Of joins, groups and sorts of all queries together; `None`: a share of the machine's.
     pub memory_bytes_max: Option<u64>,
     /// What one thread reads from this machine's memory in a second, in order; see
@@ -42,6 +45,7 @@ impl Default for Config {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             policy: PolicyKind::default(),
             cache_bytes_max: None,
+            direct_io: DirectIo::default(),
             memory_bytes_max: None,
             memory_bytes_per_s: None,
             create: true,

@@ -47,7 +47,8 @@ impl Engine {
         if config.threads == 0 {
             return Err(Error::user("an engine needs at least one thread"));
         }
-        let mut options = Options { create: config.create, ..Options::default() };
+        let mut options =
+            Options { create: config.create, direct_io: config.direct_io, ..Options::default() };
         if let Some(bytes) = config.cache_bytes_max {
             options.cache_bytes_max = bytes;
         }

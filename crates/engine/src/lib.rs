@@ -107,5 +107,6 @@ pub use sql_type::sql_type;
 pub use thalweg_pgcatalog::{Description as CatalogDescription, ResultColumn};
 pub use thalweg_scheduler::{Histogram, PolicyKind, QueryState, SHORT_CPU_NS, replay};
 pub use thalweg_storage as storage;
+pub use thalweg_storage::DirectIo;
 pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};
 pub use transaction::TransactionStatus;

@@ -159,6 +159,12 @@ impl Cache {
         slot.evictions.fetch_add(evicted.len() as u64, Ordering::Relaxed);
     }
 
+    /// Whether what comes next will stay for a while.
+    pub fn has_room(&self) -> bool {
+        let bytes: u64 = self.slots.iter().map(|slot| slot.shard.read().bytes).sum();
+        bytes < self.bytes_max / 8 * 7
+    }
+
     /// Forgets an extent that is gone.
     pub fn forget(&self, extent: ExtentId) {
         for slot in &self.slots {
@@ -247,6 +253,7 @@ mod tests {
         cache.insert(key(2, 0), &array(1 << 20));
         assert!(cache.get(key(2, 0)).is_none(), "an array above the bound is not kept");
         assert!(!cache.has(key(2, 0)));
+        assert!(!cache.has_room() && Cache::new(1 << 20).has_room() && !Cache::new(0).has_room());
         cache.insert(key(2, 1), &array(10));
         assert!(cache.has(key(2, 1)));
     }

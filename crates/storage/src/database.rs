@@ -51,6 +51,8 @@ pub struct Options {
     pub sweep: bool,
     /// How long to wait for another process that writes.
     pub lock_wait: Duration,
+    /// Whether chunks are read past the system's page cache.
+    pub direct_io: DirectIo,
     /// How to reach an object store.
     pub remote: RemoteOptions,
     /// Milliseconds since 1970.
@@ -66,6 +68,7 @@ impl Default for Options {
             create: true,
             sweep: true,
             lock_wait: Duration::from_millis(WRITE_LOCK_WAIT_MS),
+            direct_io: DirectIo::default(),
             remote: RemoteOptions::default(),
             now_ms: Arc::new(wall_clock_ms),
             // The standard library's own source of randomness from the system.
@@ -82,6 +85,19 @@ impl fmt::Debug for Options {
             .field("lock_wait", &self.lock_wait)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether chunks on a disk of this machine are read past the system's page cache (`O_DIRECT`), if it
+/// does not have them already and the file system can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectIo {
+    /// As long as the cache of decoded chunks has room: what is in it is not read again, and a second
+    /// copy would cost memory, and the time to make it.
+    #[default]
+    Auto,
+    On,
+    /// For processes that end soon: the next one finds in the page cache what this one has read.
+    Off,
 }
 
 fn wall_clock_ms() -> u64 {
@@ -181,7 +197,8 @@ impl Database {
         path: Option<PathBuf>,
         options: Options,
     ) -> Result<Database> {
-        let home = Arc::new(Home::new(store, options.cache_bytes_max, options.seed));
+        let home =
+            Arc::new(Home::new(store, options.cache_bytes_max, options.direct_io, options.seed));
         let log = Log::new(home.clone());
         let opened = match log.open()? {
             Some(opened) => opened,
@@ -295,14 +312,18 @@ impl Database {
         chunk.extent().read(chunk.metadata(), chunk.chunk, &places)
     }
 
-    /// Begins with what [`read`](Self::read) of the same will want, as far as the cache has it not and
-    /// the store can: a hint.
-    pub fn read_ahead(&self, chunk: &ChunkRef, columns: &[usize]) {
+    /// Begins with what [`read`](Self::read) of the same will want, as far as the cache has it not.
+    /// Returns those of the columns that come early only if the caller reads them early.
+    pub fn read_ahead(&self, chunk: &ChunkRef, columns: &[usize]) -> Vec<usize> {
         let cache = &self.0.home.cache;
-        let missing = |place: &usize| !cache.has(key(chunk.extent(), chunk.chunk, *place));
-        let places = columns.iter().filter_map(|&c| chunk.place(c)).filter(missing);
-        let places: Vec<usize> = places.collect();
-        chunk.extent().read_ahead(chunk.metadata(), chunk.chunk, &places);
+        let missing =
+            |&(_, place): &(usize, usize)| !cache.has(key(chunk.extent(), chunk.chunk, place));
+        let stored = columns.iter().filter_map(|&c| Some((c, chunk.place(c)?)));
+        let (columns, places): (Vec<usize>, Vec<usize>) = stored.filter(missing).unzip();
+        match chunk.extent().read_ahead(chunk.metadata(), chunk.chunk, &places) {
+            true => vec![],
+            false => columns,
+        }
     }
 
     /// Decodes a segment and caches it: no input or output. Comes in an *encoded form*, which

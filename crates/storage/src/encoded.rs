@@ -24,7 +24,7 @@ use arrow::array::{
     Array, ArrayData, ArrayRef, AsArray, BinaryViewArray, BooleanArray, Decimal128Array,
     DictionaryArray, PrimitiveArray, StringViewArray, UInt8Array, make_array,
 };
-use arrow::buffer::{Buffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute::{filter, take};
 use arrow::datatypes::{
     ArrowDictionaryKeyType, ArrowNativeType, DECIMAL64_MAX_PRECISION, DataType, Decimal64Type,
@@ -51,6 +51,36 @@ pub fn expand(array: &ArrayRef, field_type: &DataType) -> Result<ArrayRef> {
         (is, wanted) if is_form_of(is, wanted) => Ok(widened(array, wanted)),
         (is, wanted) => Err(Error::internal(format!("{is} is no form of a column of {wanted}"))),
     }
+}
+
+/// With copies of those of its buffers that lie in `memory`.
+pub(crate) fn without_memory_of(memory: &[u8], array: ArrayRef) -> ArrayRef {
+    fn in_memory(memory: &[u8], buffer: &Buffer) -> bool {
+        !buffer.is_empty() && memory.as_ptr_range().contains(&buffer.as_ptr())
+    }
+    fn borrows(memory: &[u8], data: &ArrayData) -> bool {
+        data.buffers().iter().any(|buffer| in_memory(memory, buffer))
+            || data.nulls().is_some_and(|nulls| in_memory(memory, nulls.buffer()))
+            || data.child_data().iter().any(|child| borrows(memory, child))
+    }
+    fn copied(memory: &[u8], data: ArrayData) -> ArrayData {
+        let own = |buffer: &Buffer| match in_memory(memory, buffer) {
+            true => Buffer::from_slice_ref(buffer.as_slice()),
+            false => buffer.clone(),
+        };
+        let nulls = data.nulls().map(|nulls| {
+            let bits = BooleanBuffer::new(own(nulls.buffer()), nulls.offset(), nulls.len());
+            NullBuffer::new(bits)
+        });
+        let buffers = data.buffers().iter().map(own).collect();
+        let children =
+            data.child_data().iter().map(|child| copied(memory, child.clone())).collect();
+        let builder = data.into_builder().nulls(nulls).buffers(buffers).child_data(children);
+        // SAFETY: it has the same contents as before.
+        unsafe { builder.build_unchecked() }
+    }
+    let data = array.to_data();
+    if borrows(memory, &data) { make_array(copied(memory, data)) } else { array }
 }
 
 /// Whether a column of `field_type` may come as `form`.

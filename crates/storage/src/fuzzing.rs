@@ -16,7 +16,7 @@ use thalweg_base::limits::CHUNK_ROWS_MAX;
 use thalweg_base::{ExtentId, Kind, Result};
 
 use crate::catalog::{ExtentRecord, FrameKind, frame};
-use crate::database::{Database, Options};
+use crate::database::{Database, DirectIo, Options};
 use crate::extent::{Extent, Home, Location, Metadata, object_name};
 use crate::load::{Columns, CsvOptions, Format, Inference, Inferred, InferredColumn, Reader};
 use crate::snapshot::Snapshot;
@@ -187,7 +187,7 @@ pub fn extent(input: &[u8]) {
     };
     let store = MemoryStore::default();
     store.put_new(&object_name(ExtentId(1)), &file).expect("memory");
-    let home = Arc::new(Home::new(Arc::new(store), 1 << 20, 0));
+    let home = Arc::new(Home::new(Arc::new(store), 1 << 20, DirectIo::Off, 0));
     let extent = Extent::committed(&record, &home);
     extent.verify().expect("its checksum is right");
     extent.open().expect("it was decoded before");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use thalweg_base::limits::MEMORY_LIMIT_BYTES_MIN;
 use thalweg_base::{Error, Result, text};
-use thalweg_engine::{Config, Engine, PolicyKind};
+use thalweg_engine::{Config, DirectIo, Engine, PolicyKind};
 
 use crate::calibration::{self, Kept};
 use crate::failure;
@@ -22,6 +22,8 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// Of decoded chunks.
     pub cache: Option<u64>,
+    /// `None`: off, for the next command finds in the page cache what this one reads.
+    pub direct_io: Option<DirectIo>,
     /// The process stays, and compacts tables while nothing else is to be done.
     pub stays: bool,
 }
@@ -33,6 +35,7 @@ impl Settings {
             compacts: self.stays,
             memory_bytes_max: self.memory,
             cache_bytes_max: self.cache,
+            direct_io: self.direct_io.unwrap_or(DirectIo::Off),
             memory_bytes_per_s: memory_bandwidth(),
             ..Config::default()
         };

@@ -1,7 +1,7 @@
 //! What share of the disk's read rate a scan of a whole table reaches: SSB's fact table, all of
-//! its columns, in turn with a reader of the same files that does nothing else. In this process, which
-//! has had the memory for it before, as that of a server has; and in a new one, which the system gives
-//! its memory meanwhile.
+//! its columns, in turn with a reader of the same files that does nothing else. As a server: in this
+//! process, which has had the memory for it before, and past the page cache (`engine.direct_io`). And as
+//! a command: in a new process, which the system gives its memory meanwhile, and through the page cache.
 
 use std::path::PathBuf;
 
@@ -86,12 +86,14 @@ impl Stored {
 
     fn measure(&self, database: PathBuf, options: &Options) -> Result<ColdScan> {
         let (mut firsts, mut scans, mut reads) = (vec![], vec![], vec![]);
-        let task = ScanTask { database, sql: self.sql.clone(), threads: options.threads };
+        let sql = self.sql.clone();
+        let served = ScanTask { database, sql, threads: options.threads, direct: true };
+        let command = ScanTask { direct: false, ..served.clone() };
         if !options.cold {
             disk::warm(&self.files)?;
         }
         // So that this process has its memory.
-        worker::scan_here(&task)?;
+        worker::scan_here(&served)?;
         for run in 0..options.runs {
             for turn in 0..3 {
                 if options.cold {
@@ -99,16 +101,16 @@ impl Stored {
                 }
                 let (who, seconds) = match (run + turn) % 3 {
                     0 => {
-                        scans.push(worker::scan_here(&task)?);
-                        ("Thalweg", scans[run].seconds)
+                        scans.push(worker::scan_here(&served)?);
+                        ("Thalweg, as a server", scans[run].seconds)
                     }
                     1 => {
                         reads.push(disk::read(&self.files, options.cold)?);
                         ("the files alone", reads[run].seconds)
                     }
                     _ => {
-                        firsts.push(worker::scan(task.clone())?.seconds);
-                        ("Thalweg, new process", firsts[run])
+                        firsts.push(worker::scan(command.clone())?.seconds);
+                        ("Thalweg, as a command", firsts[run])
                     }
                 };
                 let seconds = text::seconds(seconds);

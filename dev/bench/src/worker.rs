@@ -11,7 +11,9 @@ use std::time::Instant;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
-use thalweg_engine::{Config, CsvOptions, Engine, Load, LoadProgress, LoadRequest, Session};
+use thalweg_engine::{
+    Config, CsvOptions, DirectIo, Engine, Load, LoadProgress, LoadRequest, Session,
+};
 
 use crate::load;
 use crate::memory::{self, MemoryTask, Together};
@@ -59,6 +61,8 @@ pub struct ScanTask {
     pub database: PathBuf,
     pub sql: String,
     pub threads: usize,
+    /// Reads past the page cache, as a server does; else through it, as a command.
+    pub direct: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -137,7 +141,8 @@ fn do_load(task: LoadTask) -> Result<Loaded> {
     // As `thalweg load` does it.
     let load = Load { remember: true, ..Load::from(requests.collect::<Vec<_>>()) };
     let started = Instant::now();
-    let engine = open(&task.database, task.threads, true)?;
+    let config = Config { threads: task.threads, ..Config::default() };
+    let engine = Engine::open(&task.database.to_string_lossy(), config)?;
     let session = engine.session();
     for statement in Session::split(&task.schema)? {
         engine.block_on(session.query(&statement))?;
@@ -151,7 +156,9 @@ fn do_load(task: LoadTask) -> Result<Loaded> {
 
 /// In this process, in an engine that has nothing in its cache.
 pub fn scan_here(task: &ScanTask) -> Result<Scanned> {
-    let engine = open(&task.database, task.threads, false)?;
+    let direct_io = if task.direct { DirectIo::Auto } else { DirectIo::Off };
+    let config = Config { threads: task.threads, create: false, direct_io, ..Config::default() };
+    let engine = Engine::open(&task.database.to_string_lossy(), config)?;
     let session = engine.session();
     let (cpu, read) = (cpu_seconds(), read_bytes());
     let started = Instant::now();
@@ -164,10 +171,6 @@ pub fn scan_here(task: &ScanTask) -> Result<Scanned> {
     })?;
     let seconds = started.elapsed().as_secs_f64();
     Ok(Scanned { seconds, cpu_seconds: cpu_seconds() - cpu, read_bytes: read_bytes() - read })
-}
-
-fn open(database: &std::path::Path, threads: usize, create: bool) -> Result<Arc<Engine>> {
-    Engine::open(&database.to_string_lossy(), Config { threads, create, ..Config::default() })
 }
 
 fn read_bytes() -> u64 {
@@ -209,7 +212,7 @@ mod tests {
         assert!(loaded.seconds > 0.0 && loaded.memory_peak_bytes > 1 << 20);
         let scan = |sql: &str| {
             let database = folder.path().join("db");
-            scan_here(&ScanTask { database, sql: sql.into(), threads: 1 })
+            scan_here(&ScanTask { database, sql: sql.into(), threads: 1, direct: true })
         };
         assert!(scan("select sum(a) from t where b is null").unwrap().seconds > 0.0);
         let error = scan("select nosuch from t").unwrap_err();

@@ -39,7 +39,7 @@ use thalweg_storage::{Contents, Database, Snapshot, Table};
 
 use self::reader::{Reader, Stream};
 use super::filter::{Conjunct, remap};
-use super::loading::Loading;
+use super::loading::{Ahead, Loading};
 use crate::prune::{Filter, ReadOrder, Skipper};
 use crate::table::with_row_id;
 
@@ -115,6 +115,7 @@ pub struct ScanExec {
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
     skipper: Arc<OnceLock<Skipper>>,
+    ahead: Arc<Ahead>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -156,6 +157,7 @@ impl ScanExec {
             statistics: Arc::new(statistics),
             properties: Arc::new(properties),
             skipper: Arc::default(),
+            ahead: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
@@ -233,6 +235,7 @@ impl ScanExec {
             statistics: Arc::clone(&self.statistics),
             properties: Arc::clone(&self.properties),
             skipper: Arc::default(),
+            ahead: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }

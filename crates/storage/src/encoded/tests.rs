@@ -162,3 +162,28 @@ fn what_is_plain_is_not_touched_and_what_is_something_else_refused() {
     let narrow = Decimal64Array::from(vec![1]).with_data_type(narrow_decimal(2).unwrap());
     refused(&(Arc::new(narrow) as _), DataType::Decimal128(18, 3));
 }
+
+#[test]
+fn what_lies_in_the_memory_of_a_read_is_copied_and_the_rest_is_not() {
+    // As a column that is stored as it is: the validity before the values, in one piece.
+    let read = Buffer::from_iter((0..64).map(|i: i64| if i == 0 { 0b1011 } else { i }));
+    let nulls = BooleanBuffer::new(read.clone(), 1, 3);
+    let numbers = Int64Array::new(read.slice(16).into(), None).slice(5, 3);
+    let numbers: ArrayRef =
+        Arc::new(Int64Array::new(numbers.values().clone(), Some(NullBuffer::new(nulls))));
+    let keys = UInt8Array::from(vec![2, 0]);
+    let dictionary: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::clone(&numbers)));
+
+    let inside = |buffer: &Buffer| read.as_slice().as_ptr_range().contains(&buffer.as_ptr());
+    for array in [numbers, dictionary] {
+        let own = without_memory_of(&read, Arc::clone(&array));
+        assert_eq!(&own, &array);
+        let data = own.to_data();
+        let all = [&data].into_iter().chain(data.child_data());
+        for data in all {
+            assert!(!data.buffers().iter().any(inside));
+            assert!(!data.nulls().is_some_and(|nulls| inside(nulls.buffer())));
+        }
+        assert!(Arc::ptr_eq(&without_memory_of(&read, Arc::clone(&own)), &own));
+    }
+}

@@ -38,6 +38,7 @@ pub use writer::{ExtentWriter, Layout, NewExtent};
 
 use crate::cache::{Cache, Key};
 use crate::catalog::ExtentRecord;
+use crate::database::DirectIo;
 use crate::digest::Digests;
 use crate::store::Store;
 
@@ -72,6 +73,7 @@ impl Location {
 pub(crate) struct Home {
     pub store: Arc<dyn Store>,
     pub cache: Arc<Cache>,
+    direct_io: DirectIo,
     ids: Mutex<Prng>,
     /// Of this process, as long as anything is being written.
     writing: Mutex<Weak<Writing>>,
@@ -118,10 +120,16 @@ impl fmt::Debug for Writing {
 }
 
 impl Home {
-    pub fn new(store: Arc<dyn Store>, cache_bytes_max: u64, seed: u64) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        cache_bytes_max: u64,
+        direct_io: DirectIo,
+        seed: u64,
+    ) -> Self {
         Home {
             store,
             cache: Arc::new(Cache::new(cache_bytes_max)),
+            direct_io,
             ids: Mutex::new(Prng::new(seed)),
             writing: Mutex::default(),
             alive: Mutex::default(),
@@ -131,6 +139,16 @@ impl Home {
     /// An id nobody has: of 63 bits, so that SQL's BIGINT can show it.
     pub fn new_id(&self) -> u64 {
         self.ids.lock().next_u64() >> 1
+    }
+
+    /// Whether chunks are read past the page cache of the system.
+    pub fn reads_directly(&self) -> bool {
+        let wanted = match self.direct_io {
+            DirectIo::Off => false,
+            DirectIo::On => true,
+            DirectIo::Auto => self.cache.has_room(),
+        };
+        wanted && self.store.is_on_local_disk()
     }
 
     pub fn writing(&self, wait: Duration) -> Result<Arc<Writing>> {

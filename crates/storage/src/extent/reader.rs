@@ -9,10 +9,10 @@ use vortex::buffer::ByteBuffer;
 
 use super::codec::decode;
 use super::{Extent, Location, Metadata, object_name};
-use crate::encoded::expand;
+use crate::encoded::{expand, without_memory_of};
 
 /// The compressed bytes of one column of one chunk, between [`crate::Database::read`] and
-/// [`crate::Database::decode`]. A clone shares the bytes.
+/// [`crate::Database::decode`]. A clone shares the bytes, and holds what was read together with them.
 #[derive(Clone)]
 pub struct Segment {
     pub(crate) extent: Arc<Extent>,
@@ -34,6 +34,8 @@ impl Segment {
         let field = Field::new(&column.name, column.data_type.clone(), column.nullable);
         let rows = self.metadata.chunk_rows(self.chunk);
         decode(self.bytes.clone(), rows, &field, &column.dtype, &self.metadata.encodings)
+            // Else it would keep what was read with it, too.
+            .map(|array| without_memory_of(&self.bytes, array))
             .map_err(|why| self.damaged(why))
     }
 
@@ -80,12 +82,16 @@ impl Extent {
         Ok(segments)
     }
 
-    /// Has the store begin with what [`read`](Self::read) of the same will want.
-    pub(crate) fn read_ahead(&self, metadata: &Metadata, chunk: usize, places: &[usize]) {
+    /// Has the store begin with what [`read`](Self::read) of the same will want. `false`: it comes early
+    /// only if it is read early.
+    pub(crate) fn read_ahead(&self, metadata: &Metadata, chunk: usize, places: &[usize]) -> bool {
+        if self.home().reads_directly() {
+            return false;
+        }
         let location = |&place: &usize| metadata.columns[place].locations[chunk].range();
         let mut wanted: Vec<_> = places.iter().map(location).collect();
         wanted.sort_by_key(|range| range.start);
-        self.home().store.read_ahead(&object_name(self.id), &wanted);
+        self.home().store.read_ahead(&object_name(self.id), &wanted)
     }
 
     fn read_once(
@@ -99,7 +105,11 @@ impl Extent {
         order.sort_by_key(|&i| location(places[i]).offset);
         let wanted: Vec<_> = order.iter().map(|&i| location(places[i]).range()).collect();
         let mut found: Vec<Option<ByteBuffer>> = vec![None; places.len()];
-        let read = self.home().store.read(&object_name(self.id), self.bytes, &wanted)?;
+        let (store, name) = (&self.home().store, object_name(self.id));
+        let read = match self.home().reads_directly() {
+            true => store.read_direct(&name, self.bytes, &wanted),
+            false => store.read(&name, self.bytes, &wanted),
+        }?;
         for (i, bytes) in order.into_iter().zip(read) {
             found[i] = Some(bytes);
         }

@@ -103,6 +103,10 @@ impl Store for CachedStore {
         copied.or_else(|_| self.remote.read(name, bytes, wanted))
     }
 
+    fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool {
+        self.remote.read_ahead(name, wanted)
+    }
+
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.remote.get(name)
     }

@@ -3,14 +3,17 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{Advice, CWD, FlockOperation, RenameFlags, fadvise, flock, renameat_with, statfs};
+use rustix::fs::{
+    Advice, CWD, FlockOperation, OFlags, RenameFlags, fadvise, flock, renameat_with, statfs,
+};
 use rustix::io::Errno;
 
 pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
@@ -20,6 +23,10 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
     fn create(&self, path: &Path) -> io::Result<Self::File>;
 
     fn open(&self, path: &Path) -> io::Result<Self::File>;
+
+    /// For reading past the system's page cache: whole [`BLOCK`]s, into memory that begins at a multiple
+    /// of one. `None`: this file system has no such thing.
+    fn open_direct(&self, path: &Path) -> io::Result<Option<Self::File>>;
 
     /// Gives the file `from` the name `to`, atomically; it may lose its old one. `AlreadyExists`:
     /// the name is taken.
@@ -55,12 +62,20 @@ pub(crate) trait DiskFile: fmt::Debug + Send + Sync + 'static {
 
     fn length(&self) -> io::Result<u64>;
 
-    /// Fills some of `slices` from `offset` on, and says how many bytes; zero at the end.
-    fn read_at(&self, slices: &mut [IoSliceMut], offset: u64) -> io::Result<usize>;
+    /// Fills the front of `buffer` from `offset` on, and says how many bytes; zero at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Begins to bring these bytes into memory, where a disk has any use for that.
     fn read_ahead(&self, _wanted: Range<u64>) {}
+
+    /// Whether the system has most of these bytes in memory; `false` if it does not say.
+    fn is_in_memory(&self, _wanted: Range<u64>) -> bool {
+        false
+    }
 }
+
+/// What direct reads come in: no disk has larger sectors.
+pub(crate) const BLOCK: usize = 4096;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -93,6 +108,15 @@ impl Disk for OsDisk {
 
     fn open(&self, path: &Path) -> io::Result<File> {
         File::open(path)
+    }
+
+    fn open_direct(&self, path: &Path) -> io::Result<Option<File>> {
+        let mut options = File::options();
+        match options.read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path) {
+            Ok(file) => Ok(Some(file)),
+            Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -217,8 +241,8 @@ impl DiskFile for File {
         Ok(self.metadata()?.len())
     }
 
-    fn read_at(&self, slices: &mut [IoSliceMut], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::preadv(self, slices, offset)?)
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
     }
 
     fn read_ahead(&self, wanted: Range<u64>) {
@@ -227,4 +251,29 @@ impl DiskFile for File {
             let _ = fadvise(self, wanted.start, Some(bytes), Advice::WillNeed);
         }
     }
+    fn is_in_memory(&self, wanted: Range<u64>) -> bool {
+        let bytes = wanted.end.saturating_sub(wanted.start);
+        cached_pages(self, wanted.start, bytes)
+            .is_some_and(|pages| pages * rustix::param::page_size() as u64 > bytes / 2)
+    }
+}
+
+/// `cachestat(2)`, since Linux 6.5. `None`: the kernel, or what filters calls to it, has none.
+#[cfg(target_os = "linux")]
+fn cached_pages(file: &File, start: u64, bytes: u64) -> Option<u64> {
+    /// The same on all architectures; the C library has no function for it.
+    const CACHESTAT: libc::c_long = 451;
+    let range = [start, bytes];
+    // Pages in the cache, dirty ones, those being written, evicted ones, recently evicted ones.
+    let mut found = [0u64; 5];
+    // SAFETY: the kernel reads two numbers of 64 bits and writes five, as both arrays are.
+    let done = unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), found.as_mut_ptr(), 0)
+    };
+    (done == 0).then_some(found[0])
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cached_pages(_file: &File, _start: u64, _bytes: u64) -> Option<u64> {
+    None
 }

@@ -18,7 +18,7 @@
 //! test can try every one of a run, or at random.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -357,6 +357,10 @@ impl Disk for FaultDisk {
         Ok(FaultFile { disk: self.clone(), index: state.file(path)? })
     }
 
+    fn open_direct(&self, path: &Path) -> io::Result<Option<FaultFile>> {
+        self.open(path).map(Some)
+    }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.grow(|state| {
             let index = state.file(from)?;
@@ -499,17 +503,13 @@ impl DiskFile for FaultFile {
         Ok(state.files[self.index].volatile.len() as u64)
     }
 
-    fn read_at(&self, slices: &mut [IoSliceMut], offset: u64) -> io::Result<usize> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.0.lock();
         state.check_power()?;
         let content = &state.files[self.index].volatile;
-        let mut rest = &content[(offset as usize).min(content.len())..];
-        let before = rest.len();
-        for slice in slices {
-            let (now, later) = rest.split_at(slice.len().min(rest.len()));
-            slice[..now.len()].copy_from_slice(now);
-            rest = later;
-        }
-        Ok(before - rest.len())
+        let rest = &content[(offset as usize).min(content.len())..];
+        let bytes = rest.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&rest[..bytes]);
+        Ok(bytes)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{ErrorKind, IoSliceMut};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,18 +14,19 @@ use arrow::temporal_conversions::timestamp_s_to_datetime;
 use parking_lot::{Mutex, RwLock};
 use thalweg_base::limits::{OPEN_FILES_MAX, READ_GAP_BYTES_MAX};
 use thalweg_base::{Error, Result};
-use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
+use vortex::buffer::ByteBuffer;
 
+use super::blocks::Blocks;
 use super::disk::{Disk, DiskFile, Lock, OsDisk};
-use super::reading::{ALIGNMENT, check_length, check_ranges, missing, near, taken};
+use super::reading::{check_length, check_ranges, missing, near, taken};
 use super::{Listed, ObjectWriter, Store};
 
 /// The file that a writing process locks.
 const LOCK: &str = "lock";
 /// How names of files begin that are not objects yet.
 const TEMPORARY: char = '.';
-/// Ranges of one request: `IOV_MAX` is 1024, and each range may bring a gap.
-const TOGETHER_MAX: usize = 256;
+/// Of one request, and so of memory that its ranges share.
+const REQUEST_BYTES_MAX: u64 = 8 << 20;
 
 /// A directory of objects, made when the first is written. Clones share open files.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ struct Inner<D: Disk> {
     disk: D,
     root: PathBuf,
     files: OpenFiles<D::File>,
+    blocks: Blocks,
     folders: Mutex<HashMap<PathBuf, Folder>>,
     swept: AtomicBool,
     /// Asked once.
@@ -62,6 +64,7 @@ impl<D: Disk> LocalStore<D> {
             disk,
             root: root.to_owned(),
             files: OpenFiles::default(),
+            blocks: Blocks::default(),
             folders: Mutex::default(),
             swept: AtomicBool::new(false),
             is_local: OnceLock::new(),
@@ -122,43 +125,35 @@ impl<D: Disk> Store for LocalStore<D> {
     }
 
     fn read(&self, name: &str, bytes: u64, wanted: &[Range<u64>]) -> Result<Vec<ByteBuffer>> {
-        let located = self.locate(name);
-        let read = || {
-            let open = self.0.open(name)?;
-            check_length(&located, bytes, open.bytes)?;
-            check_ranges(&located, bytes, wanted)?;
-            Ok(read_ranges(&open.file, wanted))
-        };
-        match read()? {
-            // A server of NFS has forgotten the handle: the name still leads to the file.
-            Err(e) if e.kind() == ErrorKind::StaleNetworkFileHandle => {
-                self.0.files.forget(name);
-                read()?
-            }
-            done => done,
-        }
-        .map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => Error::corrupt(format!("{located} ends within a chunk"))
-                .hint("restore it from a backup"),
-            _ => Error::io(format!("cannot read {located}"), e),
-        })
+        self.0.read(name, bytes, wanted, false)
     }
 
-    fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) {
-        let Ok(open) = self.0.open(name) else { return };
+    fn read_direct(
+        &self,
+        name: &str,
+        bytes: u64,
+        wanted: &[Range<u64>],
+    ) -> Result<Vec<ByteBuffer>> {
+        self.0.read(name, bytes, wanted, true)
+    }
+
+    fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool {
+        let Ok(open) = self.0.open(name) else { return true };
         let mut rest = wanted;
         while !rest.is_empty() {
-            let (together, far) = rest.split_at(near(rest, READ_GAP_BYTES_MAX, rest.len()));
-            open.file.read_ahead(together[0].start..together[together.len() - 1].end);
+            let (together, far) = rest.split_at(near(rest, READ_GAP_BYTES_MAX, u64::MAX));
+            open.file.read_ahead(span(together));
             rest = far;
         }
+        true
     }
 
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let read = || -> io::Result<Vec<u8>> {
             let file = self.0.disk.open(&self.0.at(name))?;
-            let mut bytes = vec![0; file.length()? as usize];
-            fill(&file, &mut [IoSliceMut::new(&mut bytes)], 0)?;
+            let length = file.length()? as usize;
+            let mut bytes = vec![0; length];
+            fill(&file, &mut bytes, 0, length)?;
             Ok(bytes)
         };
         match read() {
@@ -333,9 +328,73 @@ impl<D: Disk> Inner<D> {
         })?;
         let bytes =
             file.length().map_err(|e| Error::io(format!("cannot read \"{located}\""), e))?;
-        let open = Arc::new(OpenFile { file, bytes });
+        let open = Arc::new(OpenFile { file, bytes, direct: OnceLock::new() });
         self.files.keep(name, &open);
         Ok(open)
+    }
+
+    fn read(
+        &self,
+        name: &str,
+        bytes: u64,
+        wanted: &[Range<u64>],
+        direct: bool,
+    ) -> Result<Vec<ByteBuffer>> {
+        let located = format!("\"{}\"", self.at(name).display());
+        let read = || {
+            let open = self.open(name)?;
+            check_length(&located, bytes, open.bytes)?;
+            check_ranges(&located, bytes, wanted)?;
+            let direct = if direct { self.direct(name, &open) } else { None };
+            Ok(self.read_ranges(&open.file, direct, wanted))
+        };
+        match read()? {
+            // A server of NFS has forgotten the handle: the name still leads to the file.
+            Err(e) if e.kind() == ErrorKind::StaleNetworkFileHandle => {
+                self.files.forget(name);
+                read()?
+            }
+            done => done,
+        }
+        .map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => Error::corrupt(format!("{located} ends within a chunk"))
+                .hint("restore it from a backup"),
+            _ => Error::io(format!("cannot read {located}"), e),
+        })
+    }
+
+    /// The same file, for direct reads. `None`: there are none, or it has lost its name.
+    fn direct<'a>(&self, name: &str, open: &'a OpenFile<D::File>) -> Option<&'a D::File> {
+        open.direct.get_or_init(|| self.disk.open_direct(&self.at(name)).ok()?).as_ref()
+    }
+
+    fn read_ranges(
+        &self,
+        file: &D::File,
+        direct: Option<&D::File>,
+        wanted: &[Range<u64>],
+    ) -> io::Result<Vec<ByteBuffer>> {
+        let mut out = Vec::with_capacity(wanted.len());
+        let mut rest = wanted;
+        while !rest.is_empty() {
+            let (together, far) = rest.split_at(near(rest, READ_GAP_BYTES_MAX, REQUEST_BYTES_MAX));
+            let span = span(together);
+            let read = |file: &D::File| {
+                self.blocks
+                    .read(span.clone(), |buffer, offset, bytes| fill(file, buffer, offset, bytes))
+            };
+            let read = match direct.filter(|_| !file.is_in_memory(span.clone())).map(read) {
+                // A disk with larger blocks, or a read that ended amid one.
+                Some(Err(e)) if e.kind() == ErrorKind::InvalidInput => read(file),
+                Some(done) => done,
+                None => read(file),
+            }?;
+            let part =
+                |r: &Range<u64>| (r.start - span.start) as usize..(r.end - span.start) as usize;
+            out.extend(together.iter().map(|r| read.slice_unaligned(part(r))));
+            rest = far;
+        }
+        Ok(out)
     }
 
     fn list(&self, folder: &Path) -> Result<Vec<super::disk::Entry>> {
@@ -417,6 +476,8 @@ struct OpenFiles<F>(RwLock<HashMap<String, Arc<OpenFile<F>>>>);
 struct OpenFile<F> {
     file: F,
     bytes: u64,
+    /// Opened again when first needed; see [`Disk::open_direct`].
+    direct: OnceLock<Option<F>>,
 }
 
 impl<F> Default for OpenFiles<F> {
@@ -445,56 +506,18 @@ impl<F> OpenFiles<F> {
     }
 }
 
-fn read_ranges(file: &impl DiskFile, wanted: &[Range<u64>]) -> io::Result<Vec<ByteBuffer>> {
-    let mut out = Vec::with_capacity(wanted.len());
-    let mut rest = wanted;
-    while !rest.is_empty() {
-        let (together, far) = rest.split_at(near(rest, READ_GAP_BYTES_MAX, TOGETHER_MAX));
-        read_near(file, together, &mut out)?;
-        rest = far;
-    }
-    Ok(out)
+/// From the first byte of ascending ranges to the last; callers have at least one.
+fn span(wanted: &[Range<u64>]) -> Range<u64> {
+    wanted[0].start..wanted[wanted.len() - 1].end
 }
 
-/// One system call for neighbours, scattered into their buffers.
-fn read_near(
-    file: &impl DiskFile,
-    wanted: &[Range<u64>],
-    out: &mut Vec<ByteBuffer>,
-) -> io::Result<()> {
-    let buffer = |r: &Range<u64>| {
-        ByteBufferMut::zeroed_aligned((r.end - r.start) as usize, Alignment::new(ALIGNMENT))
-    };
-    let mut buffers: Vec<ByteBufferMut> = wanted.iter().map(buffer).collect();
-    let gap_after = |i: usize| match wanted.get(i + 1) {
-        Some(next) => (next.start - wanted[i].end) as usize,
-        None => 0,
-    };
-    let mut skipped = vec![0; (0..wanted.len()).map(gap_after).sum()];
-    let mut scratch = skipped.as_mut_slice();
-    let mut slices = Vec::with_capacity(wanted.len() * 2);
-    for (i, buffer) in buffers.iter_mut().enumerate() {
-        slices.push(IoSliceMut::new(buffer));
-        let (skip, left) = scratch.split_at_mut(gap_after(i));
-        scratch = left;
-        if !skip.is_empty() {
-            slices.push(IoSliceMut::new(skip));
-        }
-    }
-    fill(file, &mut slices, wanted[0].start)?;
-    out.extend(buffers.into_iter().map(ByteBufferMut::freeze));
-    Ok(())
-}
-
-fn fill(file: &impl DiskFile, mut slices: &mut [IoSliceMut], mut offset: u64) -> io::Result<()> {
-    let mut left: usize = slices.iter().map(|s| s.len()).sum();
-    while left > 0 {
-        match file.read_at(slices, offset) {
+/// Fills at least the first `bytes` of `buffer`.
+fn fill(file: &impl DiskFile, buffer: &mut [u8], offset: u64, bytes: usize) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                (left, offset) = (left - n, offset + n as u64);
-                IoSliceMut::advance_slices(&mut slices, n);
-            }
+            Ok(n) => filled += n,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }

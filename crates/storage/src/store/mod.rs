@@ -7,7 +7,7 @@
 //!
 //! In reading order:
 //!
-//! * `local`: a directory, over the system calls in `disk`
+//! * `local`: a directory, over the system calls in `disk`, into memory of `blocks`
 //! * `memory`: a map
 //! * `remote`: S3 and what speaks its protocol; `trouble` says what is wrong with it
 //! * `cached`: a bounded cache on the local disk, before a remote store
@@ -15,6 +15,7 @@
 //! * `fault`: a disk for tests that fails, tears and forgets
 //! * `open`: from what the user typed to a store
 
+mod blocks;
 mod cached;
 mod disk;
 mod local;
@@ -61,14 +62,25 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     /// its name must be one that nobody looks for yet.
     fn create(&self, name: &str) -> Result<Box<dyn ObjectWriter>>;
 
-    /// Reads `wanted` (ascending, not overlapping), each range into a buffer of its own: a decoded
-    /// array may keep its segment alive, and must not keep its neighbours. Near ranges share a
-    /// request. An object that is absent, or is not of `bytes` bytes, is corrupt.
+    /// Reads `wanted` (ascending, not overlapping). Near ranges share a request, and may share
+    /// memory: who keeps a part of a buffer for long copies it. An object that is absent, or is not of
+    /// `bytes` bytes, is corrupt.
     fn read(&self, name: &str, bytes: u64, wanted: &[Range<u64>]) -> Result<Vec<ByteBuffer>>;
 
-    /// Says that `wanted` will be read soon. A store that can has it under way on return; others, and
-    /// where anything is wrong, do nothing: the read will say so.
-    fn read_ahead(&self, _name: &str, _wanted: &[Range<u64>]) {}
+    /// The same, but the system need not keep a copy of what it has to fetch.
+    fn read_direct(
+        &self,
+        name: &str,
+        bytes: u64,
+        wanted: &[Range<u64>],
+    ) -> Result<Vec<ByteBuffer>> {
+        self.read(name, bytes, wanted)
+    }
+
+    /// Says that `wanted` will be [`read`](Self::read) soon. `true`: there is nothing more to be done, for
+    /// a system brings it into memory, or it is there. `false`: it comes early only if it is read early.
+    /// If anything is wrong, the read will say so.
+    fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool;
 
     /// A whole small object; `None`: absent.
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>>;

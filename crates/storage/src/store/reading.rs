@@ -7,12 +7,13 @@ use thalweg_base::{Error, Result};
 /// What buffers in memory are aligned to: a cache line, and above any Arrow need.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// How many of the first ranges lie so near each other that one request should fetch them.
-pub(super) fn near(wanted: &[Range<u64>], gap_bytes_max: u64, together_max: usize) -> usize {
-    let joined = wanted
-        .windows(2)
-        .take(together_max - 1)
-        .take_while(|pair| pair[1].start.saturating_sub(pair[0].end) <= gap_bytes_max);
+/// How many of the first ranges lie so near each other that one request, of no more than `bytes_max`
+/// unless the first alone has more, should fetch them.
+pub(super) fn near(wanted: &[Range<u64>], gap_bytes_max: u64, bytes_max: u64) -> usize {
+    let joined = wanted.windows(2).take_while(|pair| {
+        pair[1].start.saturating_sub(pair[0].end) <= gap_bytes_max
+            && pair[1].end.saturating_sub(wanted[0].start) <= bytes_max
+    });
     (joined.count() + 1).min(wanted.len())
 }
 

@@ -298,6 +298,10 @@ impl Store for RemoteStore {
         Ok(wanted.iter().map(|range| assemble(range, &requests, &fetched)).collect())
     }
 
+    fn read_ahead(&self, _name: &str, _wanted: &[Range<u64>]) -> bool {
+        false
+    }
+
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let (store, name) = (self.clone(), name.to_owned());
         run(async move { store.get_whole(&name).await })?
@@ -490,7 +494,7 @@ fn requests(wanted: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut requests = Vec::new();
     let mut rest = wanted;
     while !rest.is_empty() {
-        let (together, far) = rest.split_at(near(rest, REMOTE_GAP_BYTES_MAX, rest.len()));
+        let (together, far) = rest.split_at(near(rest, REMOTE_GAP_BYTES_MAX, u64::MAX));
         let (start, end) = (together[0].start, together[together.len() - 1].end);
         let starts = (start..end).step_by(size as usize);
         requests.extend(starts.map(|start| start..(start + size).min(end)));

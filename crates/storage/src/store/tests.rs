@@ -15,7 +15,9 @@ use std::time::Duration;
 use object_store::memory::InMemory;
 use thalweg_base::Kind;
 
+use super::blocks::Blocks;
 use super::cached::CachedStore;
+use super::disk::{Disk, DiskFile, OsDisk};
 use super::fault::FaultDisk;
 use super::reading::ALIGNMENT;
 use super::{LocalStore, MemoryStore, Store};
@@ -174,11 +176,16 @@ fn reads_ranges(open: Open) {
     writer.finish().unwrap();
     let check = |wanted: &[Range<u64>]| {
         let read = store.read("extents/ranges", bytes, wanted).unwrap();
-        assert_eq!(read.len(), wanted.len());
-        for (buffer, range) in read.iter().zip(wanted) {
-            assert_eq!(buffer.as_slice(), &content[range.start as usize..range.end as usize]);
-            if store.path("").is_some() || store.is_remote() {
-                assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+        let direct = store.read_direct("extents/ranges", bytes, wanted).unwrap();
+        for read in [read, direct] {
+            assert_eq!(read.len(), wanted.len());
+            for (buffer, range) in read.iter().zip(wanted) {
+                assert_eq!(buffer.as_slice(), &content[range.start as usize..range.end as usize]);
+                // As all that is written in pieces.
+                let aligned = range.start % ALIGNMENT as u64 == 0 && !range.is_empty();
+                if aligned && (store.path("").is_some() || store.is_remote()) {
+                    assert_eq!(buffer.as_ptr() as usize % ALIGNMENT, 0);
+                }
             }
         }
     };
@@ -187,6 +194,7 @@ fn reads_ranges(open: Open) {
     check(&[5..5]);
     check(&[0..1, 1..2, 10..20, 5000..6000]);
     check(&[0..10, 1_000_000..1_000_100, 1_000_200..1_000_300, 2_999_990..bytes]);
+    check(&[0..4096, 4096..4097, 8191..8192, 8192..8192, 64 << 10..bytes]);
     let many: Vec<Range<u64>> = (0..1000).map(|i| i * 2000..i * 2000 + 1500).collect();
     check(&many);
     // A hint changes nothing, nor fails.
@@ -200,8 +208,10 @@ fn reads_ranges(open: Open) {
     for wanted in
         [&[0..bytes + 1][..], &[bytes..bytes + 1], &[10..20, 5..7], &[u64::MAX - 1..u64::MAX]]
     {
-        let error = store.read("extents/ranges", bytes, wanted).unwrap_err();
-        assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        for read in [Store::read, Store::read_direct] {
+            let error = read(&*store, "extents/ranges", bytes, wanted).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+        }
     }
 }
 
@@ -272,4 +282,75 @@ fn keeps_a_bounded_number_of_files_open() {
     assert_eq!(store.open_files(), OPEN_FILES_MAX);
     store.remove(&format!("extents/{}", OPEN_FILES_MAX + 9)).unwrap();
     assert_eq!(store.open_files(), OPEN_FILES_MAX - 1);
+}
+
+#[test]
+fn a_file_that_was_cut_is_corrupt_however_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = LocalStore::open(folder.path());
+    assert!(store.put_new("extents/cut", &[7; 100_000]).unwrap());
+    assert_eq!(store.read("extents/cut", 100_000, &[0..100_000]).unwrap()[0].len(), 100_000);
+    // While it is open: its length was right.
+    for left in [50_000, 49_152, 0] {
+        let file = std::fs::File::options().write(true).open(folder.path().join("extents/cut"));
+        file.unwrap().set_len(left).unwrap();
+        for read in [Store::read, Store::read_direct] {
+            let error =
+                read(&store, "extents/cut", 100_000, &[0..100, 60_000..70_000]).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+            assert!(error.message().ends_with("ends within a chunk"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn reads_directly_what_the_system_has_not_in_memory() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let path = folder.path().join("object");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let file = OsDisk.open(&path).unwrap();
+    file.sync_all().unwrap();
+    if !file.is_in_memory(0..1 << 20) {
+        eprintln!("this kernel does not say what it has in memory");
+        return;
+    }
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    if file.is_in_memory(0..1 << 20) || OsDisk.open_direct(&path).unwrap().is_none() {
+        eprintln!("this file system is in memory");
+        return;
+    }
+    let store = LocalStore::open(folder.path());
+    assert_eq!(store.read_direct("object", 1 << 20, &[0..1 << 20]).unwrap()[0].len(), 1 << 20);
+    assert!(!file.is_in_memory(0..1 << 20), "a direct read leaves no copy");
+    assert_eq!(store.read("object", 1 << 20, &[0..1 << 20]).unwrap()[0].len(), 1 << 20);
+    assert!(file.is_in_memory(0..1 << 20));
+}
+
+#[test]
+fn memory_of_reads_is_used_again_and_bounded() {
+    let blocks = Blocks::default();
+    let read = |span: Range<u64>| {
+        let fill = |buffer: &mut [u8], offset: u64, bytes: usize| {
+            assert_eq!((offset % 4096, buffer.as_ptr() as usize % 4096), (0, 0));
+            assert!(bytes as u64 == span.end - offset && buffer.len().is_multiple_of(4096));
+            buffer.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = at as u8);
+            Ok(())
+        };
+        let found = blocks.read(span.clone(), fill).unwrap();
+        assert!(found.iter().zip(span).all(|(byte, at)| *byte == at as u8));
+        found
+    };
+    let held = read(5000..600_000);
+    let slice = held.slice_unaligned(10..20);
+    drop(held);
+    assert_eq!(blocks.idle_bytes(), 0, "a part of it is still read");
+    drop(slice);
+    let idle = blocks.idle_bytes();
+    assert!((595_000..900_000).contains(&idle), "{idle}");
+    drop(read(0..100));
+    assert_eq!(blocks.idle_bytes(), idle, "nothing was allocated");
+    let many: Vec<_> = (0..40).map(|i| read(i..i + (2 << 20))).collect();
+    drop(many);
+    assert!((24 << 20..=32 << 20).contains(&blocks.idle_bytes()), "{}", blocks.idle_bytes());
+    assert!(blocks.read(0..10, |_, _, _| Err(std::io::ErrorKind::Other.into())).is_err());
 }

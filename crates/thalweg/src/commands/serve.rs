@@ -162,6 +162,7 @@ fn engine_settings(settings: &Settings) -> database::Settings {
         policy: Some(settings.policy),
         memory: settings.memory,
         cache: settings.cache,
+        direct_io: Some(settings.direct_io),
         stays: true,
     }
 }

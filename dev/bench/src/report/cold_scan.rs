@@ -30,8 +30,9 @@ pub struct Measured {
     pub column_bytes: u64,
     pub file_bytes: u64,
     pub extents: u64,
+    /// In a process that has its memory, past the page cache.
     pub scan: ScanRate,
-    /// The same in a process that is new: it gets its memory from the system meanwhile.
+    /// In a process that is new and gets its memory from the system meanwhile, through the page cache.
     pub first: ScanRate,
     /// Processor time of the scan, of all threads, as a share of what the threads could have had.
     pub cpu_percent: f64,
@@ -98,8 +99,8 @@ impl ColdScan {
         };
         let m = &self.measured;
         [
-            row("Thalweg", m.column_bytes, &m.scan),
-            row("Thalweg, new process", m.column_bytes, &m.first),
+            row("Thalweg, as a server", m.column_bytes, &m.scan),
+            row("Thalweg, as a command", m.column_bytes, &m.first),
             row("The files alone", m.reader_bytes, &m.reader),
         ]
     }
@@ -108,12 +109,15 @@ impl ColdScan {
         let m = &self.measured;
         let mut remarks = vec![
             format!(
-                "Thalweg's rate ÷ that of the files alone: {} ({} to {}); in a new process {}",
+                "Thalweg's rate ÷ that of the files alone: {} ({} to {}); as a command {}",
                 ratio(self.ratio),
                 ratio(self.ratio_low),
                 ratio(self.ratio_high),
                 ratio(self.ratio_first)
             ),
+            "as a server: in a process that has its memory, past the page cache; as a command: in a \
+             new process, through it"
+                .into(),
             format!("the files alone: {}", m.method),
             format!("processor time of the scan: {:.0} % of its threads'", m.cpu_percent),
         ];
@@ -155,10 +159,10 @@ mod tests {
         assert!(scan.ratio_low < scan.ratio && scan.ratio < scan.ratio_high);
         let text = text(&scan, Options::default());
         for line in [
-            "Thalweg              | 85.8 MiB | 1.00 ±10 % | 90.0",
-            "Thalweg, new process | 85.8 MiB | 1.50 ±10 % | 60.0",
-            "The files alone      | 95.4 MiB | 0.50 ±10 % |  200",
-            "* Thalweg's rate ÷ that of the files alone: 0.45× (0.37× to 0.55×); in a new process 0.30×",
+            "Thalweg, as a server  | 85.8 MiB | 1.00 ±10 % | 90.0",
+            "Thalweg, as a command | 85.8 MiB | 1.50 ±10 % | 60.0",
+            "The files alone       | 95.4 MiB | 0.50 ±10 % |  200",
+            "* Thalweg's rate ÷ that of the files alone: 0.45× (0.37× to 0.55×); as a command 0.30×",
             "* that is less than the scan needs: part of it came from a cache after all",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");

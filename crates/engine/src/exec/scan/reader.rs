@@ -14,17 +14,15 @@ use datafusion::physical_plan::metrics::{
 use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX};
 use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::select::Selection;
-use thalweg_storage::{ChunkRef, expand};
+use thalweg_storage::{ChunkRef, Segment, expand};
 
 use super::{ScanExec, Source, filters};
 use crate::error::into_datafusion;
 use crate::exec::column::Column;
 use crate::exec::filter::Conjunct;
+use crate::exec::loading::{Ahead, CHUNKS_AHEAD, Coming, Early};
 use crate::prune::{Cause, Filter, Next, Pruned, ReadOrder, Skipper};
 use crate::runtime::{Run, blocking, checkpoint};
-
-/// Chunks that are read ahead of the one in hand: a megabyte or so each, which together keep a disk busy.
-const CHUNKS_AHEAD: usize = 4;
 
 /// One partition's share of a scan, chunk by chunk: what is in it depends on the others.
 pub struct Reader {
@@ -36,6 +34,7 @@ pub struct Reader {
     order: Option<ReadOrder>,
     /// Common to all partitions of one execution.
     skipper: Arc<OnceLock<Skipper>>,
+    ahead: Arc<Ahead>,
     /// Columns of the last chunk that had to be read.
     last_read: Vec<usize>,
     metrics: Metrics,
@@ -61,6 +60,7 @@ impl Reader {
             hints: scan.hints.clone(),
             order: scan.order,
             skipper: Arc::clone(&scan.skipper),
+            ahead: Arc::clone(&scan.ahead),
             last_read: Vec::new(),
             metrics: Metrics::new(&scan.metrics, partition),
             bytes_touched: 0,
@@ -92,7 +92,8 @@ impl Reader {
             Some(live) => Selection::of(live),
             None => Selection::all(rows),
         };
-        let mut columns = Columns::new(chunk);
+        let coming = self.ahead.take(&chunk);
+        let mut columns = Columns { coming, ..Columns::new(chunk) };
         self.read_ahead();
         for conjunct in self.in_order() {
             self.load(&mut columns, &conjunct.columns).await?;
@@ -230,9 +231,14 @@ impl Reader {
             return Ok(());
         }
         let Source { database, loading, .. } = &self.source;
-        let segments = loading.read(database, &columns.chunk, &missing).await?;
         columns.read.extend_from_slice(&missing);
-        for (column, segment) in missing.into_iter().zip(segments) {
+        let mut segments = columns.come_early(&missing).await;
+        missing.retain(|column| segments.iter().all(|(early, _)| early != column));
+        if !missing.is_empty() {
+            let read = loading.read(database, &columns.chunk, &missing).await?;
+            segments.extend(missing.into_iter().zip(read));
+        }
+        for (column, segment) in segments {
             let decode = || {
                 let _timer = self.metrics.base.elapsed_compute().timer();
                 database.decode(segment.clone()).map_err(into_datafusion)
@@ -257,10 +263,8 @@ impl Reader {
         if chunks.is_empty() {
             return;
         }
-        let (database, columns) = (self.source.database.clone(), self.last_read.clone());
-        let begin = move || chunks.iter().for_each(|chunk| database.read_ahead(chunk, &columns));
-        // Nobody waits for it.
-        drop(tokio::task::spawn_blocking(begin));
+        let Source { database, loading, .. } = &self.source;
+        self.ahead.begin(loading, database, chunks, &self.last_read);
     }
 }
 
@@ -272,11 +276,30 @@ struct Columns {
     counted: usize,
     /// Those that were not in the cache.
     read: Vec<usize>,
+    coming: Option<Coming>,
+    early: Option<Early>,
 }
 
 impl Columns {
     fn new(chunk: ChunkRef) -> Self {
-        Columns { chunk, loaded: Vec::new(), counted: 0, read: Vec::new() }
+        Columns {
+            chunk,
+            loaded: Vec::new(),
+            counted: 0,
+            read: Vec::new(),
+            coming: None,
+            early: None,
+        }
+    }
+
+    /// Those of the wanted that were read ahead.
+    async fn come_early(&mut self, wanted: &[usize]) -> Vec<(usize, Segment)> {
+        if let Some(coming) = self.coming.take() {
+            // If that failed, they are read now, which says why.
+            self.early = coming.await.ok();
+        }
+        let segments = self.early.iter().flat_map(|early| &early.segments);
+        segments.filter(|(column, _)| wanted.contains(column)).cloned().collect()
     }
 
     fn has(&self, column: usize) -> bool {

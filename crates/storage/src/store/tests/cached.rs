@@ -38,6 +38,9 @@ impl Store for Counted {
         self.read.lock().extend_from_slice(wanted);
         self.store.read(name, bytes, wanted)
     }
+    fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool {
+        self.store.read_ahead(name, wanted)
+    }
     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.store.get(name)
     }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::logs;
 use super::value::{
-    Address, AuditLevel, Codec, Count, File, Level, Limit, LogFormat, Memory, Method, Policy, Size,
-    Switch, Text, Threads, Time, Url,
+    Address, AuditLevel, Codec, Count, Direct, File, Level, Limit, LogFormat, Memory, Method,
+    Policy, Size, Switch, Text, Threads, Time, Url,
 };
-use thalweg_engine::PolicyKind;
+use thalweg_engine::{DirectIo, PolicyKind};
 use thalweg_server::Config;
 
 /// What a server is started with.
@@ -21,6 +21,7 @@ pub struct Settings {
     pub threads: Option<usize>,
     pub memory: Option<u64>,
     pub cache: Option<u64>,
+    pub direct_io: DirectIo,
     pub policy: PolicyKind,
     pub log: logs::Settings,
     pub ready_file: Option<PathBuf>,
@@ -41,6 +42,7 @@ impl Default for Settings {
             threads: None,
             memory: None,
             cache: None,
+            direct_io: DirectIo::default(),
             policy: PolicyKind::default(),
             log: logs::Settings::default(),
             ready_file: None,
@@ -142,6 +144,9 @@ table! {
          disk. auto: 45 % of this machine's, or of the container's.";
     "engine.cache" "cache" Memory cache,
         "Memory for decoded chunks of tables. auto: 40 % of this machine's, or of the container's.";
+    "engine.direct_io" "direct-io" Direct direct_io,
+        "Whether chunks on a local disk are read past the page cache of the system. auto: as long as \
+         engine.cache has room, for what is in it is not read again.";
     "engine.policy" "policy" Policy policy,
         "In which order the tasks of concurrent queries run. SET thalweg.policy changes it while \
          the server runs.";

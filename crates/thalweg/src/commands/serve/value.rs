@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use thalweg_base::limits::MEMORY_LIMIT_BYTES_MIN;
 use thalweg_base::text::{parse_bytes, parse_duration};
-use thalweg_engine::PolicyKind;
 use thalweg_engine::access::Audit;
+use thalweg_engine::{DirectIo, PolicyKind};
 use thalweg_server::Authentication;
 use tracing_subscriber::EnvFilter;
 
@@ -42,6 +42,7 @@ pub struct File;
 pub struct Url;
 pub struct Method;
 pub struct Policy;
+pub struct Direct;
 pub struct Level;
 pub struct LogFormat;
 pub struct AuditLevel;
@@ -229,6 +230,27 @@ impl Codec<PolicyKind> for Policy {
     }
     fn show(value: &PolicyKind) -> String {
         value.name().into()
+    }
+}
+
+impl Codec<DirectIo> for Direct {
+    const TAKES: &'static str = "on, off or auto";
+
+    fn parse(text: &str) -> Result<DirectIo, String> {
+        match text {
+            ON => Ok(DirectIo::On),
+            OFF => Ok(DirectIo::Off),
+            AUTO => Ok(DirectIo::Auto),
+            _ => Err(format!("expected {}", Self::TAKES)),
+        }
+    }
+    fn show(value: &DirectIo) -> String {
+        match value {
+            DirectIo::On => ON,
+            DirectIo::Off => OFF,
+            DirectIo::Auto => AUTO,
+        }
+        .into()
     }
 }
 
