@@ -87,7 +87,7 @@ impl<D: Disk> Clone for LocalStore<D> {
 
 impl<D: Disk> Store for LocalStore<D> {
     fn locate(&self, name: &str) -> String {
-        format!("\"{}\"", self.0.at(name).display())
+        self.0.locate(name)
     }
 
     fn path(&self, name: &str) -> Option<PathBuf> {
@@ -139,12 +139,7 @@ impl<D: Disk> Store for LocalStore<D> {
 
     fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool {
         let Ok(open) = self.0.open(name) else { return true };
-        let mut rest = wanted;
-        while !rest.is_empty() {
-            let (together, far) = rest.split_at(near(rest, READ_GAP_BYTES_MAX, u64::MAX));
-            open.file.read_ahead(span(together));
-            rest = far;
-        }
+        near(wanted, READ_GAP_BYTES_MAX, u64::MAX).for_each(|(span, _)| open.file.read_ahead(span));
         true
     }
 
@@ -253,6 +248,11 @@ impl<D: Disk> Inner<D> {
         self.root.join(name)
     }
 
+    /// See [`Store::locate`].
+    fn locate(&self, name: &str) -> String {
+        format!("\"{}\"", self.at(name).display())
+    }
+
     /// Under a name of no meaning first, durably; then under its own, which only one can get.
     fn put_new(&self, path: &Path, bytes: &[u8]) -> io::Result<bool> {
         let folder = folder_of(path);
@@ -340,7 +340,7 @@ impl<D: Disk> Inner<D> {
         wanted: &[Range<u64>],
         direct: bool,
     ) -> Result<Vec<ByteBuffer>> {
-        let located = format!("\"{}\"", self.at(name).display());
+        let located = self.locate(name);
         let read = || {
             let open = self.open(name)?;
             check_length(&located, bytes, open.bytes)?;
@@ -375,10 +375,7 @@ impl<D: Disk> Inner<D> {
         wanted: &[Range<u64>],
     ) -> io::Result<Vec<ByteBuffer>> {
         let mut out = Vec::with_capacity(wanted.len());
-        let mut rest = wanted;
-        while !rest.is_empty() {
-            let (together, far) = rest.split_at(near(rest, READ_GAP_BYTES_MAX, REQUEST_BYTES_MAX));
-            let span = span(together);
+        for (span, together) in near(wanted, READ_GAP_BYTES_MAX, REQUEST_BYTES_MAX) {
             let read = |file: &D::File| {
                 self.blocks
                     .read(span.clone(), |buffer, offset, bytes| fill(file, buffer, offset, bytes))
@@ -392,7 +389,6 @@ impl<D: Disk> Inner<D> {
             let part =
                 |r: &Range<u64>| (r.start - span.start) as usize..(r.end - span.start) as usize;
             out.extend(together.iter().map(|r| read.slice_unaligned(part(r))));
-            rest = far;
         }
         Ok(out)
     }
@@ -504,11 +500,6 @@ impl<F> OpenFiles<F> {
     fn forget(&self, name: &str) {
         self.0.write().remove(name);
     }
-}
-
-/// From the first byte of ascending ranges to the last; callers have at least one.
-fn span(wanted: &[Range<u64>]) -> Range<u64> {
-    wanted[0].start..wanted[wanted.len() - 1].end
 }
 
 /// Fills at least the first `bytes` of `buffer`.

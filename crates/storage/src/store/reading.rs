@@ -1,5 +1,6 @@
 //! What all stores share in reading: which ranges go together, and what is wrong with an object.
 
+use std::iter;
 use std::ops::Range;
 
 use thalweg_base::{Error, Result};
@@ -7,14 +8,24 @@ use thalweg_base::{Error, Result};
 /// What buffers in memory are aligned to: a cache line, and above any Arrow need.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// How many of the first ranges lie so near each other that one request, of no more than `bytes_max`
-/// unless the first alone has more, should fetch them.
-pub(super) fn near(wanted: &[Range<u64>], gap_bytes_max: u64, bytes_max: u64) -> usize {
-    let joined = wanted.windows(2).take_while(|pair| {
-        pair[1].start.saturating_sub(pair[0].end) <= gap_bytes_max
-            && pair[1].end.saturating_sub(wanted[0].start) <= bytes_max
-    });
-    (joined.count() + 1).min(wanted.len())
+/// Ascending ranges in groups that lie so near each other that one request should fetch them: each with
+/// where it begins and ends, of no more than `bytes_max` unless it is a single range.
+pub(super) fn near(
+    wanted: &[Range<u64>],
+    gap_bytes_max: u64,
+    bytes_max: u64,
+) -> impl Iterator<Item = (Range<u64>, &[Range<u64>])> {
+    let mut rest = wanted;
+    iter::from_fn(move || {
+        let first = rest.first()?;
+        let joined = rest.windows(2).take_while(|pair| {
+            pair[1].start.saturating_sub(pair[0].end) <= gap_bytes_max
+                && pair[1].end.saturating_sub(first.start) <= bytes_max
+        });
+        let (together, far) = rest.split_at(joined.count() + 1);
+        rest = far;
+        Some((first.start..together[together.len() - 1].end, together))
+    })
 }
 
 /// Checks what a caller wants of an object of `bytes` bytes: ranges come from a catalog, which

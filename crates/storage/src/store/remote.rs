@@ -492,13 +492,9 @@ fn pause(attempt: u32) -> Duration {
 fn requests(wanted: &[Range<u64>]) -> Vec<Range<u64>> {
     let size = REMOTE_REQUEST_BYTES_MAX as u64;
     let mut requests = Vec::new();
-    let mut rest = wanted;
-    while !rest.is_empty() {
-        let (together, far) = rest.split_at(near(rest, REMOTE_GAP_BYTES_MAX, u64::MAX));
-        let (start, end) = (together[0].start, together[together.len() - 1].end);
+    for (Range { start, end }, _) in near(wanted, REMOTE_GAP_BYTES_MAX, u64::MAX) {
         let starts = (start..end).step_by(size as usize);
         requests.extend(starts.map(|start| start..(start + size).min(end)));
-        rest = far;
     }
     requests
 }
