@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers flights s3 clients crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-cancel bench-memory \
+.PHONY: help demo build test unit answers flights s3 clients crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -118,6 +118,9 @@ bench-streams: build ## 1 to 16 streams of SSB and TPC-H beside as many power ru
 
 bench-overhead: build ## What the scheduler costs one stream of SSB and TPC-H (SF=1)
 	$(THALWEG) bench overhead --sf $(SF) --data $(CACHE)/bench --json overhead.json --report overhead.html
+
+bench-scaling: build ## What two threads and more bring one stream of SSB and TPC-H (SF=1)
+	$(THALWEG) bench scaling --sf $(SF) --data $(CACHE)/bench --json scaling.json --report scaling.html
 
 bench-cancel: build ## TPC-H's queries stopped 1,000 times: how long they hold slots and memory (SF=1)
 	$(THALWEG) bench cancel --sf $(SF) --data $(CACHE)/bench --json cancel.json --report cancel.html

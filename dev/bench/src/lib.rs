@@ -8,8 +8,8 @@
 //!   query that is stopped holds nothing more. `memory.rs`: queries that need ten times the memory
 //!   there is. `peaks.rs`: what an engine holds meanwhile. `coverage.rs`: which queries run wholly
 //!   on pipelines.
-//! * `interleaved.rs`: the same queries on two engines in turn. `overhead.rs`: what the scheduler
-//!   costs one stream. `out_of_core.rs`: what it costs to have little memory.
+//! * `interleaved.rs`: the same queries on two engines in turn. `variants.rs`: what the scheduler
+//!   costs one stream, and what threads bring it. `out_of_core.rs`: what it costs to have little memory.
 //! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.
@@ -35,7 +35,6 @@ mod load_rate;
 mod memory;
 mod mixed;
 mod out_of_core;
-mod overhead;
 mod peaks;
 pub mod peers;
 mod power;
@@ -46,6 +45,7 @@ mod run;
 pub mod skipping;
 mod streams;
 mod throughput;
+mod variants;
 pub mod worker;
 mod workload;
 

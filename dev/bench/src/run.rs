@@ -19,8 +19,8 @@ use crate::report::model::{self, Concurrency, Load, Report};
 use crate::report::{html, text};
 use crate::workload::Workload;
 use crate::{
-    cancel, cold_scan, coverage, latency, load, load_rate, memory, mixed, out_of_core, overhead,
-    power, streams, throughput,
+    cancel, cold_scan, coverage, latency, load, load_rate, memory, mixed, out_of_core, power,
+    streams, throughput, variants,
 };
 
 /// What is run.
@@ -43,6 +43,8 @@ pub enum Suite {
     Memory,
     /// Power runs with and without the scheduler.
     Overhead,
+    /// Power runs on all threads and on one.
+    Scaling,
     /// Power runs within little memory and without that limit, whose answers are compared.
     OutOfCore,
     /// Which queries run wholly on pipelines: their plans alone.
@@ -60,8 +62,9 @@ pub struct Options {
     pub streams: Vec<usize>,
     /// Policies for streams and mixes; empty: all, or the engine's default where one is enough.
     pub policies: Vec<PolicyKind>,
-    /// What `Suite::Streams`, `Suite::Overhead` and `Suite::OutOfCore` run, or `Suite::Coverage`
-    /// plans; empty: SSB and TPC-H, of `Suite::OutOfCore` TPC-H, of `Suite::Coverage` all.
+    /// What `Suite::Streams`, `Suite::Overhead`, `Suite::Scaling` and `Suite::OutOfCore` run, or
+    /// `Suite::Coverage` plans; empty: SSB and TPC-H, of `Suite::OutOfCore` TPC-H, of
+    /// `Suite::Coverage` all.
     pub suites: Vec<Benchmark>,
     /// `Suite::Streams` with work shared between queries, or not; empty: both, if the engine can.
     pub share_work: Vec<bool>,
@@ -126,7 +129,8 @@ pub fn run(options: &Options, watch: &Watch) -> Result<()> {
         Suite::Streams => throughput::run(options, watch),
         Suite::Cancel => cancel::run(options, watch),
         Suite::Memory => memory::run(options, watch),
-        Suite::Overhead => overhead::run(options, watch),
+        Suite::Overhead => variants::overhead(options, watch),
+        Suite::Scaling => variants::scaling(options, watch),
         Suite::OutOfCore => out_of_core::run(options, watch),
         Suite::Coverage => coverage::run(options, watch),
     }

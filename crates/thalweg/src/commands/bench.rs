@@ -37,7 +37,7 @@ use thalweg_engine::PolicyKind;
 /// `streams` runs SSB and TPC-H in 1, 2, 4, 8 and 16 streams at once, each count beside as many
 /// power runs in turn, with work shared between queries that run at the same time and without.
 /// `overhead` runs both alone, with the scheduler and with tasks that run as soon as they can, query
-/// by query in turn.
+/// by query in turn; `scaling` in the same way with all threads and with one.
 ///
 /// `coverage` plans the queries of SSB, TPC-H, TPC-DS and ClickBench, and shows which of them run
 /// wholly on pipelines and which operators the others need. It runs none of them.
@@ -74,7 +74,8 @@ pub struct Args {
     pub streams: Vec<usize>,
 
     /// In which order the tasks of concurrent queries run; several are measured in turn [default:
-    /// all; of `streams`, `cancel`, `memory`, `overhead` and `out-of-core` fair]
+    /// all; of `streams`, `cancel`, `memory`, `overhead`, `scaling` and `out-of-core`
+    /// fair]
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = database::policies())]
     pub policy: Vec<PolicyKind>,
 
@@ -82,8 +83,8 @@ pub struct Args {
     #[arg(long, value_name = "QUERIES", value_delimiter = ',')]
     pub queries: Vec<String>,
 
-    /// What `streams`, `overhead` and `out-of-core` run, and `coverage` plans [default: ssb,tpch;
-    /// of `out-of-core` tpch, of `coverage` all]
+    /// What `streams`, `overhead`, `scaling` and `out-of-core` run, and `coverage` plans [default:
+    /// ssb,tpch; of `out-of-core` tpch, of `coverage` all]
     #[arg(id = "suites", long = "suite", value_name = "NAMES", value_delimiter = ',', value_enum)]
     pub suites: Vec<Queries>,
 
@@ -127,7 +128,7 @@ pub struct Args {
     pub seconds: u64,
 
     /// Keep the loaded database in DIR and use it again the next time; `streams`, `overhead`,
-    /// `out-of-core` and `coverage` keep one for each suite; `load` keeps one for each data set and
+    /// `scaling`, `out-of-core` and `coverage` keep one for each suite; `load` keeps one for each data set and
     /// uses none again
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
@@ -176,6 +177,8 @@ pub enum Suite {
     Memory,
     /// what the scheduler costs a single stream of SSB and TPC-H
     Overhead,
+    /// how much faster a single stream of SSB and TPC-H is on all threads than on one
+    Scaling,
     /// what it costs a single stream of TPC-H to have little memory
     OutOfCore,
     /// which queries of SSB, TPC-H, TPC-DS and ClickBench run wholly on pipelines
@@ -217,6 +220,7 @@ Examples:
   thalweg bench latency --streams 0,8 --policy fair,fifo --peers duckdb
   thalweg bench streams --suite tpch --streams 1,8 --report streams.html
   thalweg bench overhead --suite ssb --runs 9
+  thalweg bench scaling --suite tpch --sf 10
   thalweg bench coverage --suite tpch,tpcds
   thalweg bench cancel --times 200 --queries 1,9,18
   thalweg bench memory --memory 1GiB --json memory.json
@@ -246,6 +250,7 @@ fn start(args: Args) -> Result<()> {
         Suite::Cancel => Run::Cancel,
         Suite::Memory => Run::Memory,
         Suite::Overhead => Run::Overhead,
+        Suite::Scaling => Run::Scaling,
         Suite::OutOfCore => Run::OutOfCore,
         Suite::Coverage => Run::Coverage,
         Suite::Skipping => return skipping(args),

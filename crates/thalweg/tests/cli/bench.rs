@@ -113,9 +113,24 @@ fn overhead_is_measured_with_and_without_the_scheduler() {
     reports(
         &["overhead", "--suite", "tpch", "--sf", "0.001", "--queries", "1,6", "--runs", "2"],
         &["TPC-H SF 0.001, one stream", "Q6 ", "Sum of medians", "in single runs"],
-        &["\"unscheduled_ms\"", "\"geometric_mean_ratio\""],
+        &["\"what\": \"scheduler\"", "\"second_ms\"", "\"geometric_mean_ratio\""],
         &["<h2>TPC-H SF 0.001, one stream"],
     );
+}
+
+#[test]
+fn scaling_is_from_one_thread_to_more() {
+    let args = ["scaling", "--suite", "ssb", "--sf", "0.001", "--queries", "1.1", "--threads"];
+    reports(
+        &[&args[..], &["2", "--runs", "2"]].concat(),
+        &["SSB SF 0.001, one stream, on 2 threads and on one", "1 thread (ms)", "1.1 "],
+        &["\"threads\": 2", "\"geometric_mean_ratio\""],
+        &["<h2>SSB SF 0.001, one stream, on 2 threads and on one"],
+    );
+    let place = Place::new();
+    place
+        .run(&[&["bench"], &args[..], &["1"]].concat())
+        .fails(1, &["--threads must be at least 2"]);
 }
 
 #[test]

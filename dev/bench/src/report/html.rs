@@ -41,7 +41,7 @@ pub fn render(report: &Report) -> String {
         page.latency(latency);
     }
     report.throughput.iter().for_each(|throughput| page.throughput(throughput));
-    report.overhead.iter().for_each(|overhead| page.overhead(overhead));
+    report.variants.iter().for_each(|variants| page.variants(variants));
     report.out_of_core.iter().for_each(|run| page.out_of_core(run));
     report.coverage.iter().for_each(|coverage| page.coverage(coverage));
     if let Some(cancels) = &report.cancels {

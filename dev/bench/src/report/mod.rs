@@ -13,9 +13,9 @@ pub mod load_rate;
 pub mod memory;
 pub mod model;
 pub mod out_of_core;
-pub mod overhead;
 pub mod replay;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod text;
 pub mod throughput;
+pub mod variants;

@@ -14,8 +14,8 @@ use super::latency::Latency;
 use super::load_rate::LoadRates;
 use super::memory::MemoryRun;
 use super::out_of_core::OutOfCore;
-use super::overhead::Overhead;
 use super::throughput::Throughput;
+use super::variants::Variants;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
 pub const FORMAT: u32 = 1;
@@ -46,7 +46,7 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<Throughput>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub overhead: Vec<Overhead>,
+    pub variants: Vec<Variants>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub out_of_core: Vec<OutOfCore>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -82,7 +82,7 @@ impl Report {
             mixed: None,
             latency: None,
             throughput: Vec::new(),
-            overhead: Vec::new(),
+            variants: Vec::new(),
             out_of_core: Vec::new(),
             coverage: Vec::new(),
             cancels: None,

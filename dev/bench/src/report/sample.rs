@@ -10,9 +10,9 @@ use super::load_rate::{DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use super::memory::{Kind, Limits, MemoryQuery, MemoryRun, Totals};
 use super::model::*;
 use super::out_of_core::{OutOfCore, QueryOutOfCore};
-use super::overhead::{Overhead, QueryOverhead};
 use super::replay::{self, Query, Replay, Replayed};
 use super::throughput::{self, Throughput};
+use super::variants::{QueryVariants, Variants, What};
 
 /// Milliseconds of the 22 queries.
 const POWER_MS: [f64; 22] = [
@@ -136,7 +136,7 @@ pub fn report() -> Report {
         mixed: Some(Mixed::new(mixed.to_vec())),
         latency: Some(latency()),
         throughput: vec![throughput()],
-        overhead: vec![overhead()],
+        variants: vec![overhead(), scaling()],
         out_of_core: vec![out_of_core()],
         coverage: vec![coverage()],
         cancels: Some(cancels()),
@@ -209,12 +209,21 @@ pub fn throughput() -> Throughput {
 }
 
 /// One query that the scheduler slows down, and one that it does not.
-pub fn overhead() -> Overhead {
-    let query = |name: &str, scheduled: f64, unscheduled: f64| {
-        QueryOverhead::new(name, timing(scheduled, 0.05), timing(unscheduled, 0.1))
+pub fn overhead() -> Variants {
+    variants(What::Scheduler, &[("Q1", 0.2, 0.19), ("Q6", 0.05, 0.055)])
+}
+
+/// Two queries that take long, and one that does not.
+pub fn scaling() -> Variants {
+    let queries = [("Q1", 0.1, 0.19), ("Q6", 0.05, 0.08), ("Q11", 0.01, 0.011)];
+    variants(What::Threads { threads: 2 }, &queries)
+}
+
+fn variants(what: What, queries: &[(&str, f64, f64)]) -> Variants {
+    let query = |&(name, first, second): &(&str, f64, f64)| {
+        QueryVariants::new(name, [timing(first, 0.05), timing(second, 0.1)])
     };
-    let queries = vec![query("Q1", 0.2, 0.19), query("Q6", 0.05, 0.055)];
-    Overhead::new("TPC-H SF 1".into(), 3, queries)
+    Variants::new("TPC-H SF 1".into(), what, 3, queries.iter().map(query).collect())
 }
 
 /// One query that fits, one that spills, and one that fails.

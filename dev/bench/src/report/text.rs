@@ -10,7 +10,7 @@ use thalweg_base::text::{bytes, count};
 use super::figures::{ms, percent, policy, ratio, seconds, spread, timing};
 use super::model::*;
 use super::{
-    cancel, cold_scan, coverage, latency, load_rate, memory, out_of_core, overhead, throughput,
+    cancel, cold_scan, coverage, latency, load_rate, memory, out_of_core, throughput, variants,
 };
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,7 @@ pub fn render(report: &Report, options: Options) -> String {
     sections.extend(report.mixed.as_ref().map(|s| mixed(s, options)));
     sections.extend(report.latency.as_ref().map(|s| latency::text(s, options)));
     sections.extend(report.throughput.iter().map(|s| throughput::text(s, options)));
-    sections.extend(report.overhead.iter().map(|s| overhead::text(s, options)));
+    sections.extend(report.variants.iter().map(|s| variants::text(s, options)));
     sections.extend(report.out_of_core.iter().map(|s| out_of_core::text(s, options)));
     sections.extend(report.coverage.iter().map(|s| coverage::text(s, options)));
     sections.extend(report.cancels.as_ref().map(|s| cancel::text(s, options)));

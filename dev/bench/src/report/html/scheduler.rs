@@ -5,8 +5,8 @@ use super::super::cancel::{self, Cancels};
 use super::super::memory::{self, MemoryRun};
 use super::super::model::Timing;
 use super::super::out_of_core::{self, OutOfCore};
-use super::super::overhead::{self, Overhead};
 use super::super::throughput::{Load, Throughput, shared, stream_title};
+use super::super::variants::Variants;
 use super::{Page, Table, chart, colour, legend_of, ms, ratio, seconds};
 
 impl Page {
@@ -62,22 +62,18 @@ impl Page {
         self.end_section();
     }
 
-    pub(super) fn overhead(&mut self, overhead: &Overhead) {
-        self.section(
-            &overhead.title(),
-            "The same queries on two engines over one database, query by query in turn; in one of \
-             them tasks run as soon as they can.",
-        );
+    pub(super) fn variants(&mut self, variants: &Variants) {
+        self.section(&variants.title(), variants.intro());
         self.interleaved(
-            "Without the scheduler ÷ with it",
-            ["slower with it", "faster with it"],
-            overhead.queries.iter().map(|q| (&*q.query, q.ratio, [&q.scheduled, &q.unscheduled])),
-            overhead.sum.ratio,
+            variants.quotient(),
+            variants.sides(),
+            variants.queries.iter().map(|q| (&*q.query, q.ratio, [&q.first, &q.second])),
+            variants.sum.ratio,
         );
-        let mut table = table(overhead::HEADER.map(String::from).to_vec(), overhead.rows());
-        overhead.totals().into_iter().for_each(|row| table.foot(row));
+        let mut table = table(variants.header(), variants.rows());
+        variants.totals().into_iter().for_each(|row| table.foot(row));
         self.table("All figures", &table, true);
-        self.remarks(&[overhead.legend(), overhead.remark()]);
+        self.remarks(&[vec![variants.legend().to_string()], variants.remarks()].concat());
         self.end_section();
     }
 

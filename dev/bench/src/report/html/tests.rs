@@ -53,7 +53,7 @@ fn what_comes_from_outside_is_escaped() {
     report.load_rates.as_mut().unwrap().data_sets[0].data = evil.into();
     report.cold_scan.as_mut().unwrap().measured.sql = evil.into();
     report.throughput[0].data = evil.into();
-    report.overhead[0].queries[0].query = evil.into();
+    report.variants[0].queries[0].query = evil.into();
     report.out_of_core[0].queries[0].query = evil.into();
     report.out_of_core[0].wrong[0] = evil.into();
     report.coverage[0].queries[0].query = evil.into();
@@ -73,7 +73,7 @@ fn a_report_of_nothing_is_a_page() {
     (report.load, report.power, report.mixed, report.peers) = (None, None, None, None);
     (report.load_rates, report.cold_scan, report.latency) = (None, None, None);
     (report.cancels, report.memory) = (None, None);
-    (report.throughput, report.overhead) = (vec![], vec![]);
+    (report.throughput, report.variants) = (vec![], vec![]);
     report.out_of_core.clear();
     report.coverage.clear();
     report.concurrency.clear();

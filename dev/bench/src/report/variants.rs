@@ -1,0 +1,223 @@
+//! One stream on two variants of the engine, in turn: the model and its text.
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::{ms, ratio, timing};
+use super::interleaved::{SumRatio, sums_of_medians};
+use super::model::{Timing, geometric_mean, quotient};
+use super::text::{Options, Table, titled};
+
+/// Of what takes longer on one thread, more threads are to make something.
+const LONG_MS: f64 = 20.0;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// Tasks that the scheduler grants slots to, and tasks that run as soon as they can.
+    Scheduler,
+    /// So many threads, and one.
+    Threads { threads: usize },
+}
+
+/// One suite, each query on both variants, in turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variants {
+    /// `TPC-H SF 1`.
+    pub data: String,
+    pub what: What,
+    pub runs: usize,
+    pub queries: Vec<QueryVariants>,
+    /// Sums of the medians.
+    pub first_ms: f64,
+    pub second_ms: f64,
+    #[serde(flatten)]
+    pub sum: SumRatio,
+    pub geometric_mean_ratio: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueryVariants {
+    pub query: String,
+    pub first: Timing,
+    pub second: Timing,
+    /// Median of the second variant divided by that of the first.
+    pub ratio: f64,
+}
+
+impl QueryVariants {
+    pub fn new(query: &str, [first, second]: [Timing; 2]) -> QueryVariants {
+        let ratio = quotient(second.median_ms, first.median_ms);
+        QueryVariants { query: query.to_string(), first, second, ratio }
+    }
+}
+
+impl Variants {
+    pub fn new(data: String, what: What, runs: usize, queries: Vec<QueryVariants>) -> Variants {
+        let times: Vec<_> = queries.iter().map(|q| [&q.first, &q.second]).collect();
+        let [first_ms, second_ms] = sums_of_medians(&times);
+        Variants {
+            data,
+            what,
+            runs,
+            first_ms,
+            second_ms,
+            sum: SumRatio::new(&times, runs),
+            geometric_mean_ratio: geometric_mean(queries.iter().map(|q| q.ratio)).unwrap_or(0.0),
+            queries,
+        }
+    }
+
+    pub fn title(&self) -> String {
+        match self.what {
+            What::Scheduler => {
+                format!("{}, one stream, with the scheduler and without it", self.data)
+            }
+            What::Threads { threads } => {
+                format!("{}, one stream, on {threads} threads and on one", self.data)
+            }
+        }
+    }
+
+    pub fn intro(&self) -> &'static str {
+        match self.what {
+            What::Scheduler => {
+                "The same queries on two engines over one database, query by query in turn; in one \
+                 of them tasks run as soon as they can."
+            }
+            What::Threads { .. } => {
+                "The same queries on two engines over one database, query by query in turn; one of \
+                 them has one thread."
+            }
+        }
+    }
+
+    /// What is divided by what.
+    pub fn quotient(&self) -> &'static str {
+        match self.what {
+            What::Scheduler => "Without the scheduler ÷ with it",
+            What::Threads { .. } => "On one thread ÷ on all",
+        }
+    }
+
+    /// What a ratio below 1 means, and one above.
+    pub fn sides(&self) -> [&'static str; 2] {
+        match self.what {
+            What::Scheduler => ["slower with it", "faster with it"],
+            What::Threads { .. } => ["slower on all", "faster on all"],
+        }
+    }
+
+    pub fn legend(&self) -> &'static str {
+        match self.what {
+            What::Scheduler => {
+                "Ratio: below 1, the scheduler costs time; above 1, the query is faster with it"
+            }
+            What::Threads { .. } => "Ratio: how many times as long the query takes on one thread",
+        }
+    }
+
+    pub fn header(&self) -> Vec<String> {
+        let [first, second] = match self.what {
+            What::Scheduler => ["Scheduled".to_string(), "Unscheduled".to_string()],
+            What::Threads { threads } => [format!("{threads} threads"), "1 thread".to_string()],
+        };
+        vec!["Query".into(), format!("{first} (ms)"), format!("{second} (ms)"), "Ratio".into()]
+    }
+
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let row = |q: &QueryVariants| {
+            vec![q.query.clone(), timing(&q.first), timing(&q.second), ratio(q.ratio)]
+        };
+        self.queries.iter().map(row).collect()
+    }
+
+    pub fn totals(&self) -> [Vec<String>; 2] {
+        [
+            vec![
+                "Sum of medians".into(),
+                ms(self.first_ms),
+                ms(self.second_ms),
+                ratio(self.sum.ratio),
+            ],
+            vec![
+                "Geometric mean".into(),
+                String::new(),
+                String::new(),
+                ratio(self.geometric_mean_ratio),
+            ],
+        ]
+    }
+
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = vec![self.sum.remark(self.runs)];
+        if let What::Threads { .. } = self.what {
+            let long = self.queries.iter().filter(|q| q.second.median_ms > LONG_MS);
+            let least = long.clone().min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+            remarks.extend(least.map(|q| {
+                let count = long.count();
+                format!(
+                    "{count} of {} take more than {LONG_MS} ms on one thread; of these the least \
+                     ratio is {} ({})",
+                    self.queries.len(),
+                    ratio(q.ratio),
+                    q.query
+                )
+            }));
+        }
+        remarks
+    }
+}
+
+pub fn text(variants: &Variants, options: Options) -> String {
+    let header = variants.header();
+    let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    variants.rows().into_iter().for_each(|row| table.row(row));
+    table.rule();
+    variants.totals().into_iter().for_each(|row| table.row(row));
+    let title = format!("{}\n{}", variants.title(), variants.legend());
+    let remarks = variants.remarks().into_iter().map(|remark| format!("* {remark}\n"));
+    titled(&title, table, options) + &remarks.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_ratio_is_of_sums_and_its_range_of_single_runs() {
+        let expected = "\
+TPC-H SF 1, one stream, with the scheduler and without it
+Ratio: below 1, the scheduler costs time; above 1, the query is faster with it
+Query          | Scheduled (ms) | Unscheduled (ms) | Ratio
+---------------|----------------|------------------|------
+Q1             |    200.0  ±5 % |      190.0 ±10 % | 0.95×
+Q6             |     50.0  ±5 % |       55.0 ±10 % | 1.10×
+---------------|----------------|------------------|------
+Sum of medians |          250.0 |            245.0 | 0.98×
+Geometric mean |                |                  | 1.02×
+* ratio of the sums in single runs: 0.93× to 1.03×, 3 runs
+";
+        assert_eq!(text(&sample::overhead(), Options::default()), expected);
+    }
+
+    #[test]
+    fn of_threads_the_least_gain_of_a_long_query_is_named() {
+        let expected = "\
+TPC-H SF 1, one stream, on 2 threads and on one
+Ratio: how many times as long the query takes on one thread
+Query          | 2 threads (ms) | 1 thread (ms) | Ratio
+---------------|----------------|---------------|------
+Q1             |    100.0  ±5 % |   190.0 ±10 % | 1.90×
+Q6             |     50.0  ±5 % |    80.0 ±10 % | 1.60×
+Q11            |     10.0  ±5 % |    11.0 ±10 % | 1.10×
+---------------|----------------|---------------|------
+Sum of medians |          160.0 |         281.0 | 1.76×
+Geometric mean |                |               | 1.50×
+* ratio of the sums in single runs: 1.66× to 1.84×, 3 runs
+* 2 of 3 take more than 20 ms on one thread; of these the least ratio is 1.60× (Q6)
+";
+        assert_eq!(text(&sample::scaling(), Options::default()), expected);
+    }
+}
