@@ -240,12 +240,12 @@ impl Encoder {
         use DataType::*;
         let strings = &mut self.strings;
         Some(match array.data_type() {
-            Utf8 => strings.codes(array.as_string::<i32>(), nulls, append),
-            LargeUtf8 => strings.codes(array.as_string::<i64>(), nulls, append),
-            Utf8View => strings.codes(array.as_string_view(), nulls, append),
-            Binary => strings.codes(array.as_binary::<i32>(), nulls, append),
-            LargeBinary => strings.codes(array.as_binary::<i64>(), nulls, append),
-            BinaryView => strings.codes(array.as_binary_view(), nulls, append),
+            Utf8 => strings.codes(array.as_string::<i32>(), nulls, append, |_| false),
+            LargeUtf8 => strings.codes(array.as_string::<i64>(), nulls, append, |_| false),
+            Utf8View => strings.codes_of_views(array.as_string_view(), nulls, append),
+            Binary => strings.codes(array.as_binary::<i32>(), nulls, append, |_| false),
+            LargeBinary => strings.codes(array.as_binary::<i64>(), nulls, append, |_| false),
+            BinaryView => strings.codes_of_views(array.as_binary_view(), nulls, append),
             Dictionary(..) => return self.dictionary_codes(array),
             _ => return None,
         })

@@ -1,7 +1,8 @@
 //! Byte strings numbered in order of appearance: the dictionary that a worker makes as it goes.
 
-use arrow::array::ArrayAccessor;
+use arrow::array::{ArrayAccessor, GenericByteViewArray};
 use arrow::buffer::{Buffer, NullBuffer};
+use arrow::datatypes::ByteViewType;
 
 use super::hash::{BLOCK, Table, hash_bytes};
 
@@ -131,35 +132,55 @@ impl Strings {
         ordered
     }
 
-    /// The codes of an array's strings; 0 in the place of a NULL.
+    /// The codes of an array's strings; 0 in the place of a NULL. `repeats` may know of a row other
+    /// than the first that it has the string, or the NULL, of the row before.
     pub fn codes<A: ArrayAccessor<Item: AsRef<[u8]>>>(
         &mut self,
         array: A,
         nulls: Option<&NullBuffer>,
         append: bool,
+        repeats: impl Fn(usize) -> bool,
     ) -> Vec<u32> {
         let rows = array.len();
         let mut codes = Vec::with_capacity(rows);
-        let mut hashes = Vec::with_capacity(BLOCK);
+        let (mut firsts, mut hashes) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+        let mut code = 0;
         for start in (0..rows).step_by(BLOCK) {
             let block = start..(start + BLOCK).min(rows);
+            firsts.clear();
+            firsts.extend(block.clone().filter(|&i| i == 0 || !repeats(i)));
             hashes.clear();
-            hashes.extend(block.clone().map(|i| hash_bytes(array.value(i).as_ref())));
+            hashes.extend(firsts.iter().map(|&i| hash_bytes(array.value(i).as_ref())));
             if !append {
-                self.table.reserve(self.views.len() + block.len());
+                self.table.reserve(self.views.len() + firsts.len());
                 self.table.warm(&hashes);
             }
-            for (i, &hash) in block.zip(&hashes) {
-                codes.push(if nulls.is_some_and(|n| n.is_null(i)) {
+            for (&i, &hash) in firsts.iter().zip(&hashes) {
+                codes.resize(i, code);
+                code = if nulls.is_some_and(|n| n.is_null(i)) {
                     0
                 } else if append {
                     self.append_hashed(hash, array.value(i).as_ref())
                 } else {
                     self.code_of_hash(hash, array.value(i).as_ref())
-                });
+                };
+                codes.push(code);
             }
+            codes.resize(block.end, code);
         }
         codes
+    }
+
+    /// The same of views. Rows that a join gives several times in a row have one view.
+    pub fn codes_of_views<T: ByteViewType<Native: AsRef<[u8]>>>(
+        &mut self,
+        array: &GenericByteViewArray<T>,
+        nulls: Option<&NullBuffer>,
+        append: bool,
+    ) -> Vec<u32> {
+        let views = array.views();
+        // The view of a NULL says nothing.
+        self.codes(array, nulls, append, |i| nulls.is_none() && views[i] == views[i - 1])
     }
 }
 
@@ -185,6 +206,9 @@ fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Array, AsArray, StringViewArray, UInt32Array};
+    use arrow::compute::take;
+
     use super::*;
 
     #[test]
@@ -199,5 +223,31 @@ mod tests {
             strings.with(u64::from(code), |b| assert_eq!(b, text.as_bytes()));
         }
         assert_eq!(strings.len(), seen.len());
+    }
+
+    #[test]
+    fn rows_that_repeat_have_the_code_of_those_before() {
+        let texts = (0..4000).map(|i| "x".repeat(i / 100 % 20) + &(i / 7).to_string());
+        let texts: Vec<String> = texts.collect();
+        let own = StringViewArray::from_iter_values(&texts);
+        // As a join gives them: by seven rows that have one view, also across blocks.
+        let rows: UInt32Array = (0..4000).map(|i| i / 7 * 7 % 3500).collect();
+        let joined = take(&own, &rows, None).unwrap();
+        let joined = joined.as_string_view();
+        for append in [false, true] {
+            let mut strings = Strings::default();
+            let codes = strings.codes_of_views(joined, None, append);
+            assert_eq!(codes.len(), joined.len());
+            for (i, &code) in codes.iter().enumerate() {
+                strings.with(code.into(), |b| assert_eq!(b, joined.value(i).as_bytes()));
+                assert_eq!(i > 0 && code == codes[i - 1], i % 7 > 0);
+            }
+            assert_eq!(strings.len(), if append { 572 } else { 500 });
+        }
+        // Whatever stands in the place of a NULL.
+        let nulls = NullBuffer::from_iter((0..4000).map(|i| i % 3 > 0));
+        let codes = Strings::default().codes_of_views(joined, Some(&nulls), false);
+        let all = Strings::default().codes(joined, Some(&nulls), false, |_| false);
+        assert_eq!(codes, all);
     }
 }
