@@ -171,6 +171,7 @@ impl Merging {
         let mut keys = GroupKeys::new(plan.keys.len());
         keys.flagged = chunks.iter().any(|(chunk, _)| chunk.keys.flagged);
         let mut strings: Vec<Strings> = plan.keys.iter().map(|_| Strings::default()).collect();
+        let by_bytes = by_bytes(plan, chunks);
         let mut table = Table::default();
         table.reserve(chunks.iter().map(|(_, range)| range.len()).sum());
         let mut states = States::new(&plan.slots, spec.key_types.is_empty());
@@ -196,15 +197,29 @@ impl Merging {
                     for group in block.clone() {
                         let flags = chunk.keys.flags(group);
                         let words = chunk.keys.words(group).iter().enumerate();
-                        packed
-                            .extend(words.map(|(k, &word)| {
-                                codes.translate(k, word, flags, &mut strings[k])
-                            }));
+                        packed.extend(words.map(|(k, &word)| match by_bytes[k] {
+                            true => word,
+                            false => codes.translate(k, word, flags, &mut strings[k]),
+                        }));
                         if keys.flagged {
                             packed.push(flags);
                         }
                     }
-                    find(&mut table, &mut keys, &packed, &chunk.hashes[block], &mut ids);
+                    let hashes = &chunk.hashes[block];
+                    if by_bytes.contains(&true) {
+                        let theirs = (&chunk.strings[..], &by_bytes[..]);
+                        find_bytes(
+                            &mut table,
+                            &mut keys,
+                            &mut strings,
+                            theirs,
+                            &packed,
+                            hashes,
+                            &mut ids,
+                        );
+                    } else {
+                        find(&mut table, &mut keys, &packed, hashes, &mut ids);
+                    }
                 }
                 groups = keys.groups;
             }
@@ -294,6 +309,57 @@ impl<'a> Codes<'a> {
     }
 }
 
+/// Keys nearly every group of which has a string of its own. To tell such groups apart, the strings of
+/// two that have the same hash are compared, and their codes in the merged groups are no longer those
+/// of strings but of groups: a look-up of each string would cost as much as that of the group.
+fn by_bytes(plan: &Plan, chunks: &[(&Chunk, Range<usize>)]) -> Vec<bool> {
+    let many = |k: usize| chunks.iter().any(|(chunk, _)| has_many_strings(chunk, k));
+    plan.keys.iter().enumerate().map(|(k, key)| key.is_coded() && many(k)).collect()
+}
+
+fn has_many_strings(chunk: &Chunk, key: usize) -> bool {
+    chunk.strings[key].len() * 2 > chunk.groups
+}
+
+/// Looks up packed rows, as [`find`] does. The codes of keys told `by_bytes` are those of `theirs`.
+fn find_bytes(
+    table: &mut Table,
+    groups: &mut GroupKeys,
+    strings: &mut [Strings],
+    (theirs, by_bytes): (&[Strings], &[bool]),
+    packed: &[u64],
+    hashes: &[u64],
+    ids: &mut Vec<u32>,
+) {
+    table.reserve(groups.groups + hashes.len());
+    table.warm(hashes);
+    let (keys, w) = (groups.keys, groups.stride());
+    for (row, &hash) in packed.chunks_exact(w).zip(hashes) {
+        let (words, flags) = row.split_at(keys);
+        let is_null = |k: usize| flags.first().is_some_and(|flags| flags & null_flag(k) != 0);
+        let next = groups.groups as u32;
+        let same = |id: u32| {
+            let (found, found_flags) = groups.rows[id as usize * w..][..w].split_at(keys);
+            let same_key = |k: usize| match by_bytes[k] && !is_null(k) {
+                true => strings[k].has(found[k], &theirs[k], words[k]),
+                false => found[k] == words[k],
+            };
+            found_flags == flags && (0..keys).all(same_key)
+        };
+        let id = table.find_or_insert(hash, same, || next);
+        if id == next {
+            let word = |(k, &word): (usize, &u64)| match by_bytes[k] && !is_null(k) {
+                true => strings[k].append_of(&theirs[k], word).into(),
+                false => word,
+            };
+            groups.rows.extend(words.iter().enumerate().map(word));
+            groups.rows.extend_from_slice(flags);
+            groups.groups += 1;
+        }
+        ids.push(id);
+    }
+}
+
 /// Sorts a chunk's groups by partition: by the bits of their hashes after those that they have in
 /// common.
 pub(super) fn split(chunk: &mut Chunk, plan: &Plan, log2: u32, common_bits: u32) -> Result<()> {
@@ -314,9 +380,10 @@ pub(super) fn split(chunk: &mut Chunk, plan: &Plan, log2: u32, common_bits: u32)
     chunk.hashes = order.iter().map(|&g| hashes[g as usize]).collect();
     chunk.keys.permute(&order);
     chunk.states.permute(&order);
-    for (k, (key, strings)) in plan.keys.iter().zip(&mut chunk.strings).enumerate() {
-        if strings.len() * 2 > chunk.groups {
-            *strings = strings.in_order(chunk.keys.codes_mut(k, key.is_coded()));
+    for (k, key) in plan.keys.iter().enumerate() {
+        if has_many_strings(chunk, k) {
+            let codes = chunk.keys.codes_mut(k, key.is_coded());
+            chunk.strings[k] = chunk.strings[k].in_order(codes);
         }
     }
     let order = UInt32Array::from(order);

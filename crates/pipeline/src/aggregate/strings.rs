@@ -96,6 +96,20 @@ impl Strings {
         code
     }
 
+    /// The same for one of other strings.
+    pub fn append_of(&mut self, other: &Strings, code: u64) -> u32 {
+        other.with(code, |bytes| self.append_hashed(other.hash(code), bytes))
+    }
+
+    /// Whether the string of a code is that of a code of other strings.
+    pub fn has(&self, code: u64, other: &Strings, other_code: u64) -> bool {
+        let (ours, theirs) = (self.views[code as usize], other.views[other_code as usize]);
+        if ours as u32 as usize <= INLINE_MAX {
+            return ours == theirs;
+        }
+        ours as u64 == theirs as u64 && long(&self.blocks, ours) == long(&other.blocks, theirs)
+    }
+
     /// Puts a long string into a block; its view.
     fn store(&mut self, bytes: &[u8]) -> u128 {
         if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
