@@ -49,6 +49,8 @@ struct Following<'a> {
     seen: HashMap<PathBuf, LoadedFile>,
     /// Versions that were told about, because they cannot be loaded or came too late.
     told: HashMap<PathBuf, LoadedFile>,
+    /// How many could not be loaded.
+    left_out: u64,
 }
 
 pub fn follow(
@@ -60,19 +62,15 @@ pub fn follow(
 ) -> Outcome {
     let mut following: Vec<_> = targets
         .iter()
-        .map(|target| Following { target, seen: HashMap::new(), told: HashMap::new() })
+        .map(|target| Following { target, seen: HashMap::new(), told: HashMap::new(), left_out: 0 })
         .collect();
-    let mut failed = 0;
     let mut trouble = None;
     if !args.quiet {
         say(&format!("following {}; Ctrl-C ends it", places(targets)));
     }
     while !watch.pressed() {
         match turn(args, &mut following, engine, session, watch) {
-            Ok(left_out) => {
-                failed += left_out;
-                trouble = None;
-            }
+            Ok(()) => trouble = None,
             Err(e) if passes(&e) => {
                 let message = format!("{e:#}");
                 if trouble.as_ref() != Some(&message) {
@@ -88,26 +86,26 @@ pub fn follow(
             std::thread::sleep(NAP.min(next - Instant::now()));
         }
     }
-    match failed {
+    match following.iter().map(|one| one.left_out).sum() {
         0 => Ok(()),
         n => Err(Error::user(format!("{} could not be loaded", counted(n, "file"))).into()),
     }
 }
 
-/// Looks once, and loads what is there. Returns how many files could not be loaded.
+/// Looks once, and loads what is there.
 fn turn(
     args: &Args,
     following: &mut [Following<'_>],
     engine: &Arc<Engine>,
     session: &Session,
     watch: &Watch,
-) -> Result<u64> {
+) -> Result<()> {
     let mut ready = vec![];
     for (i, one) in following.iter_mut().enumerate() {
         ready.extend(one.look(engine)?.into_iter().map(|file| (i, file)));
     }
     if ready.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     bring(args, following, ready, engine, session, watch)
 }
@@ -153,8 +151,7 @@ impl Following<'_> {
     }
 }
 
-/// Loads files in one transaction; if that fails for one of them, each in its own. Returns how
-/// many could not be loaded.
+/// Loads files in one transaction; if that fails for one of them, each in its own.
 fn bring(
     args: &Args,
     following: &mut [Following<'_>],
@@ -162,7 +159,7 @@ fn bring(
     engine: &Arc<Engine>,
     session: &Session,
     watch: &Watch,
-) -> Result<u64> {
+) -> Result<()> {
     let started = Instant::now();
     match attempt(args, following, &ready, engine, session) {
         Ok(reports) => {
@@ -173,19 +170,18 @@ fn bring(
                     say(&line(report, files.iter().map(|(_, path)| path), started.elapsed()));
                 }
             }
-            Ok(0)
+            Ok(())
         }
-        Err(_) if watch.pressed() => Ok(0),
+        Err(_) if watch.pressed() => Ok(()),
         Err(e) if !matches!(e.kind(), Kind::User | Kind::Unsupported) => Err(e),
         Err(e) => {
             let [(i, path)] = &ready[..] else {
-                let mut failed = 0;
                 for file in ready {
                     if !watch.pressed() {
-                        failed += bring(args, following, vec![file], engine, session, watch)?;
+                        bring(args, following, vec![file], engine, session, watch)?;
                     }
                 }
-                return Ok(failed);
+                return Ok(());
             };
             failure::print(&e);
             say(&format!("{} is left out until it changes", path.display()));
@@ -193,7 +189,8 @@ fn bring(
             if let Some(stamp) = one.seen.get(path) {
                 one.told.insert(path.clone(), stamp.clone());
             }
-            Ok(1)
+            one.left_out += 1;
+            Ok(())
         }
     }
 }
