@@ -658,8 +658,10 @@ impl Model {
             let may = |q: &Query| {
                 let age = q.age();
                 let in_the_way = |h: &&Held| h.age > age || now_ns - h.since_ns >= OVERDUE_NS;
+                let old = self.held.values().filter(in_the_way).count();
+                let young = self.held.len() - old;
                 self.held.len() < self.slots + age.reserves() * self.reserve
-                    && self.held.values().filter(in_the_way).count() >= self.slots
+                    && (old >= self.slots || young < self.slots)
             };
             let (next, out_of_turn) = urgent.unwrap_or((first, false));
             if may(&self.queries[&next]) {

@@ -93,13 +93,14 @@ impl Scheduler {
         chosen
     }
 
-    /// Who gets one more slot than there are: a query that is not long, if every slot is held by
-    /// an older one, or by a task that is overdue.
+    /// Who gets one more slot than there are: a query that is not long, if enough are held by
+    /// older ones, or by tasks that are overdue.
     fn next_in_reserve(&mut self, now_ns: u64) -> Option<Next> {
         let oldest = [Age::Short, Age::Fresh].into_iter().find(|age| {
             let in_the_way = |held: &Held| held.age > *age || now_ns >= held.since_ns + OVERDUE_NS;
             self.held.in_use() < self.places(*age)
-                && self.held.held().filter(|(_, held)| in_the_way(held)).count() >= self.slots
+                && self.held.held().filter(|(_, held)| in_the_way(held)).count()
+                    >= self.in_the_way_min()
         })?;
         if self.waiting[..=oldest as usize].iter().all(|count| *count == 0) {
             return None;
@@ -117,6 +118,13 @@ impl Scheduler {
     /// Slots that may be held in all if one more of them is of a query of this age.
     pub(super) fn places(&self, age: Age) -> usize {
         self.slots + age.reserves() * self.reserve
+    }
+
+    /// Tasks in the way of younger ones without which none of these gets one more slot: one for each
+    /// that is in use beyond those there are, and for the one more; so as many young ones run as there
+    /// are slots, however many old ones. If old ones hold as many as there are, that is enough.
+    pub(super) fn in_the_way_min(&self) -> usize {
+        (self.held.in_use() + 1).saturating_sub(self.slots).min(self.slots)
     }
 
     pub(super) fn release(&mut self, task: u32) {

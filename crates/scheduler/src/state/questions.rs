@@ -95,7 +95,7 @@ impl Scheduler {
         self.next_timeout_ns.into_iter().chain(self.reserve_opens_ns()).min()
     }
 
-    /// When so many slots will have been held for so long that a query that waits may use the
+    /// When enough slots will have been held for so long that a query that waits may use the
     /// reserve.
     fn reserve_opens_ns(&self) -> Option<u64> {
         let in_use = self.held.in_use();
@@ -111,7 +111,7 @@ impl Scheduler {
             let mut in_the_way: Vec<u64> = self.held.held().map(|(_, held)| at(held)).collect();
             in_the_way.sort_unstable();
             // If it is 0 nothing has to become overdue: the reserve is open.
-            in_the_way.get(self.slots - 1).copied().filter(|at| *at > 0)
+            in_the_way.get(self.in_the_way_min() - 1).copied().filter(|at| *at > 0)
         };
         [Age::Fresh, Age::Short].into_iter().filter(waits).filter_map(opens_ns).min()
     }

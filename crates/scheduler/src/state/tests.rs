@@ -416,6 +416,29 @@ fn the_reserve_is_for_fresh_queries_behind_short_ones_too() {
 }
 
 #[test]
+fn one_long_quantum_is_no_reason_to_wait_while_fewer_young_ones_run_than_there_are_slots() {
+    let (mut bench, running, other) = one_long_running();
+    bench.event(|s, now, a| s.set_slots(3, now, a));
+    bench.granted(&[other]);
+    bench.event(|s, now, a| s.set_reserve(3, now, a));
+    let slots = |bench: &Bench| bench.scheduler.slots_in_use();
+    assert_eq!(slots(&bench), 2, "long ones, and a free slot");
+    let fresh = bench.arrive(2, 0);
+    // One in the free slot; two in the reserve, for each of which a long one is in the way.
+    let mut young = vec![];
+    for may in [true, true, true, false] {
+        young.push(bench.spawn(fresh));
+        bench.granted(&young[young.len() - 1..][..usize::from(may)]);
+    }
+    bench.end(running, PollEnd::Done, 1);
+    bench.granted(&[]);
+    assert_eq!(slots(&bench), 4);
+    bench.quantum(young[0], PollEnd::Done, 1);
+    bench.granted(&[young[3]]);
+    assert_eq!(slots(&bench), 4, "one long, three young");
+}
+
+#[test]
 fn fresh_queries_have_a_reserve_that_short_ones_cannot_fill() {
     let (mut bench, _, _) = one_long_running();
     bench.event(|s, now, a| s.set_reserve(1, now, a));
