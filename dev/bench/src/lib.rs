@@ -9,7 +9,8 @@
 //!   there is. `peaks.rs`: what an engine holds meanwhile. `coverage.rs`: which queries run wholly
 //!   on pipelines.
 //! * `interleaved.rs`: the same queries on two engines in turn. `variants.rs`: what the scheduler
-//!   costs one stream, and what threads bring it. `out_of_core.rs`: what it costs to have little memory.
+//!   costs one stream, and what threads bring it. `out_of_core.rs`: what it costs to have little
+//!   memory.
 //! * `load_rate.rs`: how fast files are loaded and how small they become. `cold_scan.rs`: how near a
 //!   scan is to what the disk gives. `disk.rs`, [`worker`], [`data_set`]: what these two need.
 //! * [`skipping`]: what queries read of a large table, and what finding that out costs.

@@ -66,15 +66,7 @@ impl Strings {
         let view = view(bytes, 0, 0);
         let code = self.table.find_or_insert(
             hash,
-            |code| {
-                let found = views[code as usize];
-                if bytes.len() <= INLINE_MAX {
-                    found == view
-                } else {
-                    // The length and the first bytes, then all.
-                    found as u64 == view as u64 && long(blocks, found) == bytes
-                }
-            },
+            |code| same(blocks, views[code as usize], view, || bytes),
             || next,
         );
         if code == next {
@@ -104,10 +96,7 @@ impl Strings {
     /// Whether the string of a code is that of a code of other strings.
     pub fn has(&self, code: u64, other: &Strings, other_code: u64) -> bool {
         let (ours, theirs) = (self.views[code as usize], other.views[other_code as usize]);
-        if ours as u32 as usize <= INLINE_MAX {
-            return ours == theirs;
-        }
-        ours as u64 == theirs as u64 && long(&self.blocks, ours) == long(&other.blocks, theirs)
+        same(&self.blocks, ours, theirs, || long(&other.blocks, theirs))
     }
 
     /// Puts a long string into a block; its view.
@@ -209,6 +198,18 @@ fn view(bytes: &[u8], block: u32, offset: u32) -> u128 {
     }
     let prefix = bytes[..4].iter().rev().fold(0, |all, &b| all << 8 | u128::from(b));
     len | prefix << 32 | u128::from(block) << 64 | u128::from(offset) << 96
+}
+
+/// Whether the string of a view into those blocks is that of another one, with these bytes if it does
+/// not stand in its view.
+#[inline]
+fn same<'a>(blocks: &[Vec<u8>], found: u128, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
+    if view as u32 as usize <= INLINE_MAX {
+        found == view
+    } else {
+        // The length and the first bytes, then all.
+        found as u64 == view as u64 && long(blocks, found) == bytes()
+    }
 }
 
 fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {

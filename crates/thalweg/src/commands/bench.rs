@@ -74,8 +74,8 @@ pub struct Args {
     pub streams: Vec<usize>,
 
     /// In which order the tasks of concurrent queries run; several are measured in turn [default:
-    /// all; of `streams`, `cancel`, `memory`, `overhead`, `scaling` and `out-of-core`
-    /// fair]
+    /// all; of `streams`, `cancel`, `memory`, `overhead`, `scaling` and
+    /// `out-of-core` fair]
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = database::policies())]
     pub policy: Vec<PolicyKind>,
 
@@ -128,8 +128,8 @@ pub struct Args {
     pub seconds: u64,
 
     /// Keep the loaded database in DIR and use it again the next time; `streams`, `overhead`,
-    /// `scaling`, `out-of-core` and `coverage` keep one for each suite; `load` keeps one for each data set and
-    /// uses none again
+    /// `scaling`, `out-of-core` and `coverage` keep one for each suite; `load` keeps one for each
+    /// data set and uses none again
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
 

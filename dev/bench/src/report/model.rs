@@ -18,7 +18,7 @@ use super::throughput::Throughput;
 use super::variants::Variants;
 
 /// Version of the JSON form; raised when a field changes its meaning or goes away.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The policy the others are compared with.
 pub const BASE_POLICY: &str = "fifo";
