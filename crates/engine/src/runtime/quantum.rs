@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_base::TaskId;
 
+use super::lanes::Lane;
 use super::run::Run;
 
 /// How long a quantum shall be: our operators give way at the [`checkpoint`] before it would be
@@ -20,6 +21,8 @@ thread_local! {
     static STARTED: Cell<Option<Instant>> = const { Cell::new(None) };
     /// When its last checkpoint was.
     static CHECKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When this thread last let others by.
+    static LET_BY: Cell<Option<Instant>> = const { Cell::new(None) };
     /// Whose quantum it is, if tasks are scheduled.
     static TASK: Cell<Option<TaskId>> = const { Cell::new(None) };
     /// Further ones that the poll may have.
@@ -41,11 +44,23 @@ fn start(now: Instant) {
 
 /// Whether the running quantum would be too long with another piece of work like the one since its
 /// last checkpoint.
-fn is_over() -> bool {
-    let (Some(started), Some(checked)) = (STARTED.get(), CHECKED.get()) else { return false };
-    let now = Instant::now();
-    CHECKED.set(Some(now));
+fn is_over(now: Instant) -> bool {
+    let Some(started) = STARTED.get() else { return false };
+    let checked = CHECKED.replace(Some(now)).unwrap_or(started);
     (now - started) + (now - checked) > TARGET
+}
+
+/// Lets other threads have the core, if this one is to do that and has not done it for a while.
+fn let_by(now: Instant) {
+    let Some(every) = Lane::current().and_then(Lane::lets_by_every) else { return };
+    if LET_BY.get().is_some_and(|last| now - last < every) {
+        return;
+    }
+    std::thread::yield_now();
+    let now = Instant::now();
+    LET_BY.set(Some(now));
+    // They had the time between.
+    CHECKED.set(Some(now));
 }
 
 /// CPU nanoseconds since this thread's last quantum ended. What lies between two quanta, the
@@ -80,8 +95,11 @@ fn goes_on() -> bool {
 /// Between two pieces of work: gives way if the quantum of the running task is over and somebody
 /// waits; else costs a few nanoseconds.
 pub async fn checkpoint() {
-    if is_over() && !goes_on() {
+    let now = Instant::now();
+    if is_over(now) && !goes_on() {
         give_way().await;
+    } else {
+        let_by(now);
     }
 }
 
@@ -105,11 +123,31 @@ mod tests {
 
     #[test]
     fn a_quantum_ends_before_a_piece_of_work_that_would_make_it_too_long() {
+        let is_over = || super::is_over(Instant::now());
         assert!(!is_over(), "there is none");
         begin(None);
         std::thread::sleep(TARGET * 3 / 5);
         assert!(is_over());
         end();
         assert!(!is_over());
+    }
+
+    #[test]
+    fn threads_of_the_back_let_others_by_every_so_often() {
+        let of = |lane: Lane| {
+            let times = move || {
+                lane.enter();
+                let began = Instant::now();
+                let at = |us| {
+                    let_by(began + Duration::from_micros(us));
+                    LET_BY.get()
+                };
+                (at(0), at(1), at(1_000_000))
+            };
+            std::thread::spawn(times).join().unwrap()
+        };
+        let (first, soon, later) = of(Lane::Back);
+        assert!(first.is_some() && soon == first && later > first);
+        assert_eq!(of(Lane::Front), (None, None, None));
     }
 }

@@ -46,8 +46,6 @@ struct Waiting {
 }
 
 thread_local! {
-    /// The lane of this thread.
-    static LANE: Cell<Option<Lane>> = const { Cell::new(None) };
     /// This thread is about to take a task.
     static TAKES: Cell<bool> = const { Cell::new(false) };
 }
@@ -79,7 +77,6 @@ impl Threads {
             let builder =
                 std::thread::Builder::new().name(lane.thread_name().into()).stack_size(stack);
             builder.spawn(move || {
-                LANE.set(Some(lane));
                 lane.enter();
                 while let Some(task) = threads.take(lane) {
                     threads.run(lane, task, &tokio);
@@ -108,7 +105,7 @@ impl Threads {
         }
         let waiting = &mut state.lanes[lane as usize];
         waiting.granted.push_back(task);
-        let takes = LANE.get() == Some(lane) && TAKES.replace(false);
+        let takes = Lane::current() == Some(lane) && TAKES.replace(false);
         let woken = if takes { None } else { waiting.asleep.pop() };
         drop(state);
         if let Some(thread) = woken {
