@@ -62,8 +62,9 @@
 //! - A free slot and a queued task of an admitted query never exist together.
 //! - A slot is held by exactly one task, from its grant to the end of its poll or its drop.
 //! - A task that is woken is polled again, unless it is dropped or its query cancelled.
-//! - No more than slots + 2 × reserve tasks hold a slot, none of them beyond slots + reserve but of
-//!   fresh queries, and none of a long query beyond the slots.
+//! - No more than slots + 3 × reserve tasks hold a slot, none of them beyond slots + 2 × reserve but of
+//!   fresh queries, none beyond slots + reserve but of fresh or brief ones, and none of a long query
+//!   beyond the slots.
 //! - No query waits to be admitted that could be.
 //! - What is held of memory is what queries have reserved, and no growth exceeds a limit.
 //! - The id of a past task changes nothing.
@@ -101,8 +102,8 @@ pub use histogram::Histogram;
 pub use memory::{Advice, Holder, MemoryLimit, MemoryRefusal};
 pub use policy::PolicyKind;
 pub use query::{
-    Age, Arrival, Estimate, FRESH_CPU_NS, OVERDUE_NS, Priority, QueryState, SHORT_CPU_NS,
-    WEIGHT_MAX, WEIGHT_NORMAL,
+    Age, Arrival, BRIEF_CPU_NS, Estimate, FRESH_CPU_NS, OVERDUE_NS, Priority, QueryState,
+    SHORT_CPU_NS, WEIGHT_MAX, WEIGHT_NORMAL,
 };
 pub use slots::SlotView;
 #[cfg(any(test, feature = "simulation"))]

@@ -9,6 +9,10 @@ use thalweg_base::QueryId;
 /// what it takes in all; for one that has used more, one quantum's wait is a small part.
 pub const FRESH_CPU_NS: u64 = 8_000_000;
 
+/// A query is [brief](Age::Brief) until it has used this much: about as many times as much as a fresh
+/// one as a short one is of it.
+pub const BRIEF_CPU_NS: u64 = 30_000_000;
+
 /// A query is *short* until it has used this much CPU time: below it a person takes an answer
 /// for instant, and above it one quantum more or less is not noticed.
 pub const SHORT_CPU_NS: u64 = 100_000_000;
@@ -21,6 +25,8 @@ pub const SHORT_CPU_NS: u64 = 100_000_000;
 pub enum Age {
     /// Less than [`FRESH_CPU_NS`]: look-ups never grow older.
     Fresh,
+    /// Less than [`BRIEF_CPU_NS`].
+    Brief,
     /// Less than [`SHORT_CPU_NS`].
     Short,
     Long,
@@ -28,12 +34,16 @@ pub enum Age {
 
 impl Age {
     /// How many there are.
-    pub(crate) const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
+
+    /// Those for which there is a reserve, the oldest first.
+    pub(crate) const WITH_RESERVE: [Age; 3] = [Age::Short, Age::Brief, Age::Fresh];
 
     pub fn of(cpu_ns: u64) -> Self {
         match cpu_ns {
             0..FRESH_CPU_NS => Age::Fresh,
-            FRESH_CPU_NS..SHORT_CPU_NS => Age::Short,
+            FRESH_CPU_NS..BRIEF_CPU_NS => Age::Brief,
+            BRIEF_CPU_NS..SHORT_CPU_NS => Age::Short,
             _ => Age::Long,
         }
     }
@@ -42,7 +52,8 @@ impl Age {
     /// for older ones.
     pub const fn reserves(self) -> usize {
         match self {
-            Age::Fresh => 2,
+            Age::Fresh => 3,
+            Age::Brief => 2,
             Age::Short => 1,
             Age::Long => 0,
         }
@@ -51,6 +62,7 @@ impl Age {
     pub fn name(self) -> &'static str {
         match self {
             Age::Fresh => "fresh",
+            Age::Brief => "brief",
             Age::Short => "short",
             Age::Long => "long",
         }

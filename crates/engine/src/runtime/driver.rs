@@ -11,8 +11,8 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Clock, Error, QueryId, Result, SystemClock, TaskId};
 use thalweg_scheduler::policy::remaining_ns;
 use thalweg_scheduler::{
-    Action, Arrival, Estimate, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd, QueryState,
-    Scheduler, ServerLimits, SlotView, Turn, WaitReason, task_index,
+    Action, Age, Arrival, Estimate, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd,
+    QueryState, Scheduler, ServerLimits, SlotView, Turn, WaitReason, task_index,
 };
 use tokio::sync::Notify;
 
@@ -20,7 +20,7 @@ use super::lanes::{Lane, Lanes, Rivals};
 use super::log::{Logged, Totals};
 use super::resident::Resident;
 use super::run::{Run, Terms};
-use super::threads::{Granted, Threads};
+use super::threads::{Grant, Granted, Threads};
 use crate::config::Config;
 
 pub struct Driver {
@@ -47,6 +47,9 @@ const TICK_MIN: Duration = Duration::from_millis(1);
 
 /// How often it is looked what the process holds: queries fill 10 to 20 MiB meanwhile.
 const RESIDENT_LOOK_NS: u64 = 10_000_000;
+
+/// Where a task is ended that will not be polled again.
+pub const ENDS: (Lane, Age) = (Lane::Front, Age::Fresh);
 
 /// A query that is alive.
 pub struct Listed {
@@ -120,13 +123,13 @@ struct Registered {
 }
 
 impl Inner {
-    /// Of the thread that is to poll a task that was granted a slot.
-    fn lane_of(&mut self, task: TaskId, now_ns: u64) -> Lane {
-        let Some(age) = self.scheduler.age_of(task) else { return Lane::Front };
+    /// Of the thread that is to poll a task that was granted a slot, and of its query.
+    fn place_of(&mut self, task: TaskId, now_ns: u64) -> (Lane, Age) {
+        let Some(age) = self.scheduler.age_of(task) else { return ENDS };
         let registered = self.tasks.get(task_index(task)).and_then(Option::as_ref);
         let longest_ns = registered.map_or(0, |task| task.longest_ns);
         let held = self.scheduler.slots_held().map(|slot| slot.age);
-        self.lanes.granted(age, longest_ns, held, now_ns)
+        (self.lanes.granted(age, longest_ns, held, now_ns), age)
     }
 
     /// A quantum of a task was over after so much CPU time.
@@ -149,7 +152,7 @@ impl Driver {
         scheduler.set_limits(limits, 0, &mut Vec::new());
         let lanes = Lanes::default();
         let clock = SystemClock::default();
-        let threads = Arc::new(Threads::new(lanes.firm().clone(), clock.clone()));
+        let threads = Arc::new(Threads::new(config.threads, lanes.firm().clone(), clock.clone()));
         Driver {
             clock,
             inner: Mutex::new(Inner {
@@ -217,8 +220,8 @@ impl Driver {
         let mut actions = std::mem::take(&mut inner.actions);
         let result = f(&mut inner, now, &mut actions);
         // At most one grant per freed slot: nearly always none or one, hence no allocation.
-        let mut first: Option<(Lane, Arc<dyn Granted>)> = None;
-        let mut more: Vec<(Lane, Arc<dyn Granted>)> = Vec::new();
+        let mut first: Option<Grant> = None;
+        let mut more: Vec<Grant> = Vec::new();
         // Dropped outside the lock as well: the last one ends its query.
         let mut words: Vec<(Arc<Run>, Word)> = Vec::new();
         for action in actions.drain(..) {
@@ -240,15 +243,16 @@ impl Driver {
                 Action::Admitted(_) | Action::Spill(_) => {}
                 Action::Grant(_) | Action::Cancel(_) => {}
             }
-            let lane = match action {
-                Action::Grant(task) => inner.lane_of(task, now),
-                _ => Lane::Front,
+            let (lane, age) = match action {
+                Action::Grant(task) => inner.place_of(task, now),
+                _ => ENDS,
             };
             let task = action.task().and_then(|task| inner.tasks.get(task_index(task))?.as_ref());
             if let Some(task) = task.and_then(|task| task.granted.upgrade()) {
+                let grant = Grant { task, lane, age };
                 match first {
-                    None => first = Some((lane, task)),
-                    Some(_) => more.push((lane, task)),
+                    None => first = Some(grant),
+                    Some(_) => more.push(grant),
                 }
             }
         }
@@ -260,7 +264,7 @@ impl Driver {
                 Word::MemoryFreed => run.memory_freed(),
             }
         }
-        first.into_iter().chain(more).for_each(|(lane, task)| self.threads.push(lane, task));
+        first.into_iter().chain(more).for_each(|grant| self.threads.push(grant));
         result
     }
 

@@ -15,6 +15,9 @@
 //! owed (`sched_yield`, measured with Linux 6.18: look-ups beside eight streams of heavy queries took
 //! 2.5 ms at the 95th percentile, and then 0.9).
 //!
+//! Among themselves, threads of the back would share the cores evenly. So while there are more polls
+//! than cores, those of older queries [pause](super::threads::Threads::pause).
+//!
 //! Queries that are no longer fresh are polled in the back once they have *met* a fresh one, which is
 //! granted a slot while they hold theirs: for a second, as queries that come in numbers come again.
 //! Short ones are no better off there than long ones, as these would get nothing beside a steady
@@ -45,8 +48,11 @@ thread_local! {
     static CURRENT: Cell<Option<Lane>> = const { Cell::new(None) };
 }
 
-/// So often a poll in the back offers its core. That costs half a microsecond if nobody wants it.
+/// So often a poll in the back offers its core, or pauses. That costs half a microsecond if nobody wants it.
 const LETS_BY_EVERY: Duration = Duration::from_micros(200);
+/// For so long it leaves its core to younger queries, at most: it keeps about a seventh of that core,
+/// however many of them there are.
+pub const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// For so long a query gives way once a younger one has met it.
 const MET_NS: u64 = 1_000_000_000;
 
@@ -72,7 +78,7 @@ impl Lane {
     pub fn threads(self, slots: usize, reserve: usize) -> usize {
         let youngest = match self {
             Lane::Front => Age::Fresh,
-            Lane::Back => Age::Short,
+            Lane::Back => Age::Brief,
         };
         slots + youngest.reserves() * reserve
     }
@@ -228,13 +234,13 @@ mod tests {
         let mut lanes = Lanes::default();
         let mut granted = |age, held: &[Age], at| lanes.granted(age, 0, held.iter().copied(), at);
         assert_eq!(granted(Age::Fresh, &[Age::Fresh], 0), Lane::Front);
-        assert_eq!(granted(Age::Long, &[Age::Short, Age::Fresh], MS), Lane::Front);
-        assert_eq!(granted(Age::Short, &[Age::Long, Age::Fresh], MS), Lane::Front);
-        assert_eq!(granted(Age::Fresh, &[Age::Fresh, Age::Short], 2 * MS), Lane::Front);
+        assert_eq!(granted(Age::Long, &[Age::Brief, Age::Fresh], MS), Lane::Front);
+        assert_eq!(granted(Age::Brief, &[Age::Long, Age::Fresh], MS), Lane::Front);
+        assert_eq!(granted(Age::Fresh, &[Age::Fresh, Age::Brief], 2 * MS), Lane::Front);
         assert_eq!(granted(Age::Long, &[], 3 * MS), Lane::Back);
-        assert_eq!(granted(Age::Short, &[Age::Long], 3 * MS), Lane::Back);
+        assert_eq!(granted(Age::Brief, &[Age::Long], 3 * MS), Lane::Back);
         assert_eq!(granted(Age::Fresh, &[], 3 * MS), Lane::Front);
-        assert_eq!(granted(Age::Short, &[], 2 * MS + MET_NS - 1), Lane::Back);
+        assert_eq!(granted(Age::Brief, &[], 2 * MS + MET_NS - 1), Lane::Back);
         assert_eq!(granted(Age::Long, &[], 2 * MS + MET_NS), Lane::Front);
     }
 

@@ -53,9 +53,10 @@ pub struct Runtime {
 const STACK_BYTES: usize = 16 << 20;
 
 impl Runtime {
-    /// As many tasks run at a time as there are slots, each on a thread of its own, and as many of
-    /// short queries beside long ones that do not give way, and again of fresh ones. If nothing is scheduled, tokio has a
-    /// thread for each slot. Queries share the memory with a cache of `cache_bytes_max`.
+    /// As many tasks run at a time as there are slots, each on a thread of its own, and as many of short
+    /// queries beside long ones that do not give way, again of brief ones and again of fresh ones. If
+    /// nothing is scheduled, tokio has a thread for each slot. Queries share the memory with a cache of
+    /// `cache_bytes_max`.
     pub fn new(config: &Config, cache_bytes_max: u64) -> Result<Self> {
         tracer::install();
         let slots = config.threads;

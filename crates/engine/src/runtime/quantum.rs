@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_base::TaskId;
 
-use super::lanes::Lane;
+use super::lanes::{Lane, PAUSE_MAX};
 use super::run::Run;
 
 /// How long a quantum shall be: our operators give way at the [`checkpoint`] before it would be
@@ -50,17 +50,24 @@ fn is_over(now: Instant) -> bool {
     (now - started) + (now - checked) > TARGET
 }
 
-/// Lets other threads have the core, if this one is to do that and has not done it for a while.
+/// Lets other threads have the core, if this one is to do that and has not done it for a while: those
+/// that poll for younger queries for longer.
 fn let_by(now: Instant) {
     let Some(every) = Lane::current().and_then(Lane::lets_by_every) else { return };
     if LET_BY.get().is_some_and(|last| now - last < every) {
         return;
     }
-    std::thread::yield_now();
-    let now = Instant::now();
-    LET_BY.set(Some(now));
-    // They had the time between.
-    CHECKED.set(Some(now));
+    let paused = Run::current().is_some_and(|run| run.driver().threads().pause(PAUSE_MAX));
+    if !paused {
+        std::thread::yield_now();
+    }
+    // Others had the time between.
+    let away = now.elapsed();
+    LET_BY.set(Some(now + away));
+    CHECKED.set(Some(now + away));
+    if paused {
+        STARTED.set(STARTED.get().map(|started| started + away));
+    }
 }
 
 /// CPU nanoseconds since this thread's last quantum ended. What lies between two quanta, the

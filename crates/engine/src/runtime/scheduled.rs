@@ -14,11 +14,10 @@ use thalweg_base::TaskId;
 use thalweg_scheduler::{PollEnd, Turn};
 use tokio::runtime::Handle;
 
-use super::driver::Driver;
-use super::lanes::Lane;
+use super::driver::{Driver, ENDS};
 use super::quantum;
 use super::run::Run;
-use super::threads::{Granted, before_taking};
+use super::threads::{Grant, Granted, before_taking};
 
 /// What becomes of a future that is polled elsewhere, or how it panicked. Dropping this stops it.
 pub struct Scheduled<T: Send + 'static> {
@@ -113,7 +112,8 @@ impl<T: Send + 'static> Drop for Scheduled<T> {
             Phase::Waiting(work) => {
                 *phase = Phase::Unwanted(work);
                 drop(phase);
-                task.driver.threads().push(Lane::Front, Arc::clone(task) as Arc<dyn Granted>);
+                let (lane, age) = ENDS;
+                task.driver.threads().push(Grant { task: Arc::clone(task) as _, lane, age });
             }
             // Who polls it sees that it is gone. A result is dropped outside the lock.
             other => {

@@ -5,16 +5,19 @@
 //! woken for it. Who slept last is woken first: its caches are warm, and the threads that
 //! are there for the scheduler's reserve sleep as long as it is not in use.
 //!
-//! Threads are of [lanes](super::lanes), and a thread polls the tasks of its own only.
+//! Threads are of [lanes](super::lanes), and a thread polls the tasks of its own only. While there are
+//! more polls than cores, those of older queries [pause](Threads::pause).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::thread::Thread;
+use std::thread::{Thread, ThreadId};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use thalweg_base::{Clock, SystemClock};
+use thalweg_scheduler::Age;
 use tokio::runtime::Handle;
 
 use super::lanes::{Firm, Lane};
@@ -26,8 +29,17 @@ pub trait Granted: Send + Sync {
     fn run(self: Arc<Self>, tokio: &Handle);
 }
 
+/// A task that was granted a slot.
+pub struct Grant {
+    pub task: Arc<dyn Granted>,
+    pub lane: Lane,
+    pub age: Age,
+}
+
 pub struct Threads {
     state: Mutex<State>,
+    /// Polls that can have one at a time.
+    cores: usize,
     firm: Firm,
     clock: SystemClock,
 }
@@ -35,17 +47,56 @@ pub struct Threads {
 #[derive(Default)]
 struct State {
     lanes: [Waiting; Lane::ALL.len()],
+    /// Under way or about to be, by age, without those that pause.
+    polls: [usize; Age::COUNT],
+    paused: Vec<(Age, Thread)>,
     closed: bool,
 }
 
 #[derive(Default)]
 struct Waiting {
     /// At most as many as there are slots wait here for long.
-    granted: VecDeque<Arc<dyn Granted>>,
+    granted: VecDeque<(Age, Arc<dyn Granted>)>,
     asleep: Vec<Thread>,
 }
 
+impl State {
+    /// Who goes on as there is a core for it.
+    fn resumed(&mut self, cores: usize) -> Option<Thread> {
+        if self.polls.iter().sum::<usize>() >= cores {
+            return None;
+        }
+        let youngest = (0..self.paused.len()).min_by_key(|n| self.paused[*n].0)?;
+        let (age, thread) = self.paused.swap_remove(youngest);
+        self.polls[age as usize] += 1;
+        Some(thread)
+    }
+
+    /// Whether it pauses, to be resumed or to go on by itself.
+    fn pauses(&mut self, age: Age, thread: &Thread, cores: usize) -> bool {
+        let younger = &self.polls[..age as usize];
+        let crowded = self.polls.iter().sum::<usize>() > cores && younger.iter().any(|n| *n > 0);
+        if crowded && !self.closed {
+            self.polls[age as usize] -= 1;
+            self.paused.push((age, thread.clone()));
+            return true;
+        }
+        false
+    }
+
+    fn goes_on(&mut self, thread: ThreadId) {
+        if let Some(n) = self.paused.iter().position(|(_, paused)| paused.id() == thread) {
+            let (age, _) = self.paused.swap_remove(n);
+            self.polls[age as usize] += 1;
+        }
+    }
+}
+
 thread_local! {
+    /// Of the query that this thread polls.
+    static AGE: Cell<Option<Age>> = const { Cell::new(None) };
+    /// For how long the poll of this thread has paused.
+    static PAUSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// This thread is about to take a task.
     static TAKES: Cell<bool> = const { Cell::new(false) };
 }
@@ -59,9 +110,9 @@ pub fn before_taking(f: impl FnOnce()) {
 }
 
 impl Threads {
-    /// Tells `firm` of polls that others leave no core.
-    pub fn new(firm: Firm, clock: SystemClock) -> Self {
-        Threads { state: Mutex::default(), firm, clock }
+    /// For so many `cores`. Tells `firm` of polls that others leave none.
+    pub fn new(cores: usize, firm: Firm, clock: SystemClock) -> Self {
+        Threads { state: Mutex::default(), cores, firm, clock }
     }
 
     /// Starts so many of a lane.
@@ -91,20 +142,24 @@ impl Threads {
             return task.run(tokio);
         }
         let (began_ns, cpu_ns) = (self.clock.now_ns(), thread_cpu_ns());
+        PAUSED.set(Duration::ZERO);
         task.run(tokio);
         let now_ns = self.clock.now_ns();
-        self.firm.note(now_ns - began_ns, thread_cpu_ns() - cpu_ns, now_ns);
+        let wall_ns = (now_ns - began_ns).saturating_sub(PAUSED.get().as_nanos() as u64);
+        self.firm.note(wall_ns, thread_cpu_ns() - cpu_ns, now_ns);
     }
 
-    pub fn push(&self, lane: Lane, task: Arc<dyn Granted>) {
+    pub fn push(&self, grant: Grant) {
+        let Grant { task, lane, age } = grant;
         let mut state = self.state.lock();
         if state.closed {
             // Dropped where nobody holds the lock.
             drop(state);
             return;
         }
+        state.polls[age as usize] += 1;
         let waiting = &mut state.lanes[lane as usize];
-        waiting.granted.push_back(task);
+        waiting.granted.push_back((age, task));
         let takes = Lane::current() == Some(lane) && TAKES.replace(false);
         let woken = if takes { None } else { waiting.asleep.pop() };
         drop(state);
@@ -117,22 +172,45 @@ impl Threads {
     fn take(&self, lane: Lane) -> Option<Arc<dyn Granted>> {
         let this = std::thread::current();
         let mut state = self.state.lock();
+        if let Some(age) = AGE.take() {
+            state.polls[age as usize] -= 1;
+        }
         loop {
             if state.closed {
                 return None;
             }
             let waiting = &mut state.lanes[lane as usize];
-            if let Some(task) = waiting.granted.pop_front() {
+            // It may have woken without being told to.
+            waiting.asleep.retain(|thread| thread.id() != this.id());
+            if let Some((age, task)) = waiting.granted.pop_front() {
+                AGE.set(Some(age));
                 return Some(task);
             }
-            // It may have woken without being told to.
-            if !waiting.asleep.iter().any(|thread| thread.id() == this.id()) {
-                waiting.asleep.push(this.clone());
-            }
+            waiting.asleep.push(this.clone());
+            let resumed = state.resumed(self.cores);
             drop(state);
+            if let Some(thread) = resumed {
+                thread.unpark();
+            }
             std::thread::park();
             state = self.state.lock();
         }
+    }
+
+    /// In the middle of a poll: leaves the core to younger queries, if there are more polls than cores,
+    /// until there are not, but not for longer than `longest`. Whether it did.
+    pub fn pause(&self, longest: Duration) -> bool {
+        let Some(age) = AGE.get() else { return false };
+        let this = std::thread::current();
+        if !self.state.lock().pauses(age, &this, self.cores) {
+            return false;
+        }
+        let began = Instant::now();
+        std::thread::park_timeout(longest);
+        // Beyond that it waited for a core.
+        PAUSED.set(PAUSED.get() + began.elapsed().min(longest));
+        self.state.lock().goes_on(this.id());
+        true
     }
 
     /// The threads end when they next look for a task.
@@ -168,6 +246,10 @@ mod tests {
         }
     }
 
+    fn grant(lane: Lane, task: Arc<dyn Granted>) -> Grant {
+        Grant { task, lane, age: Age::Fresh }
+    }
+
     impl Drop for Told {
         fn drop(&mut self) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -177,7 +259,7 @@ mod tests {
     #[test]
     fn each_task_is_taken_once_also_by_the_thread_that_granted_it_and_none_when_closed() {
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = Arc::new(Threads::new(Firm::default(), SystemClock::default()));
+        let threads = Arc::new(Threads::new(2, Firm::default(), SystemClock::default()));
         for lane in Lane::ALL {
             threads.start(lane, 3, 1 << 20, tokio.handle()).unwrap();
         }
@@ -192,7 +274,7 @@ mod tests {
 
         for round in 0..2_000 {
             let numbers = round * 5..round * 5 + 5;
-            numbers.clone().for_each(|n| threads.push(lane(n), told(n)));
+            numbers.clone().for_each(|n| threads.push(grant(lane(n), told(n))));
             let mut seen: Vec<usize> = (0..5).map(|_| next()).collect();
             seen.sort_unstable();
             assert!(seen.into_iter().eq(numbers));
@@ -204,22 +286,78 @@ mod tests {
         impl Granted for Ends {
             fn run(self: Arc<Self>, _: &Handle) {
                 before_taking(|| {
-                    self.1.lock().drain(..).for_each(|(lane, told)| self.0.push(lane, told));
+                    self.1.lock().drain(..).for_each(|(lane, told)| self.0.push(grant(lane, told)));
                 });
             }
         }
         for own in Lane::ALL.into_iter().cycle().take(2_000) {
             let tasks = Lane::ALL.into_iter().chain([own]).map(|lane| (lane, told(1)));
             let ends = Ends(Arc::clone(&threads), Mutex::new(tasks.collect()));
-            threads.push(own, Arc::new(ends));
+            threads.push(grant(own, Arc::new(ends)));
             (0..=Lane::ALL.len()).for_each(|_| assert_eq!(next(), 1));
         }
 
         threads.close();
         let before = dropped.load(Ordering::Relaxed);
-        threads.push(Lane::ALL[0], told(0));
+        threads.push(grant(Lane::ALL[0], told(0)));
         assert_eq!(dropped.load(Ordering::Relaxed), before + 1);
         drop(sender);
         assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
+    }
+
+    #[test]
+    fn a_poll_of_an_older_query_pauses_while_there_are_more_polls_than_cores() {
+        /// Calls `pause` when it is told how long, and tells whether it did.
+        struct Polls(Arc<Threads>, Mutex<mpsc::Receiver<Duration>>, mpsc::Sender<bool>);
+        impl Granted for Polls {
+            fn run(self: Arc<Self>, _: &Handle) {
+                while let Ok(longest) = self.1.lock().recv() {
+                    self.2.send(self.0.pause(longest)).unwrap();
+                }
+            }
+        }
+        const FOREVER: Duration = Duration::from_secs(60);
+        let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let threads = Arc::new(Threads::new(1, Firm::default(), SystemClock::default()));
+        threads.start(Lane::Front, 4, 1 << 20, tokio.handle()).unwrap();
+        let (paused, told) = mpsc::channel();
+        let begin = |age| {
+            let (asks, asked) = mpsc::channel();
+            let task = Arc::new(Polls(Arc::clone(&threads), Mutex::new(asked), paused.clone()));
+            threads.push(Grant { task, lane: Lane::Front, age });
+            asks
+        };
+        let next = || told.recv_timeout(FOREVER / 2).expect("it was not resumed");
+        let pauses = |poll: &mpsc::Sender<Duration>, longest| {
+            poll.send(longest).unwrap();
+            next()
+        };
+
+        let long = begin(Age::Long);
+        assert!(!pauses(&long, FOREVER), "it is alone");
+        let other = begin(Age::Long);
+        assert!(!pauses(&long, FOREVER), "nobody is younger");
+        drop(other);
+        let short = begin(Age::Short);
+        assert!(!pauses(&short, FOREVER), "it is the youngest");
+        assert!(pauses(&long, Duration::from_millis(1)), "it goes on by itself");
+        long.send(FOREVER).unwrap();
+        while threads.state.lock().paused.is_empty() {
+            std::thread::yield_now();
+        }
+        assert!(!pauses(&short, FOREVER), "the core is its own");
+        let fresh = begin(Age::Fresh);
+        short.send(FOREVER).unwrap();
+        while threads.state.lock().paused.len() < 2 {
+            std::thread::yield_now();
+        }
+        // Each is resumed by the end of the one before, the younger first.
+        drop(fresh);
+        assert!(next());
+        assert_eq!(threads.state.lock().paused[0].0, Age::Long);
+        drop(short);
+        assert!(next());
+        drop(long);
+        threads.close();
     }
 }

@@ -96,7 +96,7 @@ impl Scheduler {
     /// Who gets one more slot than there are: a query that is not long, if enough are held by
     /// older ones, or by tasks that are overdue.
     fn next_in_reserve(&mut self, now_ns: u64) -> Option<Next> {
-        let oldest = [Age::Short, Age::Fresh].into_iter().find(|age| {
+        let oldest = Age::WITH_RESERVE.into_iter().find(|age| {
             let in_the_way = |held: &Held| held.age > *age || now_ns >= held.since_ns + OVERDUE_NS;
             self.held.in_use() < self.places(*age)
                 && self.held.held().filter(|(_, held)| in_the_way(held)).count()

@@ -113,7 +113,7 @@ impl Scheduler {
             // If it is 0 nothing has to become overdue: the reserve is open.
             in_the_way.get(self.in_the_way_min() - 1).copied().filter(|at| *at > 0)
         };
-        [Age::Fresh, Age::Short].into_iter().filter(waits).filter_map(opens_ns).min()
+        Age::WITH_RESERVE.into_iter().filter(waits).filter_map(opens_ns).min()
     }
 
     pub fn limits(&self) -> ServerLimits {

@@ -17,8 +17,8 @@ impl Scheduler {
         self.grant(now_ns, actions);
     }
 
-    /// So many slots more for queries that are not [long](crate::Age), and as many again for those
-    /// that are fresh, granted only while a task of an older one holds a slot for each that is in use
+    /// So many slots more for queries that are not [long](crate::Age), as many again for those that are
+    /// brief, and again for those that are fresh, granted only while a task of an older one holds a slot for each that is in use
     /// beyond those there are, or for as many as there are: then a quantum that does not end is not
     /// waited for. A task of one that is not older counts too once it is [overdue](crate::OVERDUE_NS). A driver with a reserve has threads for all of
     /// them, and lets quanta of older queries ([`age_of`](Self::age_of)) run at a lower priority, or

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Admission, Age, Arrival, Estimate, FRESH_CPU_NS, MemoryLimit, OVERDUE_NS, Phase, Priority,
-    Refusal, SHORT_CPU_NS, ServerLimits, Stop, WaitReason, task_index,
+    Admission, Age, Arrival, BRIEF_CPU_NS, Estimate, FRESH_CPU_NS, MemoryLimit, OVERDUE_NS, Phase,
+    Priority, Refusal, SHORT_CPU_NS, ServerLimits, Stop, WaitReason, task_index,
 };
 
 /// A scheduler, its clock, and the actions of the last event.
@@ -372,20 +372,24 @@ fn the_reserve_is_for_short_queries_behind_long_ones() {
     bench.event(|s, now, a| s.set_reserve(1, now, a));
     bench.granted(&[]);
     let short = bench.arrive(2, 0);
-    let x = bench.spawn(short);
-    bench.granted(&[x]);
-    let y = bench.spawn(short);
-    bench.granted(&[y]);
+    let young = [(); 3].map(|()| {
+        let task = bench.spawn(short);
+        bench.granted(&[task]);
+        task
+    });
     let z = bench.spawn(short);
     bench.granted(&[]);
     let slots: Vec<_> = bench.scheduler.slots_held().map(|s| (s.slot, s.query.0, s.age)).collect();
-    assert_eq!(slots, [(0, 1, Age::Long), (1, 2, Age::Fresh), (2, 2, Age::Fresh)]);
+    let fresh = [1, 2, 3].map(|slot| (slot, 2, Age::Fresh));
+    assert_eq!(slots, [vec![(0, 1, Age::Long)], fresh.to_vec()].concat());
     // The long quantum ends: its slot is one of those that are used already.
     bench.end(running, PollEnd::Yielded, 1);
     bench.granted(&[]);
-    bench.quantum(x, PollEnd::Done, 1);
-    bench.granted(&[]);
-    bench.quantum(y, PollEnd::Done, 1);
+    for task in &young[..2] {
+        bench.quantum(*task, PollEnd::Done, 1);
+        bench.granted(&[]);
+    }
+    bench.quantum(young[2], PollEnd::Done, 1);
     bench.granted(&[behind, z]);
 }
 
@@ -398,7 +402,7 @@ fn the_reserve_is_for_fresh_queries_behind_short_ones_too() {
     let b = bench.spawn(short);
     bench.quantum(a, PollEnd::Yielded, FRESH_CPU_NS);
     bench.granted(&[b]);
-    assert_eq!(bench.begin(b), Turn::Run { age: Age::Short });
+    assert_eq!(bench.begin(b), Turn::Run { age: Age::Brief });
     let fresh = bench.arrive(2, 0);
     let x = bench.spawn(fresh);
     bench.granted(&[x]);
@@ -407,8 +411,8 @@ fn the_reserve_is_for_fresh_queries_behind_short_ones_too() {
     bench.end(x, PollEnd::Yielded, FRESH_CPU_NS);
     bench.granted(&[]);
     assert_eq!(bench.scheduler.next_deadline(), Some(OVERDUE_NS));
-    // Others are, as many as the reserves for short and for fresh ones have places.
-    for (query, may) in [(3, true), (4, true), (5, false)] {
+    // Others are, as many as all reserves have places.
+    for (query, may) in [(3, true), (4, true), (5, true), (6, false)] {
         let query = bench.arrive(query, 0);
         let task = bench.spawn(query);
         bench.granted(&[task][..usize::from(may)]);
@@ -439,21 +443,21 @@ fn one_long_quantum_is_no_reason_to_wait_while_fewer_young_ones_run_than_there_a
 }
 
 #[test]
-fn fresh_queries_have_a_reserve_that_short_ones_cannot_fill() {
+fn younger_queries_have_a_reserve_that_older_ones_cannot_fill() {
     let (mut bench, _, _) = one_long_running();
     bench.event(|s, now, a| s.set_reserve(1, now, a));
-    let short = bench.arrive(2, 0);
-    let estimate = Estimate { cpu_ns: FRESH_CPU_NS, measured: true };
-    bench.event(|s, now, a| s.query_estimated(short, estimate, now, a));
-    let x = bench.spawn(short);
-    bench.granted(&[x]);
-    bench.spawn(short);
-    bench.granted(&[]);
-    let fresh = bench.arrive(3, 0);
-    let y = bench.spawn(fresh);
-    bench.granted(&[y]);
-    bench.spawn(fresh);
-    bench.granted(&[]);
+    // Each in the reserve for its age, and no second one.
+    for (query, cpu_ns) in [(2, BRIEF_CPU_NS), (3, FRESH_CPU_NS), (4, 0)] {
+        let query = bench.arrive(query, 0);
+        let estimate = Estimate { cpu_ns, measured: true };
+        bench.event(|s, now, a| s.query_estimated(query, estimate, now, a));
+        let task = bench.spawn(query);
+        bench.granted(&[task]);
+        bench.spawn(query);
+        bench.granted(&[]);
+    }
+    let ages: Vec<Age> = bench.scheduler.slots_held().map(|slot| slot.age).collect();
+    assert_eq!(ages, [Age::Long, Age::Short, Age::Brief, Age::Fresh]);
 }
 
 #[test]
