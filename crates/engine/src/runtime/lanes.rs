@@ -50,9 +50,11 @@ thread_local! {
 
 /// So often a poll in the back offers its core, or pauses. That costs half a microsecond if nobody wants it.
 const LETS_BY_EVERY: Duration = Duration::from_micros(200);
-/// For so long it leaves its core to younger queries, at most: it keeps about a seventh of that core,
-/// however many of them there are.
-pub const PAUSE_MAX: Duration = Duration::from_millis(1);
+/// For so long it leaves its core to younger queries, at most.
+pub const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// For so long it does not pause after that: it keeps a part of that core, a tenth or so, however many
+/// of them there are; and caches are filled again once in a stretch.
+pub const STRETCH: Duration = Duration::from_millis(2);
 /// For so long a query gives way once a younger one has met it.
 const MET_NS: u64 = 1_000_000_000;
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use thalweg_base::TaskId;
 
-use super::lanes::{Lane, PAUSE_MAX};
+use super::lanes::{Lane, PAUSE_MAX, STRETCH};
 use super::run::Run;
+use super::threads::Pause;
 
 /// How long a quantum shall be: our operators give way at the [`checkpoint`] before it would be
 /// longer, if anybody waits.
@@ -23,6 +24,8 @@ thread_local! {
     static CHECKED: Cell<Option<Instant>> = const { Cell::new(None) };
     /// When this thread last let others by.
     static LET_BY: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// When it last went on after the longest pause.
+    static WENT_ON: Cell<Option<Instant>> = const { Cell::new(None) };
     /// Whose quantum it is, if tasks are scheduled.
     static TASK: Cell<Option<TaskId>> = const { Cell::new(None) };
     /// Further ones that the poll may have.
@@ -57,16 +60,21 @@ fn let_by(now: Instant) {
     if LET_BY.get().is_some_and(|last| now - last < every) {
         return;
     }
-    let paused = Run::current().is_some_and(|run| run.driver().threads().pause(PAUSE_MAX));
-    if !paused {
+    let stretch = WENT_ON.get().is_some_and(|at| now - at < STRETCH);
+    let pause = match Run::current() {
+        Some(run) if !stretch => run.driver().threads().pause(PAUSE_MAX),
+        _ => Pause::None,
+    };
+    if pause == Pause::None {
         std::thread::yield_now();
     }
     // Others had the time between.
-    let away = now.elapsed();
-    LET_BY.set(Some(now + away));
-    CHECKED.set(Some(now + away));
-    if paused {
-        STARTED.set(STARTED.get().map(|started| started + away));
+    let back = Instant::now();
+    LET_BY.set(Some(back));
+    CHECKED.set(Some(back));
+    if pause != Pause::None {
+        STARTED.set(STARTED.get().map(|started| started + (back - now)));
+        WENT_ON.set((pause == Pause::Longest).then_some(back));
     }
 }
 

@@ -36,6 +36,17 @@ pub struct Grant {
     pub age: Age,
 }
 
+/// How a poll has [paused](Threads::pause).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// It has not.
+    None,
+    /// Until there was a core for it.
+    Resumed,
+    /// As long as it may.
+    Longest,
+}
+
 pub struct Threads {
     state: Mutex<State>,
     /// Polls that can have one at a time.
@@ -84,11 +95,14 @@ impl State {
         false
     }
 
-    fn goes_on(&mut self, thread: ThreadId) {
-        if let Some(n) = self.paused.iter().position(|(_, paused)| paused.id() == thread) {
+    /// Whether it was not resumed before.
+    fn goes_on(&mut self, thread: ThreadId) -> bool {
+        let place = self.paused.iter().position(|(_, paused)| paused.id() == thread);
+        if let Some(n) = place {
             let (age, _) = self.paused.swap_remove(n);
             self.polls[age as usize] += 1;
         }
+        place.is_some()
     }
 }
 
@@ -198,19 +212,21 @@ impl Threads {
     }
 
     /// In the middle of a poll: leaves the core to younger queries, if there are more polls than cores,
-    /// until there are not, but not for longer than `longest`. Whether it did.
-    pub fn pause(&self, longest: Duration) -> bool {
-        let Some(age) = AGE.get() else { return false };
+    /// until there are not, but not for longer than `longest`.
+    pub fn pause(&self, longest: Duration) -> Pause {
+        let Some(age) = AGE.get() else { return Pause::None };
         let this = std::thread::current();
         if !self.state.lock().pauses(age, &this, self.cores) {
-            return false;
+            return Pause::None;
         }
         let began = Instant::now();
         std::thread::park_timeout(longest);
         // Beyond that it waited for a core.
         PAUSED.set(PAUSED.get() + began.elapsed().min(longest));
-        self.state.lock().goes_on(this.id());
-        true
+        match self.state.lock().goes_on(this.id()) {
+            true => Pause::Longest,
+            false => Pause::Resumed,
+        }
     }
 
     /// The threads end when they next look for a task.
@@ -307,8 +323,8 @@ mod tests {
 
     #[test]
     fn a_poll_of_an_older_query_pauses_while_there_are_more_polls_than_cores() {
-        /// Calls `pause` when it is told how long, and tells whether it did.
-        struct Polls(Arc<Threads>, Mutex<mpsc::Receiver<Duration>>, mpsc::Sender<bool>);
+        /// Calls `pause` when it is told how long, and tells how it did.
+        struct Polls(Arc<Threads>, Mutex<mpsc::Receiver<Duration>>, mpsc::Sender<Pause>);
         impl Granted for Polls {
             fn run(self: Arc<Self>, _: &Handle) {
                 while let Ok(longest) = self.1.lock().recv() {
@@ -334,18 +350,18 @@ mod tests {
         };
 
         let long = begin(Age::Long);
-        assert!(!pauses(&long, FOREVER), "it is alone");
+        assert_eq!(pauses(&long, FOREVER), Pause::None, "it is alone");
         let other = begin(Age::Long);
-        assert!(!pauses(&long, FOREVER), "nobody is younger");
+        assert_eq!(pauses(&long, FOREVER), Pause::None, "nobody is younger");
         drop(other);
         let short = begin(Age::Short);
-        assert!(!pauses(&short, FOREVER), "it is the youngest");
-        assert!(pauses(&long, Duration::from_millis(1)), "it goes on by itself");
+        assert_eq!(pauses(&short, FOREVER), Pause::None, "it is the youngest");
+        assert_eq!(pauses(&long, Duration::from_millis(1)), Pause::Longest);
         long.send(FOREVER).unwrap();
         while threads.state.lock().paused.is_empty() {
             std::thread::yield_now();
         }
-        assert!(!pauses(&short, FOREVER), "the core is its own");
+        assert_eq!(pauses(&short, FOREVER), Pause::None, "the core is its own");
         let fresh = begin(Age::Fresh);
         short.send(FOREVER).unwrap();
         while threads.state.lock().paused.len() < 2 {
@@ -353,10 +369,10 @@ mod tests {
         }
         // Each is resumed by the end of the one before, the younger first.
         drop(fresh);
-        assert!(next());
+        assert_eq!(next(), Pause::Resumed);
         assert_eq!(threads.state.lock().paused[0].0, Age::Long);
         drop(short);
-        assert!(next());
+        assert_eq!(next(), Pause::Resumed);
         drop(long);
         threads.close();
     }
