@@ -9,8 +9,8 @@ use thalweg_base::QueryId;
 /// what it takes in all; for one that has used more, one quantum's wait is a small part.
 pub const FRESH_CPU_NS: u64 = 8_000_000;
 
-/// A query is [brief](Age::Brief) until it has used this much: about as many times as much as a fresh
-/// one as a short one is of it.
+/// A query is [brief](Age::Brief) until it has used this much CPU time: beside one that takes most of
+/// what a short one may, to wait for its slots or to share a core with it evenly doubles its time.
 pub const BRIEF_CPU_NS: u64 = 30_000_000;
 
 /// A query is *short* until it has used this much CPU time: below it a person takes an answer

@@ -20,8 +20,8 @@
 //!
 //! Queries that are no longer fresh are polled in the back once they have *met* a fresh one, which is
 //! granted a slot while they hold theirs: for a second, as queries that come in numbers come again.
-//! Short ones are no better off there than long ones, as these would get nothing beside a steady
-//! stream of them. A lane is chosen for each poll, by the age of its query, and a thread never changes
+//! Short ones are polled there as well: in front, a steady stream of them would leave long ones nothing,
+//! while a pause ends. A lane is chosen for each poll, by the age of its query, and a thread never changes
 //! its lane; an ordinary user's process would lack the right to go back.
 //!
 //! What gives way to our own young queries gives way to all other threads of the machine (of its
@@ -48,7 +48,8 @@ thread_local! {
     static CURRENT: Cell<Option<Lane>> = const { Cell::new(None) };
 }
 
-/// So often a poll in the back offers its core, or pauses. That costs half a microsecond if nobody wants it.
+/// So often a poll in the back offers its core, or pauses. That costs half a microsecond if nobody
+/// wants it.
 const LETS_BY_EVERY: Duration = Duration::from_micros(200);
 /// For so long it leaves its core to younger queries, at most.
 pub const PAUSE_MAX: Duration = Duration::from_millis(10);
@@ -236,13 +237,13 @@ mod tests {
         let mut lanes = Lanes::default();
         let mut granted = |age, held: &[Age], at| lanes.granted(age, 0, held.iter().copied(), at);
         assert_eq!(granted(Age::Fresh, &[Age::Fresh], 0), Lane::Front);
-        assert_eq!(granted(Age::Long, &[Age::Brief, Age::Fresh], MS), Lane::Front);
-        assert_eq!(granted(Age::Brief, &[Age::Long, Age::Fresh], MS), Lane::Front);
-        assert_eq!(granted(Age::Fresh, &[Age::Fresh, Age::Brief], 2 * MS), Lane::Front);
+        assert_eq!(granted(Age::Long, &[Age::Short, Age::Fresh], MS), Lane::Front);
+        assert_eq!(granted(Age::Short, &[Age::Long, Age::Fresh], MS), Lane::Front);
+        assert_eq!(granted(Age::Fresh, &[Age::Fresh, Age::Short], 2 * MS), Lane::Front);
         assert_eq!(granted(Age::Long, &[], 3 * MS), Lane::Back);
-        assert_eq!(granted(Age::Brief, &[Age::Long], 3 * MS), Lane::Back);
+        assert_eq!(granted(Age::Short, &[Age::Long], 3 * MS), Lane::Back);
         assert_eq!(granted(Age::Fresh, &[], 3 * MS), Lane::Front);
-        assert_eq!(granted(Age::Brief, &[], 2 * MS + MET_NS - 1), Lane::Back);
+        assert_eq!(granted(Age::Short, &[], 2 * MS + MET_NS - 1), Lane::Back);
         assert_eq!(granted(Age::Long, &[], 2 * MS + MET_NS), Lane::Front);
     }
 
