@@ -22,6 +22,8 @@ pub struct Figures {
     pub spill_bytes: u64,
     /// How often freed memory was given back to the system because there was too much of it.
     pub memory_trims: u64,
+    /// Polls that other programs left without a core.
+    pub polls_starved: u64,
     /// CPU times of all quanta.
     pub quanta: Histogram,
     /// Of the queries that have ended.
@@ -79,6 +81,7 @@ impl Engine {
             memory_bytes_max: driver.limits().memory_bytes,
             spill_bytes: self.spill_held(),
             memory_trims: driver.trims(),
+            polls_starved: driver.starved(),
             quanta: driver.quantum_lengths(),
             totals: driver.totals(),
             cache: self.database().cache_stats(),

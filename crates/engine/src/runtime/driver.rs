@@ -152,7 +152,7 @@ impl Driver {
         scheduler.set_limits(limits, 0, &mut Vec::new());
         let lanes = Lanes::default();
         let clock = SystemClock::default();
-        let threads = Arc::new(Threads::new(config.threads, lanes.firm().clone(), clock.clone()));
+        let threads = Arc::new(Threads::new(config.threads, &lanes, clock.clone()));
         Driver {
             clock,
             inner: Mutex::new(Inner {
@@ -326,6 +326,11 @@ impl Driver {
     /// How often freed memory was given back because there was too much of it.
     pub fn trims(&self) -> u64 {
         self.resident.trims()
+    }
+
+    /// Polls that other programs left without a core.
+    pub fn starved(&self) -> u64 {
+        self.inner.lock().lanes.firm().starved()
     }
 
     pub fn limits(&self) -> ServerLimits {

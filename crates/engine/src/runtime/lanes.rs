@@ -19,7 +19,8 @@
 //! than cores, those of older queries [pause](super::threads::Threads::pause).
 //!
 //! Queries that are no longer fresh are polled in the back once they have *met* a fresh one, which is
-//! granted a slot while they hold theirs: for a second, as queries that come in numbers come again.
+//! granted a slot while they hold theirs: for a second, as queries that come in numbers come again, and
+//! for as long as others are there: these would get nothing beside them, and keep their slots and locks.
 //! Short ones are polled there as well: in front, a steady stream of them would leave long ones nothing,
 //! while a pause ends. A lane is chosen for each poll, by the age of its query, and a thread never changes
 //! its lane; an ordinary user's process would lack the right to go back.
@@ -29,14 +30,16 @@
 //! beside a program that never rests `SCHED_IDLE` leaves a thread 3 ms of a second, and there is no
 //! way back from it. So nobody gives way while threads that do not poll for this engine use a good part
 //! of the machine; nor a task that has had a long quantum; nor anybody for a while after a poll was left
-//! no core.
+//! no core by them. A quantum in the back ends then.
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use thalweg_scheduler::Age;
+
+use super::quantum::{process_cpu_ns, thread_cpu_ns};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -61,6 +64,8 @@ const MET_NS: u64 = 1_000_000_000;
 
 /// A poll without a core for so long is starved.
 const STARVED_NS: u64 = 50_000_000;
+/// Unless this process had this part of all cores meanwhile: then it was left none by our own.
+const OURS_PART: (u64, u64) = (3, 4);
 /// So long nobody gives way after that. With `SCHED_IDLE` a quantum may take most of a second beside a
 /// program that never rests; this keeps what is lost by it below a tenth.
 const FIRM_NS: u64 = 10_000_000_000;
@@ -127,33 +132,96 @@ pub struct Lanes {
     /// When a fresh query last met another.
     met_ns: Option<u64>,
     firm: Firm,
+    in_back: InBack,
+}
+
+/// How many polls are in the back: under way, or about to be.
+#[derive(Clone, Default)]
+pub struct InBack(Arc<AtomicUsize>);
+
+impl InBack {
+    pub fn begins(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn ended(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// Until when nobody gives way.
 #[derive(Clone, Default)]
-pub struct Firm(Arc<AtomicU64>);
+pub struct Firm(Arc<Starved>);
+
+#[derive(Default)]
+struct Starved {
+    until_ns: AtomicU64,
+    polls: AtomicU64,
+}
+
+/// What has been used up to a moment, by one clock each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    pub wall_ns: u64,
+    /// CPU time of the thread.
+    pub thread_ns: u64,
+    /// CPU time of all threads of the process.
+    pub process_ns: u64,
+}
+
+impl Used {
+    pub fn now(wall_ns: u64) -> Self {
+        Used { wall_ns, thread_ns: thread_cpu_ns(), process_ns: process_cpu_ns() }
+    }
+
+    fn since(self, began: Used) -> Self {
+        Used {
+            wall_ns: self.wall_ns.saturating_sub(began.wall_ns),
+            thread_ns: self.thread_ns.saturating_sub(began.thread_ns),
+            process_ns: self.process_ns.saturating_sub(began.process_ns),
+        }
+    }
+}
 
 impl Firm {
-    /// A poll has taken so long, and had a core for a part of it.
-    pub fn note(&self, wall_ns: u64, cpu_ns: u64, now_ns: u64) {
-        if wall_ns.saturating_sub(cpu_ns) >= STARVED_NS {
-            self.0.fetch_max(now_ns + FIRM_NS, Ordering::Relaxed);
+    /// A poll has lasted from one moment to the other and paused for a part of that; the process may use
+    /// so many cores.
+    pub fn note(&self, began: Used, ended: Used, paused_ns: u64, cores: u64) {
+        let Used { wall_ns, thread_ns, process_ns } = ended.since(began);
+        let starved = wall_ns.saturating_sub(thread_ns + paused_ns) >= STARVED_NS;
+        let ours = process_ns * OURS_PART.1 >= wall_ns * cores * OURS_PART.0;
+        if starved && !ours {
+            self.0.until_ns.fetch_max(ended.wall_ns + FIRM_NS, Ordering::Relaxed);
+            self.0.polls.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Polls that others left no core, so far.
+    pub fn starved(&self) -> u64 {
+        self.0.polls.load(Ordering::Relaxed)
     }
 
     /// Others use much.
     pub fn hold(&self, now_ns: u64) {
-        self.0.fetch_max(now_ns + RIVALS_HOLD_NS, Ordering::Relaxed);
+        self.0.until_ns.fetch_max(now_ns + RIVALS_HOLD_NS, Ordering::Relaxed);
     }
 
-    fn is_firm(&self, now_ns: u64) -> bool {
-        now_ns < self.0.load(Ordering::Relaxed)
+    pub fn is_firm(&self, now_ns: u64) -> bool {
+        now_ns < self.0.until_ns.load(Ordering::Relaxed)
     }
 }
 
 impl Lanes {
     pub fn firm(&self) -> &Firm {
         &self.firm
+    }
+
+    pub fn in_back(&self) -> &InBack {
+        &self.in_back
     }
 
     /// A task whose query is of this age, and whose longest quantum so far is known, is granted a slot
@@ -171,7 +239,8 @@ impl Lanes {
             }
             return Lane::Front;
         }
-        let met = self.met_ns.is_some_and(|at| now_ns < at + MET_NS);
+        // In front it would leave those in the back nothing.
+        let met = self.met_ns.is_some_and(|at| now_ns < at + MET_NS) || self.in_back.any();
         let gives_way = met && longest_ns <= LONG_NS && !self.firm.is_firm(now_ns);
         if gives_way { Lane::Back } else { Lane::Front }
     }
@@ -248,15 +317,43 @@ mod tests {
     }
 
     #[test]
+    fn who_would_leave_those_in_the_back_nothing_goes_there_too() {
+        let mut lanes = Lanes::default();
+        let in_back = lanes.in_back().clone();
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 0), Lane::Front);
+        in_back.begins();
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 0), Lane::Back);
+        assert_eq!(lanes.granted(Age::Fresh, 0, [].into_iter(), 0), Lane::Front);
+        lanes.firm().hold(0);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 0), Lane::Front);
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), RIVALS_HOLD_NS), Lane::Back);
+        in_back.ended();
+        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), RIVALS_HOLD_NS), Lane::Front);
+    }
+
+    #[test]
     fn who_is_starved_gives_way_no_longer() {
         let mut lanes = Lanes::default();
         lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), 0);
-        lanes.firm().note(STARVED_NS, 1, MS);
-        lanes.firm().note(STARVED_NS * 2, STARVED_NS * 2, MS);
-        assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 2 * MS), Lane::Back);
-        lanes.firm().note(STARVED_NS + 1, 1, MS);
+        let firm = lanes.firm().clone();
+        // What polls took that began after a millisecond, and all threads of this process.
+        let polled = |wall_ns, thread_ns, process_ns, paused_ns| {
+            let began = Used { wall_ns: MS, ..Used::default() };
+            let ended = Used { wall_ns: MS + wall_ns, thread_ns, process_ns };
+            firm.note(began, ended, paused_ns, 2);
+        };
+        polled(STARVED_NS, 1, 1, 0);
+        polled(STARVED_NS * 2, STARVED_NS * 2, STARVED_NS * 2, 0);
+        polled(STARVED_NS * 2, 1, 1, STARVED_NS);
+        polled(STARVED_NS * 2, 1, STARVED_NS * 3, 0);
+        assert_eq!(
+            (lanes.granted(Age::Long, 0, [].into_iter(), 2 * MS), firm.starved()),
+            (Lane::Back, 0)
+        );
+        polled(STARVED_NS * 2, 1, STARVED_NS * 3 - 1, 0);
+        assert_eq!(firm.starved(), 1);
         assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 2 * MS), Lane::Front);
-        let later = MS + FIRM_NS;
+        let later = MS + STARVED_NS * 2 + FIRM_NS;
         lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), later);
         assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), later), Lane::Back);
     }
@@ -268,9 +365,10 @@ mod tests {
         assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), MS), Lane::Back);
         lanes.firm().hold(MS);
         assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), 2 * MS), Lane::Front);
-        lanes.firm().note(STARVED_NS, 0, MS);
+        let ended = Used { wall_ns: STARVED_NS, ..Used::default() };
+        lanes.firm().note(Used::default(), ended, 0, 1);
         lanes.firm().hold(2 * MS);
-        let later = MS + FIRM_NS;
+        let later = STARVED_NS + FIRM_NS;
         lanes.granted(Age::Fresh, 0, [Age::Long].into_iter(), later);
         assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), later - 1), Lane::Front);
         assert_eq!(lanes.granted(Age::Long, 0, [].into_iter(), later), Lane::Back);

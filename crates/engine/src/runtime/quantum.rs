@@ -54,15 +54,21 @@ fn is_over(now: Instant) -> bool {
 }
 
 /// Lets other threads have the core, if this one is to do that and has not done it for a while: those
-/// that poll for younger queries for longer.
-fn let_by(now: Instant) {
-    let Some(every) = Lane::current().and_then(Lane::lets_by_every) else { return };
+/// that poll for younger queries for longer. Whether the quantum had better end, as nobody gives way
+/// any more: this thread always will.
+fn let_by(now: Instant) -> bool {
+    let Some(every) = Lane::current().and_then(Lane::lets_by_every) else { return false };
     if LET_BY.get().is_some_and(|last| now - last < every) {
-        return;
+        return false;
+    }
+    let run = Run::current();
+    let threads = run.as_ref().map(|run| run.driver().threads());
+    if threads.is_some_and(|threads| threads.are_firm()) {
+        return true;
     }
     let stretch = WENT_ON.get().is_some_and(|at| now - at < STRETCH);
-    let pause = match Run::current() {
-        Some(run) if !stretch => run.driver().threads().pause(PAUSE_MAX),
+    let pause = match threads {
+        Some(threads) if !stretch => threads.pause(PAUSE_MAX),
         _ => Pause::None,
     };
     if pause == Pause::None {
@@ -76,6 +82,7 @@ fn let_by(now: Instant) {
         STARTED.set(STARTED.get().map(|started| started + (back - now)));
         WENT_ON.set((pause == Pause::Longest).then_some(back));
     }
+    false
 }
 
 /// CPU nanoseconds since this thread's last quantum ended. What lies between two quanta, the
@@ -87,9 +94,18 @@ pub fn end() -> u64 {
 }
 
 pub fn thread_cpu_ns() -> u64 {
+    cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Of all threads of this process.
+pub fn process_cpu_ns() -> u64 {
+    cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn cpu_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the result; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -111,10 +127,8 @@ fn goes_on() -> bool {
 /// waits; else costs a few nanoseconds.
 pub async fn checkpoint() {
     let now = Instant::now();
-    if is_over(now) && !goes_on() {
+    if (is_over(now) && !goes_on()) || let_by(now) {
         give_way().await;
-    } else {
-        let_by(now);
     }
 }
 

@@ -20,8 +20,7 @@ use thalweg_base::{Clock, SystemClock};
 use thalweg_scheduler::Age;
 use tokio::runtime::Handle;
 
-use super::lanes::{Firm, Lane};
-use super::quantum::thread_cpu_ns;
+use super::lanes::{Firm, InBack, Lane, Lanes, Used};
 
 /// A task that was granted a slot, or is to be dropped.
 pub trait Granted: Send + Sync {
@@ -51,7 +50,10 @@ pub struct Threads {
     state: Mutex<State>,
     /// Polls that can have one at a time.
     cores: usize,
+    /// That this process may use.
+    machine_cores: u64,
     firm: Firm,
+    in_back: InBack,
     clock: SystemClock,
 }
 
@@ -124,9 +126,11 @@ pub fn before_taking(f: impl FnOnce()) {
 }
 
 impl Threads {
-    /// For so many `cores`. Tells `firm` of polls that others leave none.
-    pub fn new(cores: usize, firm: Firm, clock: SystemClock) -> Self {
-        Threads { state: Mutex::default(), cores, firm, clock }
+    /// For so many `cores`. Tells `lanes` of polls in the back.
+    pub fn new(cores: usize, lanes: &Lanes, clock: SystemClock) -> Self {
+        let machine_cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        let (firm, in_back) = (lanes.firm().clone(), lanes.in_back().clone());
+        Threads { state: Mutex::default(), cores, machine_cores, firm, in_back, clock }
     }
 
     /// Starts so many of a lane.
@@ -155,12 +159,12 @@ impl Threads {
         if lane == Lane::Front {
             return task.run(tokio);
         }
-        let (began_ns, cpu_ns) = (self.clock.now_ns(), thread_cpu_ns());
+        let began = Used::now(self.clock.now_ns());
         PAUSED.set(Duration::ZERO);
         task.run(tokio);
-        let now_ns = self.clock.now_ns();
-        let wall_ns = (now_ns - began_ns).saturating_sub(PAUSED.get().as_nanos() as u64);
-        self.firm.note(wall_ns, thread_cpu_ns() - cpu_ns, now_ns);
+        let ended = Used::now(self.clock.now_ns());
+        let paused_ns = PAUSED.get().as_nanos() as u64;
+        self.firm.note(began, ended, paused_ns, self.machine_cores);
     }
 
     pub fn push(&self, grant: Grant) {
@@ -172,6 +176,9 @@ impl Threads {
             return;
         }
         state.polls[age as usize] += 1;
+        if lane == Lane::Back {
+            self.in_back.begins();
+        }
         let waiting = &mut state.lanes[lane as usize];
         waiting.granted.push_back((age, task));
         let takes = Lane::current() == Some(lane) && TAKES.replace(false);
@@ -188,6 +195,9 @@ impl Threads {
         let mut state = self.state.lock();
         if let Some(age) = AGE.take() {
             state.polls[age as usize] -= 1;
+            if lane == Lane::Back {
+                self.in_back.ended();
+            }
         }
         loop {
             if state.closed {
@@ -227,6 +237,11 @@ impl Threads {
             true => Pause::Longest,
             false => Pause::Resumed,
         }
+    }
+
+    /// Whether nobody gives way at present, and those that do had better not go on.
+    pub fn are_firm(&self) -> bool {
+        self.firm.is_firm(self.clock.now_ns())
     }
 
     /// The threads end when they next look for a task.
@@ -275,7 +290,7 @@ mod tests {
     #[test]
     fn each_task_is_taken_once_also_by_the_thread_that_granted_it_and_none_when_closed() {
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = Arc::new(Threads::new(2, Firm::default(), SystemClock::default()));
+        let threads = Arc::new(Threads::new(2, &Lanes::default(), SystemClock::default()));
         for lane in Lane::ALL {
             threads.start(lane, 3, 1 << 20, tokio.handle()).unwrap();
         }
@@ -334,7 +349,7 @@ mod tests {
         }
         const FOREVER: Duration = Duration::from_secs(60);
         let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let threads = Arc::new(Threads::new(1, Firm::default(), SystemClock::default()));
+        let threads = Arc::new(Threads::new(1, &Lanes::default(), SystemClock::default()));
         threads.start(Lane::Front, 4, 1 << 20, tokio.handle()).unwrap();
         let (paused, told) = mpsc::channel();
         let begin = |age| {

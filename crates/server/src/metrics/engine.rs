@@ -107,6 +107,8 @@ impl collector::Collector for Collector {
         let about =
             "Times that freed memory was given back to the system because there was too much";
         sheet.counter("memory_trims", about, None, f.memory_trims)?;
+        let about = "Polls that gave way, and that other programs left without a core";
+        sheet.counter("polls_starved", about, None, f.polls_starved)?;
         sheet.gauge("background_running", "Compactions that run", None, f.background as u64)?;
 
         let t = &f.totals;
