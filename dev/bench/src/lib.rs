@@ -33,6 +33,7 @@ mod interleaved;
 mod latency;
 mod load;
 mod load_rate;
+mod machine;
 mod memory;
 mod mixed;
 mod out_of_core;

@@ -4,12 +4,16 @@
 use thalweg_base::{Error, Result};
 use thalweg_engine::Config;
 
+use crate::machine::Machine;
 use crate::report::model::Report;
 use crate::report::text as printed;
 use crate::report::variants::{self as report, QueryVariants, Variants, What};
 use crate::run::{self, Options, Stored, Watch, say};
 use crate::workload::Workload;
 use crate::{interleaved, power};
+
+/// How often the machine is measured before the queries, and after.
+const ROUNDS: usize = 4;
 
 /// With the scheduler and with all tasks left to tokio.
 pub(crate) fn overhead(options: &Options, watch: &Watch) -> Result<()> {
@@ -64,12 +68,24 @@ fn measure(
         second.set_policy(*policy);
     }
     let sessions = [stored.engine.session(), second.session()];
+    let mut machine = match what {
+        What::Scheduler => None,
+        What::Threads { threads } => Some(Machine::new(threads)),
+    };
     say(&format!("{title}, warming up"));
     for session in &sessions {
         power::once(session, workload)?;
     }
+    if let Some(machine) = &mut machine {
+        machine.measure(ROUNDS);
+    }
     let times = interleaved::measure(&title, &sessions, &workload.queries, options.runs)?;
     let queries = workload.queries.iter().zip(times);
     let queries = queries.map(|(query, times)| QueryVariants::new(&query.name, times));
-    Ok(Variants::new(title, what, options.runs, queries.collect()))
+    let mut variants = Variants::new(title, what, options.runs, queries.collect());
+    if let Some(mut machine) = machine {
+        machine.measure(ROUNDS);
+        variants.machine = machine.found();
+    }
+    Ok(variants)
 }

@@ -12,7 +12,7 @@ use super::model::*;
 use super::out_of_core::{OutOfCore, QueryOutOfCore};
 use super::replay::{self, Query, Replay, Replayed};
 use super::throughput::{self, Throughput};
-use super::variants::{QueryVariants, Variants, What};
+use super::variants::{QueryVariants, Variants, What, Yardstick};
 
 /// Milliseconds of the 22 queries.
 const POWER_MS: [f64; 22] = [
@@ -216,7 +216,10 @@ pub fn overhead() -> Variants {
 /// Two queries that take long, and one that does not.
 pub fn scaling() -> Variants {
     let queries = [("Q1", 0.1, 0.19), ("Q6", 0.05, 0.08), ("Q11", 0.01, 0.011)];
-    variants(What::Threads { threads: 2 }, &queries)
+    let machine = [("multiplying", 1.99), ("reading 256 MiB in a row", 1.6)];
+    let yardstick = |(name, ratio): (&str, f64)| Yardstick { name: name.to_string(), ratio };
+    let found = variants(What::Threads { threads: 2 }, &queries);
+    Variants { machine: machine.map(yardstick).to_vec(), ..found }
 }
 
 fn variants(what: What, queries: &[(&str, f64, f64)]) -> Variants {

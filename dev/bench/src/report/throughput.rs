@@ -17,7 +17,7 @@ pub struct Throughput {
     pub loads: Vec<Load>,
 }
 
-/// So many streams at once, and the power run beside them.
+/// So many streams at once, and the power runs beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Whether queries that run at the same time did common work once; `None`: the engine cannot be
@@ -25,8 +25,9 @@ pub struct Load {
     pub shared: Option<bool>,
     /// The average over the streams of every run.
     pub averages: Timing,
+    /// Of all runs.
     pub power: PowerRun,
-    /// Of the runs, the one with the median average.
+    /// The one with the median ratio of the average stream; its power runs are those beside it.
     pub run: Concurrency,
 }
 
