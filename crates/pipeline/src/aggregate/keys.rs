@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array,
-    LargeBinaryBuilder, LargeStringBuilder, StringBuilder, make_array,
+    DictionaryArray, LargeBinaryBuilder, LargeStringBuilder, StringBuilder, UInt32Array,
+    make_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
@@ -32,6 +33,9 @@ use crate::encoding::{NARROW_DIGITS, expand, internal, is_bytes, is_word, words}
 /// Keys that have flags: one for NULL and one for interned of each fit a word. With more of them
 /// all keys become one.
 const KEYS_MAX: usize = 32;
+
+/// Groups that have the same string, on average, for a dictionary to be worth its while.
+const GROUPS_PER_STRING: usize = 4;
 
 /// Dictionaries whose mapping is kept.
 const DICTIONARIES_MAX: usize = 8;
@@ -434,6 +438,11 @@ pub(super) fn decode(
     let array = match key.class {
         Class::Word | Class::Float => from_words(data_type, words(), nulls.as_ref())?,
         Class::Decimal => decode_decimals(data_type, &column, nulls, &strings)?,
+        Class::Bytes
+            if strings.len() > 0 && strings.len() * GROUPS_PER_STRING <= column.words.len() =>
+        {
+            dictionary(data_type, &column, nulls, strings)?
+        }
         Class::Bytes => decode_bytes(data_type, &column, nulls, strings)?,
         Class::Rows => {
             let converter = key.converter()?;
@@ -474,6 +483,21 @@ fn decode_decimals(
     let values = column.words.iter().enumerate().map(value).collect::<Vec<_>>();
     let array = Decimal128Array::new(values.into(), nulls);
     Ok(Arc::new(array.with_precision_and_scale(precision, scale).map_err(internal)?))
+}
+
+/// Who reads these groups and groups them, joins them or filters them by their strings does that once
+/// for each string.
+fn dictionary(
+    data_type: &DataType,
+    column: &Column,
+    nulls: Option<NullBuffer>,
+    strings: Strings,
+) -> Result<ArrayRef> {
+    let codes = column.words.iter().map(|&word| word as u32).collect::<Vec<_>>();
+    let all = Column { words: (0..strings.len() as u64).collect(), flags: &[], number: 0 };
+    let values = decode_bytes(data_type, &all, None, strings)?;
+    let codes = UInt32Array::new(codes.into(), nulls);
+    Ok(Arc::new(DictionaryArray::try_new(codes, values).map_err(internal)?))
 }
 
 fn decode_bytes(

@@ -692,3 +692,43 @@ fn the_first_table_is_given_up_early_for_a_chunk() {
     assert_eq!(chunks(70), [(50, true), (100, false), (70, true)]);
     assert_eq!(chunks(40), [(40, true)]);
 }
+
+#[test]
+fn texts_that_many_groups_have_come_as_a_dictionary() {
+    let spec = Arc::new(Spec {
+        key_types: vec![DataType::Int64, DataType::Utf8View],
+        argument_types: vec![],
+        functions: vec![],
+    });
+    // From one worker, as they are, and from two, merged.
+    for (workers, texts, dictionary) in
+        [(1, 8, true), (2, 8, true), (1, 20_000, false), (2, 20_000, false)]
+    {
+        let text = |row: i64| (row % 10 > 0).then(|| format!("text number {}", row % texts));
+        let parts = (0..workers).map(|worker| {
+            let mut part = Partial::new(&spec, workers).unwrap();
+            let rows = || (0..40_000i64).filter(|row| row % 3 != worker as i64);
+            let numbers: Int64Array = rows().map(Some).collect();
+            let texts: StringViewArray = rows().map(text).collect();
+            let count = numbers.len();
+            part.push(&[Arc::new(numbers), Arc::new(texts)], &[], &[], count).unwrap();
+            part
+        });
+        let merging = Merging::new(Arc::clone(&spec), parts.collect()).unwrap();
+        let mut found = 0;
+        for batch in groups(&merging) {
+            let is_dictionary = matches!(batch.columns[1].data_type(), DataType::Dictionary(..));
+            assert_eq!(is_dictionary, dictionary, "{workers} workers, {texts} texts");
+            let texts = expand(&batch.columns[1], &DataType::Utf8View).unwrap();
+            for (row, number) in
+                batch.columns[0].as_primitive::<Int64Type>().values().iter().enumerate()
+            {
+                let found = texts.as_string_view();
+                let found = found.is_valid(row).then(|| found.value(row).to_string());
+                assert_eq!(found, text(*number));
+            }
+            found += batch.rows;
+        }
+        assert_eq!(found, if workers == 1 { 26_666 } else { 40_000 });
+    }
+}
