@@ -4,9 +4,9 @@
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::report::model::quotient;
+use crate::report::model::{median, quotient};
 use crate::report::variants::Yardstick;
 
 /// Loops that use one thing each. Every thread does all of the work, on the same array.
@@ -33,8 +33,8 @@ const LOOK_UPS: u64 = 4_000_000;
 pub(crate) struct Machine {
     threads: usize,
     array: Vec<u64>,
-    /// By loop.
-    times: Vec<[Vec<Duration>; 2]>,
+    /// By loop, on all threads and on one; in seconds.
+    times: Vec<[Vec<f64>; 2]>,
 }
 
 impl Machine {
@@ -54,13 +54,10 @@ impl Machine {
     }
 
     /// By the medians: of threads that do not disturb each other, as many as there are.
-    pub(crate) fn found(&mut self) -> Vec<Yardstick> {
+    pub(crate) fn found(&self) -> Vec<Yardstick> {
         let threads = self.threads as f64;
-        let median = |times: &mut Vec<Duration>| {
-            times.sort_unstable();
-            times.get(times.len() / 2).map_or(0.0, Duration::as_secs_f64)
-        };
-        let found = LOOPS.iter().zip(&mut self.times).map(|((name, _), [all, one])| Yardstick {
+        let median = |times: &[f64]| median(times).unwrap_or(0.0);
+        let found = LOOPS.iter().zip(&self.times).map(|((name, _), [all, one])| Yardstick {
             name: (*name).to_string(),
             ratio: quotient(threads * median(one), median(all)),
         });
@@ -94,8 +91,8 @@ impl Loop {
     }
 }
 
-/// From when all begin until the last is done.
-fn time(each: Loop, array: &[u64], threads: usize) -> Duration {
+/// Seconds from when all begin until the last is done.
+fn time(each: Loop, array: &[u64], threads: usize) -> f64 {
     let begin = Barrier::new(threads + 1);
     let began = thread::scope(|scope| {
         for seed in 0..threads as u64 {
@@ -108,7 +105,7 @@ fn time(each: Loop, array: &[u64], threads: usize) -> Duration {
         begin.wait();
         Instant::now()
     });
-    began.elapsed()
+    began.elapsed().as_secs_f64()
 }
 
 #[cfg(test)]

@@ -213,6 +213,8 @@ mod tests {
         let error = runs.streams(spans(1.0, 7)).unwrap_err();
         assert!(error.message().contains("Q1.1 gave 7 rows beside others and 1 alone"), "{error}");
         let load = runs.load(Some(true), PolicyKind::Fair).unwrap();
+        // Of one query, the median of all six.
+        assert_eq!(load.power.seconds, 1.05);
         assert_eq!((load.run.power_seconds, load.run.average_seconds), (1.0, 2.0));
         assert_eq!((load.run.average_ratio, load.averages.worst_ms), (0.5, 4000.0));
     }

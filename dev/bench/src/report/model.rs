@@ -244,7 +244,7 @@ impl Timing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerRun {
     pub queries: Vec<PowerQuery>,
-    /// Sum of the queries' medians: the yardstick of the concurrency runs.
+    /// Sum of the queries' medians.
     pub seconds: f64,
     pub geometric_mean_ms: f64,
     pub runs: usize,
