@@ -202,7 +202,8 @@ def main():
     environment = os.environ
     connection = ["--host", environment["PGHOST"], "--port", environment["PGPORT"]]
     connection += ["--db", environment.get("PGDATABASE", "thalweg"), "--user", environment.get("PGUSER", "thalweg")]
-    connection += ["--pass", environment.get("PGPASSWORD", "")]
+    # In one word: a password may begin with "-".
+    connection += [f"--pass={environment.get('PGPASSWORD', '')}"]
     failed = False
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.write or pathlib.Path(scratch)
