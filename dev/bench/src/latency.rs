@@ -21,9 +21,10 @@ use crate::compare::collect;
 use crate::generate::Benchmark;
 use crate::peers::{Peer, PeerMix};
 use crate::power::execute;
-use crate::report::latency::{Latency, Measured};
+use crate::report::latency::{Latency, Measured, StoodStill};
 use crate::report::model::quotient;
 use crate::run::{Options, say};
+use crate::standstill::Standstills;
 use crate::streams;
 use crate::workload::{Query, Workload};
 
@@ -95,7 +96,8 @@ pub fn run(
                     }
                     Contender::Peer(peer) => mix.on_peer(peer, count)?,
                 };
-                found[i][whose].add(seen.short_ms, mix.heavy_per_s(&seen.heavy_ms));
+                let heavy_per_s = mix.heavy_per_s(&seen.heavy_ms);
+                found[i][whose].add(seen.short_ms, heavy_per_s, seen.stood_still);
             }
         }
     }
@@ -159,6 +161,8 @@ struct Seen {
     short_ms: Vec<f64>,
     /// Start and end of each heavy query.
     heavy_ms: Vec<(f64, f64)>,
+    /// If that could be seen.
+    stood_still: Option<StoodStill>,
 }
 
 impl Mix {
@@ -196,7 +200,9 @@ impl Mix {
     fn on_us(&self, engine: &Arc<Engine>, sessions: &Sessions, streams: usize) -> Result<Seen> {
         let stop = AtomicBool::new(false);
         let idle = Mutex::new(vec![]);
-        std::thread::scope(|scope| {
+        let standstills = Standstills::watch();
+        let mut begun = Instant::now();
+        let mut seen = std::thread::scope(|scope| {
             let (stop, idle) = (&stop, &idle);
             let client = || {
                 let (asks, asked) = channel();
@@ -205,7 +211,7 @@ impl Mix {
             };
             // Threads that run already, as the peers have: a system may start one late that is busy.
             idle.lock().extend((0..SESSIONS).map(|_| client()));
-            let begun = Instant::now();
+            begun = Instant::now();
             let heavy: Vec<_> = (0..streams)
                 .map(|stream| scope.spawn(move || self.stream(engine, stream, begun, stop)))
                 .collect();
@@ -231,8 +237,16 @@ impl Mix {
             for spans in heavy {
                 heavy_ms.extend(join(spans)?);
             }
-            Ok(Seen { short_ms: short.into_iter().collect::<Result<_>>()?, heavy_ms })
-        })
+            let short_ms = short.into_iter().collect::<Result<_>>()?;
+            Ok::<_, Error>(Seen { short_ms, heavy_ms, stood_still: None })
+        })?;
+        seen.stood_still = standstills.map(|standstills| {
+            let since = |at: Instant| ms(at.saturating_duration_since(begun));
+            let spans =
+                standstills.end().into_iter().map(|(from, until)| (since(from), since(until)));
+            stood_still(spans.collect(), &seen.short_ms)
+        });
+        Ok(seen)
     }
 
     /// One heavy stream: the queries in turn without a pause, each stream beginning with another.
@@ -291,7 +305,7 @@ impl Mix {
             heavy: self.heavy.iter().map(|h| (h.query.statements.concat(), h.rows)).collect(),
             streams,
         })?;
-        Ok(Seen { short_ms: mixed.short_ms, heavy_ms: mixed.heavy_ms })
+        Ok(Seen { short_ms: mixed.short_ms, heavy_ms: mixed.heavy_ms, stood_still: None })
     }
 
     /// Does the peer give our answers? It also warms up.
@@ -355,6 +369,20 @@ impl Sessions {
     }
 }
 
+/// Of times at which a core stood still, those within the measurement, and which of the short queries
+/// were due or under way then.
+fn stood_still(spans_ms: Vec<(f64, f64)>, short_ms: &[f64]) -> StoodStill {
+    let due_ms = |k: usize| ms(due(k));
+    let end_ms = short_ms.iter().enumerate().map(|(k, took)| due_ms(k) + took).fold(0.0, f64::max);
+    let within = |span: &(f64, f64)| span.1 > due_ms(0) && span.0 < end_ms;
+    let spans_ms: Vec<(f64, f64)> = spans_ms.into_iter().filter(within).collect();
+    let met = |(k, took): (usize, &f64)| {
+        spans_ms.iter().any(|(from, until)| *until > due_ms(k) && *from < due_ms(k) + took)
+    };
+    let short = short_ms.iter().enumerate().map(met).collect();
+    StoodStill { lengths_ms: spans_ms.iter().map(|(from, until)| until - from).collect(), short }
+}
+
 fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| Err(Error::internal("a client's thread panicked")))
 }
@@ -391,6 +419,17 @@ mod tests {
         assert_eq!(due_count(Duration::from_secs(20)), 400);
         assert!(due(399) < WARM_UP + Duration::from_secs(20));
         assert!(due(400) >= WARM_UP + Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_short_query_meets_what_lasts_into_its_time() {
+        // Due at 1,000, 1,050 and 1,100 ms.
+        let met = |spans: &[(f64, f64)]| stood_still(spans.to_vec(), &[10.0, 2.0, 30.0]);
+        assert_eq!(met(&[(900.0, 1000.0), (1010.0, 1050.0)]).short, [false; 3]);
+        assert_eq!(met(&[(990.0, 1001.0), (1040.0, 1051.0)]).short, [true, true, false]);
+        assert_eq!(met(&[(1052.0, 1100.0), (1129.0, 1140.0)]).short, [false, false, true]);
+        let outside = met(&[(900.0, 950.0), (1130.0, 1140.0), (1020.0, 1023.0)]);
+        assert_eq!(outside, StoodStill { lengths_ms: vec![3.0], short: vec![false; 3] });
     }
 
     #[test]

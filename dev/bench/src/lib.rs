@@ -3,7 +3,7 @@
 //! * [`generate`]: the tables of SSB, TPC-H, TPC-DS and ClickBench as CSV or Parquet files.
 //! * `workload.rs`: the queries, and the statements that make the tables.
 //! * [`run`] (`run.rs`): what the command does, in order. `load.rs`, `power.rs`, `streams.rs`,
-//!   `mixed.rs`, `latency.rs`, `compare.rs`: its steps.
+//!   `mixed.rs`, `latency.rs`, `compare.rs`: its steps. `standstill.rs`: whether the machine ran at all.
 //! * `throughput.rs`: 1 to 16 streams at once against power runs in turn. `cancel.rs`: how soon a
 //!   query that is stopped holds nothing more. `memory.rs`: queries that need ten times the memory
 //!   there is. `peaks.rs`: what an engine holds meanwhile. `coverage.rs`: which queries run wholly
@@ -45,6 +45,7 @@ pub mod report;
 pub mod results;
 mod run;
 pub mod skipping;
+mod standstill;
 mod streams;
 mod throughput;
 mod variants;

@@ -35,6 +35,15 @@ pub struct StreamLoad {
     pub heavy_spread_percent: f64,
     /// Divided by that under FIFO: above 1, more heavy work is done.
     pub heavy_to_fifo: Option<f64>,
+    /// Unless that could not be seen.
+    pub standstills: Option<Standstills>,
+}
+
+/// When a core of the machine did not run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Standstills {
+    pub count: usize,
+    pub longest_ms: f64,
 }
 
 /// Milliseconds from when a query was due to its last row.
@@ -52,6 +61,25 @@ pub struct ShortLatency {
     pub p99_to_solo: Option<f64>,
     /// The first peer's 99th percentile divided by this one: above 1, this one is lower.
     pub peer_p99_to_this: Option<f64>,
+    pub undisturbed: Option<Undisturbed>,
+}
+
+/// Without the queries that were due or under way while a core of the machine stood still.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Undisturbed {
+    /// That many.
+    pub left_out: usize,
+    pub p99_ms: f64,
+    /// Divided by that, also undisturbed, without heavy streams.
+    pub p99_to_solo: Option<f64>,
+}
+
+/// What was seen of the machine in one run.
+#[derive(Debug, PartialEq)]
+pub struct StoodStill {
+    pub lengths_ms: Vec<f64>,
+    /// Of each short query, in the order they were due, whether it met one.
+    pub short: Vec<bool>,
 }
 
 /// What was measured of one engine beside so many streams.
@@ -62,22 +90,54 @@ pub struct Measured {
     /// Of each kind of short query, of each run its latencies.
     short_ms: Vec<(String, Vec<Vec<f64>>)>,
     heavy_per_s: Vec<f64>,
+    /// Of each run.
+    stood_still: Vec<Option<StoodStill>>,
 }
 
 impl Measured {
     pub fn new(engine: String, peer: bool, streams: usize, kinds: &[&str]) -> Measured {
         let short_ms = kinds.iter().map(|kind| (kind.to_string(), vec![])).collect();
-        Measured { engine, peer, streams, short_ms, heavy_per_s: vec![] }
+        Measured { engine, peer, streams, short_ms, heavy_per_s: vec![], stood_still: vec![] }
     }
 
     /// A run: its latencies in the order the queries were due, the kinds in turn.
-    pub fn add(&mut self, latencies_ms: Vec<f64>, heavy_per_s: f64) {
+    pub fn add(
+        &mut self,
+        latencies_ms: Vec<f64>,
+        heavy_per_s: f64,
+        stood_still: Option<StoodStill>,
+    ) {
         let kinds = self.short_ms.len();
         for (i, (_, runs)) in self.short_ms.iter_mut().enumerate() {
             runs.push(latencies_ms.iter().skip(i).step_by(kinds).copied().collect());
         }
         self.heavy_per_s.push(heavy_per_s);
+        self.stood_still.push(stood_still);
     }
+
+    /// If it was seen in every run.
+    fn standstills(&self) -> Option<Standstills> {
+        let of =
+            |stood_still: &'_ Option<StoodStill>| Some(stood_still.as_ref()?.lengths_ms.clone());
+        let lengths = self.stood_still.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
+        let longest_ms = lengths.iter().copied().fold(0.0, f64::max);
+        Some(Standstills { count: lengths.len(), longest_ms })
+    }
+
+    /// The latencies, sorted, of those of a kind that met no standstill.
+    fn undisturbed(&self, kind: usize) -> Option<Vec<f64>> {
+        let (kinds, mut all) = (self.short_ms.len(), vec![]);
+        for (run, stood_still) in self.short_ms[kind].1.iter().zip(&self.stood_still) {
+            let met = stood_still.as_ref()?.short.iter().skip(kind).step_by(kinds);
+            all.extend(run.iter().zip(met).filter(|(_, met)| !**met).map(|(took, _)| *took));
+        }
+        Some(sorted(all))
+    }
+}
+
+fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    values
 }
 
 impl Latency {
@@ -96,15 +156,19 @@ impl Latency {
             load.heavy_to_fifo = fifo
                 .filter(|fifo| fifo.heavy_per_s > 0.0)
                 .map(|fifo| load.heavy_per_s / fifo.heavy_per_s);
-            let solo = plain.iter().find(|l| l.streams == 0 && l.engine == load.engine);
+            let solo_load = plain.iter().find(|l| l.streams == 0 && l.engine == load.engine);
             let peer = plain.iter().find(|l| l.streams == streams && l.peer);
             for short in &mut load.short {
                 let p99 = |load: Option<&StreamLoad>| {
                     load?.short.iter().find(|s| s.query == short.query).map(|s| s.p99_ms)
                 };
-                let (solo, peer) = (p99(solo), p99(peer));
+                let (solo, peer) = (p99(solo_load), p99(peer));
                 short.p99_to_solo = solo.map(|solo| quotient(short.p99_ms, solo));
                 short.peer_p99_to_this = peer.map(|peer| quotient(peer, short.p99_ms));
+                let alone = solo_load.and_then(|load| load.undisturbed_p99(&short.query));
+                if let (Some(undisturbed), Some(alone)) = (&mut short.undisturbed, alone) {
+                    undisturbed.p99_to_solo = Some(quotient(undisturbed.p99_ms, alone));
+                }
             }
         }
         Latency { seconds, runs, interval_ms, heavy, loads }
@@ -170,6 +234,36 @@ impl Latency {
         self.by_streams().take(1).flatten().enumerate().map(row).collect()
     }
 
+    pub fn standstills_header(&self) -> Vec<String> {
+        let header =
+            ["Engine", "Streams", "Times", "Longest", "Query", "Left out", "p99", "÷ solo"];
+        header.map(String::from).to_vec()
+    }
+
+    /// A row for each kind of short query of those measurements in which it was seen whether the
+    /// machine stood still.
+    pub fn standstills_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![];
+        for load in &self.loads {
+            let Some(standstills) = &load.standstills else { continue };
+            for (i, short) in load.short.iter().enumerate() {
+                let Some(undisturbed) = &short.undisturbed else { continue };
+                let first = |cell: String| if i == 0 { cell } else { String::new() };
+                rows.push(vec![
+                    first(policy(&load.engine).to_string()),
+                    first(load.streams.to_string()),
+                    first(standstills.count.to_string()),
+                    first(ms(standstills.longest_ms)),
+                    short.query.clone(),
+                    undisturbed.left_out.to_string(),
+                    ms(undisturbed.p99_ms),
+                    undisturbed.p99_to_solo.map_or("-".into(), ratio),
+                ]);
+            }
+        }
+        rows
+    }
+
     fn beside_streams(&self) -> impl Iterator<Item = &[StreamLoad]> {
         self.by_streams().filter(|loads| loads[0].streams > 0)
     }
@@ -206,18 +300,31 @@ fn name_alone(engine: &str) -> &str {
 
 impl StreamLoad {
     fn new(measured: Measured) -> StreamLoad {
-        let short = measured.short_ms.into_iter();
+        let standstills = measured.standstills();
+        let undisturbed: Vec<_> =
+            (0..measured.short_ms.len()).map(|kind| measured.undisturbed(kind)).collect();
+        let short = measured.short_ms.into_iter().zip(undisturbed);
         let runs = measured.heavy_per_s;
         StreamLoad {
             engine: measured.engine,
             peer: measured.peer,
             streams: measured.streams,
-            short: short.filter_map(|(query, runs)| ShortLatency::new(query, runs)).collect(),
+            short: short
+                .filter_map(|((query, runs), undisturbed)| {
+                    ShortLatency::new(query, runs, undisturbed)
+                })
+                .collect(),
             heavy_per_s: quotient(runs.iter().sum(), runs.len() as f64),
             heavy_spread_percent: Timing::new(runs.clone()).map_or(0.0, |t| t.spread_percent),
             heavy_per_s_runs: runs,
             heavy_to_fifo: None,
+            standstills,
         }
+    }
+
+    fn undisturbed_p99(&self, query: &str) -> Option<f64> {
+        let short = self.short.iter().find(|short| short.query == query)?;
+        short.undisturbed.as_ref().map(|undisturbed| undisturbed.p99_ms)
     }
 
     /// `8 heavy streams: short queries in ms since due, 600 of each`.
@@ -238,12 +345,12 @@ fn streams(count: usize) -> String {
 
 impl ShortLatency {
     /// `runs`: of each run its latencies; None where there is none. Percentiles are of all runs
-    /// together, since a run alone has few values above its 99th.
-    fn new(query: String, runs: Vec<Vec<f64>>) -> Option<ShortLatency> {
-        let sorted = |mut values: Vec<f64>| {
-            values.sort_by(f64::total_cmp);
-            values
-        };
+    /// together, since a run alone has few values above its 99th. `undisturbed`: sorted.
+    fn new(
+        query: String,
+        runs: Vec<Vec<f64>>,
+        undisturbed: Option<Vec<f64>>,
+    ) -> Option<ShortLatency> {
         let p99s = runs.iter().filter_map(|run| percentile(&sorted(run.clone()), 99)).collect();
         let all = sorted(runs.concat());
         Some(ShortLatency {
@@ -256,9 +363,19 @@ impl ShortLatency {
             p99_of_runs: Timing::new(p99s)?,
             p99_to_solo: None,
             peer_p99_to_this: None,
+            undisturbed: undisturbed.and_then(|values| {
+                let left_out = all.len() - values.len();
+                Some(Undisturbed { left_out, p99_ms: percentile(&values, 99)?, p99_to_solo: None })
+            }),
         })
     }
 }
+
+/// What its table says.
+pub const STANDSTILLS: &str =
+    "Times that a core of the machine itself did not run for more than 2 ms";
+pub const STANDSTILLS_LEGEND: &str =
+    "p99 and ÷ solo here: without the queries that were due or under way then";
 
 pub fn text(latency: &Latency, options: Options) -> String {
     let mut sections = vec![latency.lead() + "\n"];
@@ -272,6 +389,12 @@ pub fn text(latency: &Latency, options: Options) -> String {
                      ÷ FIFO: above 1, more than under FIFO";
         let table = Table::of(latency.heavy_header(), latency.heavy_rows());
         sections.push(titled(title, table, options));
+    }
+    let standstills = latency.standstills_rows();
+    if !standstills.is_empty() {
+        let title = format!("{STANDSTILLS}\n{STANDSTILLS_LEGEND}");
+        let table = Table::of(latency.standstills_header(), standstills);
+        sections.push(titled(&title, table, options));
     }
     sections.join("\n")
 }
@@ -301,12 +424,30 @@ mod tests {
     #[test]
     fn without_fifo_or_a_peer_there_is_no_ratio() {
         let mut alone = Measured::new("fair".into(), false, 2, &["look-up"]);
-        alone.add(vec![1.0, 3.0], 5.0);
+        alone.add(vec![1.0, 3.0], 5.0, None);
         let latency = Latency::new(1.0, 50.0, vec!["Q9".into()], vec![alone]);
         let load = &latency.loads[0];
         assert_eq!((load.heavy_to_fifo, load.short[0].p99_to_solo), (None, None));
         assert_eq!(latency.rows(load)[0], ["Fair", "look-up", "1.0", "3.0", "3.0", "3.0", "-"]);
         assert_eq!(latency.heavy_rows(), [["Fair", "5.00", "-"]]);
+    }
+
+    #[test]
+    fn queries_that_met_a_standstill_are_left_out_of_a_table_of_their_own() {
+        let run = |streams, short_ms: Vec<f64>, lengths_ms: Vec<f64>, met: Vec<bool>| {
+            let mut measured = Measured::new("fair".into(), false, streams, &["look-up", "Q14"]);
+            measured.add(short_ms, 5.0, Some(StoodStill { lengths_ms, short: met }));
+            measured
+        };
+        let solo = run(0, vec![1.0, 10.0, 1.5, 20.0], vec![], vec![false; 4]);
+        let beside =
+            run(2, vec![13.0, 15.0, 3.0, 30.0], vec![12.0, 3.0], vec![true, false, false, false]);
+        let latency = Latency::new(1.0, 50.0, vec!["Q9".into()], vec![solo, beside]);
+        assert_eq!(latency.loads[1].short[0].p99_ms, 13.0);
+        let rows = latency.standstills_rows();
+        assert_eq!(rows[0], ["Fair", "0", "0", "0.0", "look-up", "0", "1.5", "1.00×"]);
+        assert_eq!(rows[2], ["Fair", "2", "2", "12.0", "look-up", "1", "3.0", "2.00×"]);
+        assert_eq!(rows[3], ["", "", "", "", "Q14", "0", "30.0", "1.50×"]);
     }
 
     #[test]

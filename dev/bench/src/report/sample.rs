@@ -180,7 +180,7 @@ pub fn latency() -> Latency {
                 };
                 let both = |k: usize| [1.0, 10.0].map(|ms| ms * base * tail(k));
                 let heavy_per_s = if streams == 0 { 0.0 } else { heavy_per_s * share };
-                of_engine.add((0..100).flat_map(both).collect(), heavy_per_s);
+                of_engine.add((0..100).flat_map(both).collect(), heavy_per_s, None);
             }
             measured.push(of_engine);
         }

@@ -1,6 +1,6 @@
 //! The section of short queries beside heavy streams.
 
-use super::super::latency::{Latency, ShortLatency, StreamLoad};
+use super::super::latency::{Latency, STANDSTILLS, STANDSTILLS_LEGEND, ShortLatency, StreamLoad};
 use super::super::model::{geometric_mean, quotient};
 use super::{Page, Table, chart, colour, legend_of, ms, policy, ratio};
 
@@ -57,7 +57,15 @@ impl Page {
             latency.heavy_rows().into_iter().for_each(|row| table.row(row));
             self.table("Heavy queries per second beside the short ones", &table, false);
         }
-        self.remarks(&[latency.legend()]);
+        let standstills = latency.standstills_rows();
+        let mut remarks = vec![latency.legend()];
+        if !standstills.is_empty() {
+            let mut table = Table { header: latency.standstills_header(), ..Table::default() };
+            standstills.into_iter().for_each(|row| table.row(row));
+            self.table(STANDSTILLS, &table, false);
+            remarks.push(STANDSTILLS_LEGEND.to_string());
+        }
+        self.remarks(&remarks);
         self.end_section();
     }
 }
