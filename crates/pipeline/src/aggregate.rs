@@ -20,6 +20,7 @@
 //! What functions have in common they share: the plan of a [`Spec`] has *slots*, and `AVG(x)` reads
 //! the slots of `SUM(x)` and of the counts.
 
+mod compared;
 mod direct;
 mod emit;
 pub mod framed;
@@ -83,10 +84,15 @@ const CHUNKS_UNTIL_TRIAL: u32 = 16;
 const TRIAL_GROUPS: usize = 16 << 10;
 const TRIAL_NEW_GROUPS: (usize, usize) = (31, 32);
 
+/// From so many groups in one table on texts that nearly each has for itself are compared (see
+/// [`compared`]).
+const COMPARE_GROUPS: usize = 4 << 10;
+
 /// What is small enough to be reached by tests and large enough to be of use.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     chunk_groups: usize,
+    compare_groups: usize,
     trial_groups: usize,
     merge_at_once: usize,
     partition_groups: usize,
@@ -94,6 +100,7 @@ struct Limits {
 
 const LIMITS: Limits = Limits {
     chunk_groups: CHUNK_GROUPS_MAX,
+    compare_groups: COMPARE_GROUPS,
     trial_groups: TRIAL_GROUPS,
     merge_at_once: MERGE_AT_ONCE_GROUPS_MAX,
     partition_groups: PARTITION_GROUPS_MAX,

@@ -21,6 +21,7 @@ pub mod encoding;
 pub mod expr;
 pub mod ir;
 pub mod phases;
+mod prefetch;
 pub mod select;
 pub mod sort;
 pub mod table;

@@ -3,6 +3,7 @@
 use arrow::array::ArrayRef;
 use thalweg_base::Result;
 
+use super::compared::Compared;
 use super::direct::Direct;
 use super::hash::{BLOCK, Table, find_rows, hash_words};
 use super::keys::{Column, Encoded, Encoder, Key, Values, interned_flag, null_flag};
@@ -62,8 +63,18 @@ impl GroupKeys {
         Column { words, flags, number: key }
     }
 
-    /// Hashes of what the keys say, not of the codes that strings happen to have here.
-    pub fn content_hashes(&self, keys: &[Key], strings: &[Strings]) -> Vec<u64> {
+    /// Hashes of what the keys say, not of the codes that strings happen to have here; of the strings
+    /// of keys that are `without` a part in it nothing is asked.
+    pub fn content_hashes(
+        &self,
+        keys: &[Key],
+        strings: &mut [Strings],
+        without: &[bool],
+    ) -> Vec<u64> {
+        let is_without = |k: usize| without.get(k).is_some_and(|without| *without);
+        for (_, strings) in strings.iter_mut().enumerate().filter(|(k, _)| !is_without(*k)) {
+            strings.hash_all();
+        }
         let mut hashes = vec![];
         if self.keys == 0 {
             return hashes;
@@ -82,7 +93,11 @@ impl GroupKeys {
             let word = |(k, &word): (usize, &u64)| {
                 let is_code = coded[k] || flags & interned_flag(k) != 0;
                 let is_null = flags & null_flag(k) != 0;
-                if is_code && !is_null { strings[k].hash(word) } else { word }
+                match is_code && !is_null {
+                    true if is_without(k) => 0,
+                    true => strings[k].hash(word),
+                    false => word,
+                }
             };
             hash_words(self.words(group).iter().enumerate().map(word), flags)
         };
@@ -197,6 +212,7 @@ pub(super) fn find(
 enum Mode {
     Direct(Direct),
     Hashed(Table),
+    Compared(Compared),
     /// Every row is a group of its own.
     Append,
 }
@@ -205,16 +221,26 @@ pub(super) struct Grouper {
     encoders: Vec<Encoder>,
     groups: GroupKeys,
     mode: Mode,
+    /// Groups from which on it is asked, once, whether texts are better compared.
+    compare_at: usize,
     packed: Vec<u64>,
     hashes: Vec<u64>,
 }
 
+/// Groups of a chunk.
+pub(super) struct SealedGroups {
+    pub keys: GroupKeys,
+    pub strings: Vec<Strings>,
+    /// Keys whose strings are not needed to tell the groups apart by hashes, if that is known.
+    pub unhashed: Option<Vec<bool>>,
+}
+
 impl Grouper {
-    pub fn new(keys: &[Key]) -> Result<Self> {
+    pub fn new(keys: &[Key], compare_at: usize) -> Result<Self> {
         let encoders = keys.iter().map(|k| Encoder::new(k.clone())).collect::<Result<Vec<_>>>()?;
         let groups = GroupKeys::new(keys.len());
         let mode = Mode::Direct(Direct::new(keys));
-        Ok(Self { encoders, groups, mode, packed: vec![], hashes: vec![] })
+        Ok(Self { encoders, groups, mode, compare_at, packed: vec![], hashes: vec![] })
     }
 
     pub fn groups(&self) -> usize {
@@ -225,6 +251,7 @@ impl Grouper {
         let mode = match &self.mode {
             Mode::Direct(direct) => direct.bytes(),
             Mode::Hashed(table) => table.bytes(),
+            Mode::Compared(compared) => compared.bytes(),
             Mode::Append => 0,
         };
         let buffers = (self.packed.capacity() + self.hashes.capacity()) * size_of::<u64>();
@@ -237,24 +264,38 @@ impl Grouper {
         self.encoders.iter().map(|e| e.strings.len()).max().unwrap_or(0)
     }
 
+    /// See [`SealedGroups::unhashed`].
+    pub fn unhashed(&self) -> Option<Vec<bool>> {
+        match &self.mode {
+            Mode::Compared(compared) => compared.unhashed().map(<[bool]>::to_vec),
+            _ => None,
+        }
+    }
+
     /// The groups so far; it starts afresh, with or without looking rows up.
-    pub fn seal(&mut self, append: bool) -> (GroupKeys, Vec<Strings>) {
+    pub fn seal(&mut self, append: bool) -> SealedGroups {
+        let unhashed = self.unhashed();
         let keys: Vec<Key> = self.encoders.iter().map(|e| e.key().clone()).collect();
         // What was too wide for a direct table, or has filled one, will do so again.
         self.mode = match std::mem::replace(&mut self.mode, Mode::Append) {
             _ if append => Mode::Append,
             Mode::Direct(_) => Mode::Direct(Direct::new(&keys)),
             Mode::Hashed(table) => Mode::Hashed(table.cleared()),
+            Mode::Compared(compared) => Mode::Compared(compared.cleared()),
             Mode::Append => Mode::Hashed(Table::default()),
         };
         let mut groups = GroupKeys::new(keys.len());
         groups.rows.reserve(self.groups.rows.len());
         std::mem::swap(&mut groups, &mut self.groups);
-        (groups, self.encoders.iter_mut().map(Encoder::take_strings).collect())
+        let strings = self.encoders.iter_mut().map(Encoder::take_strings).collect();
+        SealedGroups { keys: groups, strings, unhashed }
     }
 
     /// Appends the group ids of a batch.
     pub fn group(&mut self, keys: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+        if let Mode::Compared(compared) = &mut self.mode {
+            return compared.group(&mut self.encoders, &mut self.groups, keys, rows, ids);
+        }
         let append = matches!(self.mode, Mode::Append);
         let encoded = self.encoders.iter_mut().map(|e| e.encode(keys, rows, append));
         let encoded = encoded.collect::<Result<Vec<_>>>()?;
@@ -280,6 +321,12 @@ impl Grouper {
             pack(&encoded, start..(start + BLOCK).min(rows), groups.flagged, packed);
             hash_packed(packed, groups.keys, groups.flagged, &mut self.hashes);
             find(table, groups, packed, &self.hashes, ids);
+        }
+        if groups.groups >= self.compare_at {
+            self.compare_at = usize::MAX;
+            if let Some(compared) = Compared::new(&mut self.encoders, groups, keys) {
+                self.mode = Mode::Compared(compared);
+            }
         }
         Ok(())
     }

@@ -23,6 +23,9 @@ use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec, spill};
 use crate::encoding::internal;
 use crate::phases::Phases;
 
+/// Chunks whose groups are told apart by hashes without strings, at most.
+const UNHASHED_CHUNKS_MAX: usize = 16;
+
 /// Some groups: the columns of keys, then results. Keys may come in encoded forms.
 #[derive(Clone, Debug)]
 pub struct Groups {
@@ -48,6 +51,8 @@ pub struct Merging {
     unmerged: usize,
     /// Leading bits of a partition that all hashes have in common.
     common_bits: u32,
+    /// Keys whose strings have no part in hashes.
+    without: Vec<bool>,
 }
 
 impl Merging {
@@ -100,8 +105,9 @@ impl Merging {
                 Way::Partitions { log2: partitions.ilog2().min(PARTITIONS_LOG2_MAX) }
             }
         };
+        let without = without(&chunks);
         let chunks = chunks.into_iter().map(RwLock::new).collect();
-        Self { spec, plan, way, chunks, unmerged: groups, common_bits }
+        Self { spec, plan, way, chunks, unmerged: groups, common_bits, without }
     }
 
     /// How many parts the groups come in.
@@ -128,7 +134,8 @@ impl Merging {
                     return self.finish_chunk(chunk);
                 }
                 for chunk in &mut chunks {
-                    chunk.hashes = chunk.keys.content_hashes(&self.plan.keys, &chunk.strings);
+                    let Chunk { keys, strings, hashes, .. } = &mut **chunk;
+                    *hashes = keys.content_hashes(&self.plan.keys, strings, &self.without);
                 }
                 self.merge(&chunks.iter().map(|c| (&**c, 0..c.groups)).collect::<Vec<_>>())
             }
@@ -253,7 +260,7 @@ impl Phases for Merging {
     fn run(&self, _: usize, task: usize) -> Result<()> {
         let Way::Partitions { log2 } = self.way else { return Ok(()) };
         let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
-        split(&mut chunk, &self.plan, log2, self.common_bits)
+        split(&mut chunk, &self.plan, log2, self.common_bits, &self.without)
     }
 
     fn finish(self) -> Result<Merging> {
@@ -309,6 +316,16 @@ impl<'a> Codes<'a> {
     }
 }
 
+/// Keys whose strings hashes do without: they are not needed to tell the groups of any chunk apart.
+fn without(chunks: &[Chunk]) -> Vec<bool> {
+    let Some(first) = chunks.first().and_then(|chunk| chunk.unhashed.as_ref()) else {
+        return vec![];
+    };
+    let agree = chunks.iter().all(|chunk| chunk.unhashed.as_ref() == Some(first));
+    // Groups of the same hash and other strings may be in every chunk.
+    if agree && chunks.len() <= UNHASHED_CHUNKS_MAX { first.clone() } else { vec![] }
+}
+
 /// Keys nearly every group of which has a string of its own. To tell such groups apart, the strings of
 /// two that have the same hash are compared, and their codes in the merged groups are no longer those
 /// of strings but of groups: a look-up of each string would cost as much as that of the group.
@@ -318,7 +335,8 @@ fn by_bytes(plan: &Plan, chunks: &[(&Chunk, Range<usize>)]) -> Vec<bool> {
 }
 
 fn has_many_strings(chunk: &Chunk, key: usize) -> bool {
-    chunk.strings[key].len() * 2 > chunk.groups
+    let strings = &chunk.strings[key];
+    !strings.are_hashed() || strings.len() * 2 > chunk.groups
 }
 
 /// Looks up packed rows, as [`find`] does. The codes of keys told `by_bytes` are those of `theirs`.
@@ -362,9 +380,15 @@ fn find_bytes(
 
 /// Sorts a chunk's groups by partition: by the bits of their hashes after those that they have in
 /// common.
-pub(super) fn split(chunk: &mut Chunk, plan: &Plan, log2: u32, common_bits: u32) -> Result<()> {
+pub(super) fn split(
+    chunk: &mut Chunk,
+    plan: &Plan,
+    log2: u32,
+    common_bits: u32,
+    without: &[bool],
+) -> Result<()> {
     let partition = |hash: u64| partition(hash << common_bits, log2);
-    let hashes = chunk.keys.content_hashes(&plan.keys, &chunk.strings);
+    let hashes = chunk.keys.content_hashes(&plan.keys, &mut chunk.strings, without);
     let mut ends = vec![0; 1 << log2];
     hashes.iter().for_each(|&h| ends[partition(h)] += 1);
     let mut next = 0;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray, new_empty_array};
 use thalweg_base::{Error, Result};
 
-use super::grouper::{GroupKeys, Grouper};
+use super::grouper::{GroupKeys, Grouper, SealedGroups};
 use super::plan::Plan;
 use super::spill::Sealed;
 use super::states::{Batch, States};
@@ -23,6 +23,8 @@ const STRINGS_PER_GROUP_MAX: usize = 8;
 pub(super) struct Chunk {
     pub keys: GroupKeys,
     pub strings: Vec<Strings>,
+    /// Keys whose strings hashes may do without; the other keys tell these groups apart.
+    pub unhashed: Option<Vec<bool>>,
     pub states: States,
     /// State columns of every external function.
     pub externals: Vec<Vec<ArrayRef>>,
@@ -89,7 +91,11 @@ impl Partial {
             }
         }
         Ok(Self {
-            grouper: if single { None } else { Some(Grouper::new(&plan.keys)?) },
+            grouper: if single {
+                None
+            } else {
+                Some(Grouper::new(&plan.keys, limits.compare_groups)?)
+            },
             states: States::new(&plan.slots, single),
             spec: Arc::clone(spec),
             plan,
@@ -212,15 +218,16 @@ impl Partial {
         } else {
             self.append_chunks -= 1;
         }
-        let (keys, strings) = match &mut self.grouper {
-            None => (GroupKeys::new(0), vec![]),
+        let SealedGroups { keys, strings, unhashed } = match &mut self.grouper {
+            None => SealedGroups { keys: GroupKeys::new(0), strings: vec![], unhashed: None },
             Some(grouper) => grouper.seal(self.append_chunks > 0),
         };
         let mut states = std::mem::replace(&mut self.states, States::new(&self.plan.slots, false));
         states.resize(groups);
         let externals = self.accumulators.iter_mut().map(|a| a.state()).collect::<Result<_>>()?;
         let (hashes, ends) = (vec![], vec![]);
-        let chunk = Chunk { keys, strings, states, externals, groups, distinct, hashes, ends };
+        let chunk =
+            Chunk { keys, strings, unhashed, states, externals, groups, distinct, hashes, ends };
         self.chunks_bytes += chunk.bytes();
         self.chunks.push(chunk);
         self.rows = 0;
@@ -240,11 +247,16 @@ impl Partial {
             return Ok(vec![]);
         }
         self.seal()?;
-        self.grouper = Some(Grouper::new(&self.plan.keys)?);
+        self.grouper = Some(Grouper::new(&self.plan.keys, self.limits.compare_groups)?);
         self.chunks_bytes = 0;
         let (spec, plan) = (&self.spec, &self.plan);
         let sealed = |chunk| Sealed { spec: Arc::clone(spec), plan: Arc::clone(plan), chunk };
         Ok(self.chunks.drain(..).map(sealed).collect())
+    }
+
+    #[cfg(test)]
+    pub(super) fn unhashed(&self) -> Option<Vec<bool>> {
+        self.grouper.as_ref()?.unhashed()
     }
 
     pub(super) fn into_chunks(mut self) -> Result<Vec<Chunk>> {

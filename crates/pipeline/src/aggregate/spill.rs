@@ -56,7 +56,7 @@ impl Sealed {
     /// Its pieces, each with its part; parts without groups have none.
     pub fn pieces(mut self) -> Result<Vec<(usize, RecordBatch)>> {
         let Sealed { spec, plan, chunk } = &mut self;
-        split(chunk, plan, PARTS_LOG2, 0)?;
+        split(chunk, plan, PARTS_LOG2, 0, &[])?;
         let whole = batch(spec, plan, chunk)?;
         let starts = std::iter::once(0).chain(chunk.ends.iter().copied());
         let parts = starts.zip(&chunk.ends).enumerate().filter(|(_, (start, end))| start < *end);
@@ -219,6 +219,7 @@ fn chunk(plan: &Plan, batch: &RecordBatch) -> Result<Chunk> {
         externals: externals.collect(),
         keys: GroupKeys { rows, keys: plan.keys.len(), flagged: true, groups },
         strings,
+        unhashed: None,
         states,
         groups,
         distinct: false,

@@ -5,6 +5,7 @@ use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::ByteViewType;
 
 use super::hash::{BLOCK, Table, hash_bytes};
+use crate::prefetch::prefetch;
 
 /// Bytes of the first block; each further one is twice as large, up to the last of these.
 const BLOCK_BYTES: (usize, usize) = (4 << 10, 1 << 20);
@@ -12,10 +13,18 @@ const BLOCK_BYTES: (usize, usize) = (4 << 10, 1 << 20);
 /// The longest string that stands in its view.
 const INLINE_MAX: usize = 12;
 
+/// How many strings ahead of their use their bytes are asked for.
+pub(super) const AHEAD: usize = 8;
+
+/// Bytes that come in one go, and how often at most.
+const LINE_BYTES: usize = 64;
+const LINES_AHEAD: usize = 4;
+
 /// Strings by code, as Arrow's views and the blocks that these point into.
 #[derive(Default)]
 pub(super) struct Strings {
     table: Table,
+    /// Of the first so many: those that are only appended have none until somebody asks.
     hashes: Vec<u64>,
     views: Vec<u128>,
     blocks: Vec<Vec<u8>>,
@@ -34,8 +43,39 @@ impl Strings {
             + self.block_bytes
     }
 
+    /// It is there: see [`Self::hash_all`].
     pub fn hash(&self, code: u64) -> u64 {
         self.hashes[code as usize]
+    }
+
+    pub fn are_hashed(&self) -> bool {
+        self.hashes.len() == self.views.len()
+    }
+
+    pub fn hash_all(&mut self) {
+        if self.are_hashed() {
+            return;
+        }
+        let (views, blocks) = (&self.views[self.hashes.len()..], &self.blocks);
+        self.hashes.extend(views.iter().map(|&v| Self::hash_of_view(v, || long(blocks, v))));
+    }
+
+    /// They are no longer looked up, and the next ones come with hashes or without.
+    pub fn only_append(&mut self, hashed: bool) {
+        self.table = Table::default();
+        match hashed {
+            true => self.hash_all(),
+            false => self.hashes = vec![],
+        }
+    }
+
+    /// Of an Arrow view, and its bytes if they do not stand in it.
+    pub fn hash_of_view<'a>(view: u128, bytes: impl FnOnce() -> &'a [u8]) -> u64 {
+        let len = view as u32 as usize;
+        match len <= INLINE_MAX {
+            true => hash_bytes(&view.to_le_bytes()[4..4 + len]),
+            false => hash_bytes(bytes()),
+        }
     }
 
     /// The blocks themselves, when these strings are done with.
@@ -77,20 +117,46 @@ impl Strings {
 
     /// A code of its own, whether the string is new or not. It will not be found again.
     pub fn append(&mut self, bytes: &[u8]) -> u32 {
-        self.append_hashed(hash_bytes(bytes), bytes)
-    }
-
-    fn append_hashed(&mut self, hash: u64, bytes: &[u8]) -> u32 {
         let code = self.views.len() as u32;
         let view = if bytes.len() <= INLINE_MAX { view(bytes, 0, 0) } else { self.store(bytes) };
         self.views.push(view);
-        self.hashes.push(hash);
         code
+    }
+
+    fn append_hashed(&mut self, hash: u64, bytes: &[u8]) -> u32 {
+        self.hash_all();
+        self.hashes.push(hash);
+        self.append(bytes)
     }
 
     /// The same for one of other strings.
     pub fn append_of(&mut self, other: &Strings, code: u64) -> u32 {
-        other.with(code, |bytes| self.append_hashed(other.hash(code), bytes))
+        other.with(code, |bytes| self.append(bytes))
+    }
+
+    /// The same for that of an Arrow view, and its bytes if they do not stand in it. All or none have
+    /// hashes.
+    pub fn append_view<'a>(
+        &mut self,
+        view: u128,
+        bytes: impl FnOnce() -> &'a [u8],
+        hash: Option<u64>,
+    ) -> u32 {
+        let code = self.views.len() as u32;
+        let is_inline = view as u32 as usize <= INLINE_MAX;
+        let view = if is_inline { inline(view) } else { self.store(bytes()) };
+        self.views.push(view);
+        self.hashes.extend(hash);
+        code
+    }
+
+    /// Whether the string of a code is that of an Arrow view, with these bytes if it does not stand in
+    /// its view.
+    #[inline]
+    pub fn is_view<'a>(&self, code: u64, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
+        let is_inline = view as u32 as usize <= INLINE_MAX;
+        let view = if is_inline { inline(view) } else { view };
+        same(&self.blocks, self.views[code as usize], view, bytes)
     }
 
     /// Whether the string of a code is that of a code of other strings.
@@ -115,21 +181,25 @@ impl Strings {
     }
 
     /// The same strings with codes in the order in which `words` has them, which become the new
-    /// codes: reading them one after the other is then reading on. They cannot be looked up, and
-    /// those that had one code may have several.
+    /// codes: reading them one after the other is then reading on. They cannot be looked up, have no
+    /// hashes, and those that had one code may have several.
     ///
     /// One thing at a time is gathered, since such loads do not wait for each other.
     pub fn in_order<'a>(&self, words: impl Iterator<Item = &'a mut u64>) -> Strings {
         let old: Vec<u64> =
             words.zip(0..).map(|(word, new)| std::mem::replace(word, new)).collect();
         let mut ordered = Strings {
-            hashes: old.iter().map(|&code| self.hashes[code as usize]).collect(),
             views: old.iter().map(|&code| self.views[code as usize]).collect(),
             ..Strings::default()
         };
         let mut views = std::mem::take(&mut ordered.views);
-        for view in views.iter_mut().filter(|v| **v as u32 as usize > INLINE_MAX) {
-            *view = ordered.store(long(&self.blocks, *view));
+        for i in 0..views.len() {
+            if let Some(&ahead) = views.get(i + AHEAD) {
+                prefetch_long(&self.blocks, ahead);
+            }
+            if views[i] as u32 as usize > INLINE_MAX {
+                views[i] = ordered.store(long(&self.blocks, views[i]));
+            }
         }
         ordered.views = views;
         ordered
@@ -153,19 +223,19 @@ impl Strings {
             firsts.clear();
             firsts.extend(block.clone().filter(|&i| i == 0 || !repeats(i)));
             hashes.clear();
-            hashes.extend(firsts.iter().map(|&i| hash_bytes(array.value(i).as_ref())));
             if !append {
+                hashes.extend(firsts.iter().map(|&i| hash_bytes(array.value(i).as_ref())));
                 self.table.reserve(self.views.len() + firsts.len());
                 self.table.warm(&hashes);
             }
-            for (&i, &hash) in firsts.iter().zip(&hashes) {
+            for (n, &i) in firsts.iter().enumerate() {
                 codes.resize(i, code);
                 code = if nulls.is_some_and(|n| n.is_null(i)) {
                     0
                 } else if append {
-                    self.append_hashed(hash, array.value(i).as_ref())
+                    self.append(array.value(i).as_ref())
                 } else {
-                    self.code_of_hash(hash, array.value(i).as_ref())
+                    self.code_of_hash(hashes[n], array.value(i).as_ref())
                 };
                 codes.push(code);
             }
@@ -210,6 +280,35 @@ fn same<'a>(blocks: &[Vec<u8>], found: u128, view: u128, bytes: impl FnOnce() ->
         // The length and the first bytes, then all.
         found as u64 == view as u64 && long(blocks, found) == bytes()
     }
+}
+
+/// What an inline view says, with nothing behind the string.
+#[inline]
+fn inline(view: u128) -> u128 {
+    let len = view as u32;
+    view & (u128::MAX >> (8 * (INLINE_MAX as u32 - len)))
+}
+
+/// Asks for the first bytes of a view if they do not stand in it. That of a NULL may say anything.
+#[inline]
+pub(super) fn prefetch_long<B: std::ops::Deref<Target = [u8]>>(blocks: &[B], view: u128) {
+    let len = view as u32 as usize;
+    if len > INLINE_MAX
+        && let Some(block) = blocks.get((view >> 64) as u32 as usize)
+    {
+        let offset = (view >> 96) as u32 as usize;
+        let lines = (0..len.min(LINES_AHEAD * LINE_BYTES)).step_by(LINE_BYTES);
+        lines.for_each(|line| prefetch(block, offset + line));
+    }
+}
+
+/// The bytes of an Arrow view of a long string.
+#[inline]
+pub(super) fn long_of(buffers: &[Buffer], view: u128) -> &[u8] {
+    let len = view as u32 as usize;
+    let buffer = (view >> 64) as u32 as usize;
+    let offset = (view >> 96) as u32 as usize;
+    &buffers[buffer].as_slice()[offset..offset + len]
 }
 
 fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {

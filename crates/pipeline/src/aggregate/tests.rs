@@ -534,6 +534,7 @@ fn check(case: &Case) {
 fn limits(chunk_groups: usize) -> Limits {
     Limits {
         chunk_groups,
+        compare_groups: chunk_groups.min(200) / 4,
         trial_groups: chunk_groups / 2,
         merge_at_once: chunk_groups,
         partition_groups: chunk_groups / 4 + 1,
@@ -624,6 +625,80 @@ fn rows_pass_through_when_they_find_no_groups() {
         limits: limits(256),
         ..case(keys)
     });
+}
+
+/// Numbers and texts by which rows are grouped, and the groups of one worker of two, counted.
+struct Named {
+    spec: Arc<Spec>,
+    part: Partial,
+}
+
+impl Named {
+    fn new() -> Self {
+        let spec = Arc::new(Spec {
+            key_types: vec![DataType::Int64, DataType::Utf8View, DataType::Utf8],
+            argument_types: vec![],
+            functions: vec![function(Kind::CountRows, &[], None)],
+        });
+        let limits = Limits { compare_groups: 50, ..LIMITS };
+        Named { part: Partial::with_limits(&spec, limits).unwrap(), spec }
+    }
+
+    /// The second text is long, and NULL in every seventh row.
+    fn push(&mut self, rows: impl Iterator<Item = (i64, usize)>) {
+        let rows: Vec<(i64, usize)> = rows.collect();
+        for rows in rows.chunks(1500) {
+            let numbers = Int64Array::from_iter_values(rows.iter().map(|(number, _)| *number));
+            let short = StringViewArray::from_iter_values(rows.iter().map(|(_, n)| n.to_string()));
+            let long = |(_, n): &(i64, usize)| (n % 7 > 0).then(|| format!("the text number {n}"));
+            let long: StringArray = rows.iter().map(long).collect();
+            let keys: Vec<ArrayRef> = vec![Arc::new(numbers), Arc::new(short), Arc::new(long)];
+            self.part.push(&keys, &[], &[], rows.len()).unwrap();
+        }
+    }
+
+    /// The keys whose texts hashes do without, and how often each count of rows comes.
+    fn end(self, others: Vec<Partial>) -> (Option<Vec<bool>>, HashMap<Cell, usize>) {
+        let Named { spec, part } = self;
+        let unhashed = part.unhashed();
+        let parts = std::iter::once(part).chain(others).collect();
+        let groups = groups(&Merging::with_limits(Arc::clone(&spec), parts, limits(64)).unwrap());
+        let mut counts = HashMap::new();
+        for row in cells(&spec, &groups) {
+            *counts.entry(row[3].clone()).or_default() += 1;
+        }
+        (unhashed, counts)
+    }
+}
+
+#[test]
+fn texts_that_each_group_has_for_itself_are_compared() {
+    let rows = |from: usize, until: usize| (from..until).map(|n| (n as i64, n));
+    // A worker that has met too few groups to compare their texts has hashes that are of them.
+    for few in [0, 10] {
+        let [mut one, mut other, mut third] = [(); 3].map(|()| Named::new());
+        one.push(rows(0, 3000));
+        one.push(rows(1000, 2000).flat_map(|row| [row, row]));
+        other.push(rows(2500, 5000));
+        third.push(rows(0, few));
+        let (unhashed, counts) = one.end(vec![other.part, third.part]);
+        assert_eq!(unhashed, Some(vec![false, true, true]));
+        let expected = HashMap::from([(1, 3500 - few), (2, 500 + few), (3, 1000)]);
+        assert_eq!(counts, expected.into_iter().map(|(n, of)| (Cell::Int(n), of)).collect());
+    }
+}
+
+#[test]
+fn texts_that_alone_tell_groups_apart_are_hashed_whenever_that_is_seen() {
+    let expected = HashMap::from([(Cell::Int(2), 20_300)]);
+    for numbers_differ in [false, true] {
+        let mut named = Named::new();
+        for _ in 0..2 {
+            named.push((0..300).map(|n| (if numbers_differ { n as i64 } else { 7 }, n)));
+            named.push((300..20_300).map(|n| (7, n)));
+        }
+        assert_eq!(named.end(vec![]), (None, expected.clone()));
+    }
 }
 
 #[test]

@@ -16,9 +16,9 @@ use thalweg_base::{Error, Result};
 
 use super::nulls_of;
 use super::pack::NOTHING;
-use super::slots::prefetch;
 use super::word::{Visit, Word, is_word, visit};
 use crate::encoding::{self, internal};
+use crate::prefetch::prefetch;
 
 /// Encoded rows.
 #[derive(Default)]

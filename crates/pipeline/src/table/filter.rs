@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::Limits;
 use super::pack::{Digit, NOTHING};
 use super::shared::{settled_u64, unset_u64};
-use super::slots::{hash, home, prefetch};
+use super::slots::{hash, home};
 use super::word::{Visit, Word};
+use crate::prefetch::prefetch;
 
 /// How many rows ahead of its use a word is asked for, where words are written.
 const AHEAD: usize = 16;

@@ -14,6 +14,7 @@ use super::NONE;
 use super::chain::Chain;
 use super::pack::NOTHING;
 use super::shared::{AtomicBucket, Bucket, SLOTS};
+use crate::prefetch::prefetch;
 
 /// How many rows ahead of its use a bucket is asked for.
 const AHEAD: usize = 16;
@@ -34,18 +35,6 @@ pub fn hash(key: u64) -> u64 {
 #[inline(always)]
 pub fn home(hash: u64, buckets: usize) -> usize {
     ((u128::from(hash) * buckets as u128) >> 64) as usize
-}
-
-#[inline(always)]
-pub fn prefetch<T>(slice: &[T], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: prefetching reads nothing and is allowed of any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().wrapping_add(index).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (slice, index);
 }
 
 /// Inserts rows `first_row..` of which the keys are given, at once with others. `key_of` tells the
