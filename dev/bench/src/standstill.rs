@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// How often each core is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A thread of the highest rank that is woken later than that found its core standing still.
-pub(crate) const LATE: Duration = Duration::from_millis(2);
+pub(crate) const LATE: Duration = Duration::from_millis(1);
 
 /// Threads that sleep and look at the time, one on each core, before which all others make way.
 pub(crate) struct Standstills {

@@ -373,7 +373,7 @@ impl ShortLatency {
 
 /// What its table says.
 pub const STANDSTILLS: &str =
-    "Times that a core of the machine itself did not run for more than 2 ms";
+    "Times that a core of the machine itself did not run for more than 1 ms";
 pub const STANDSTILLS_LEGEND: &str =
     "p99 and ÷ solo here: without the queries that were due or under way then";
 
