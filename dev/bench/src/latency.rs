@@ -201,8 +201,7 @@ impl Mix {
         let stop = AtomicBool::new(false);
         let idle = Mutex::new(vec![]);
         let standstills = Standstills::watch();
-        let mut begun = Instant::now();
-        let mut seen = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let (stop, idle) = (&stop, &idle);
             let client = || {
                 let (asks, asked) = channel();
@@ -211,7 +210,7 @@ impl Mix {
             };
             // Threads that run already, as the peers have: a system may start one late that is busy.
             idle.lock().extend((0..SESSIONS).map(|_| client()));
-            begun = Instant::now();
+            let begun = Instant::now();
             let heavy: Vec<_> = (0..streams)
                 .map(|stream| scope.spawn(move || self.stream(engine, stream, begun, stop)))
                 .collect();
@@ -237,16 +236,15 @@ impl Mix {
             for spans in heavy {
                 heavy_ms.extend(join(spans)?);
             }
-            let short_ms = short.into_iter().collect::<Result<_>>()?;
-            Ok::<_, Error>(Seen { short_ms, heavy_ms, stood_still: None })
-        })?;
-        seen.stood_still = standstills.map(|standstills| {
+            let short_ms: Vec<f64> = short.into_iter().collect::<Result<_>>()?;
             let since = |at: Instant| ms(at.saturating_duration_since(begun));
-            let spans =
-                standstills.end().into_iter().map(|(from, until)| (since(from), since(until)));
-            stood_still(spans.collect(), &seen.short_ms)
-        });
-        Ok(seen)
+            let stood_still = standstills.map(|standstills| {
+                let spans = standstills.end().into_iter();
+                let spans = spans.map(|(from, until)| (since(from), since(until)));
+                stood_still(spans.collect(), &short_ms)
+            });
+            Ok(Seen { short_ms, heavy_ms, stood_still })
+        })
     }
 
     /// One heavy stream: the queries in turn without a pause, each stream beginning with another.

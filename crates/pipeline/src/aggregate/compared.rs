@@ -8,13 +8,13 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::Buffer;
+use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{ByteViewType, DataType};
 use thalweg_base::Result;
 
-use super::grouper::{GroupKeys, hash_packed, pack};
+use super::grouper::{GroupKeys, find, hash_packed, pack};
 use super::hash::{BLOCK, Table};
 use super::keys::{Class, Encoded, Encoder, Values, null_flag};
 use super::strings::{AHEAD, Strings, long_of, prefetch_long};
@@ -40,55 +40,49 @@ pub(super) struct Compared {
     hashes: Vec<u64>,
 }
 
-/// The texts of one key of a batch.
+/// The texts of one key of a batch, as Arrow's views.
 struct Texts {
     key: usize,
-    /// Views.
-    array: ArrayRef,
+    views: ScalarBuffer<u128>,
+    buffers: Vec<Buffer>,
+    nulls: Option<NullBuffer>,
 }
 
 impl Texts {
     fn new(key: usize, array: &ArrayRef) -> Result<Self> {
+        fn of<T: ByteViewType>(key: usize, array: &GenericByteViewArray<T>) -> Texts {
+            Texts {
+                key,
+                views: array.views().clone(),
+                buffers: array.data_buffers().to_vec(),
+                nulls: array.nulls().filter(|n| n.null_count() > 0).cloned(),
+            }
+        }
         let data_type = match array.data_type() {
             DataType::Dictionary(_, values) => values.as_ref(),
             other => other,
         };
-        let views = match data_type {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8View,
-            _ => DataType::BinaryView,
-        };
-        let array = match *array.data_type() == views {
-            true => ArrayRef::clone(array),
-            false => cast(array, &views).map_err(internal)?,
-        };
-        Ok(Texts { key, array })
+        let to_views = |views| cast(array, &views).map_err(internal);
+        Ok(match data_type {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+                of(key, to_views(DataType::Utf8View)?.as_string_view())
+            }
+            _ => of(key, to_views(DataType::BinaryView)?.as_binary_view()),
+        })
     }
 
-    fn views(&self) -> Views<'_> {
-        let (views, buffers): (&[u128], &[Buffer]) = match self.array.data_type() {
-            DataType::Utf8View => {
-                let texts = self.array.as_string_view();
-                (texts.views(), texts.data_buffers())
-            }
-            _ => {
-                let texts = self.array.as_binary_view();
-                (texts.views(), texts.data_buffers())
-            }
-        };
-        Views { key: self.key, views, buffers }
+    /// The bytes of a text that does not stand in its view.
+    fn long(&self, row: usize) -> &[u8] {
+        long_of(&self.buffers, self.views[row])
     }
-}
 
-#[derive(Clone, Copy)]
-struct Views<'a> {
-    key: usize,
-    views: &'a [u128],
-    buffers: &'a [Buffer],
-}
-
-impl<'a> Views<'a> {
-    fn long(&self, row: usize) -> &'a [u8] {
-        long_of(self.buffers, self.views[row])
+    /// 0 for NULL.
+    fn hashes(&self) -> Vec<i64> {
+        let hash = |row| match self.nulls.as_ref().is_some_and(|n| n.is_null(row)) {
+            true => 0,
+            false => Strings::hash_of_view(self.views[row], || self.long(row)).cast_signed(),
+        };
+        (0..self.views.len()).map(hash).collect()
     }
 }
 
@@ -138,21 +132,12 @@ impl Compared {
 
     /// Whether the keys that are not compared differ in nearly all groups.
     fn are_told_apart(&self, groups: &GroupKeys) -> bool {
-        let others = self.others(groups);
-        let mut table = Table::default();
-        table.reserve(groups.groups);
-        let w = groups.stride();
-        let mut apart = 0;
-        let mut packed = groups.rows.clone();
-        self.blank(&mut packed, groups, |_, _| 0);
-        let mut hashes = vec![];
+        let (packed, mut hashes) = (self.packed(groups, |_, _| 0), vec![]);
         hash_packed(&packed, groups.keys, groups.flagged, &mut hashes);
-        for (id, &hash) in hashes.iter().enumerate() {
-            let row = &packed[id * w..][..w];
-            let same = |id: u32| others.iter().all(|&k| packed[id as usize * w + k] == row[k]);
-            apart += usize::from(table.find_or_insert(hash, same, || id as u32) == id as u32);
-        }
-        apart * TOLD_APART.1 >= groups.groups * TOLD_APART.0
+        let (mut table, mut apart) = (Table::default(), GroupKeys::new(groups.keys));
+        apart.flagged = groups.flagged;
+        find(&mut table, &mut apart, &packed, &hashes, &mut vec![]);
+        apart.groups * TOLD_APART.1 >= groups.groups * TOLD_APART.0
     }
 
     /// Words that are compared as such, the flags among them.
@@ -160,14 +145,16 @@ impl Compared {
         (0..groups.stride()).filter(|&k| !self.texts.get(k).is_some_and(|t| *t)).collect()
     }
 
-    /// Puts something in the place of the codes of texts.
-    fn blank(&self, packed: &mut [u64], groups: &GroupKeys, word: impl Fn(usize, u64) -> u64) {
+    /// The groups' keys, with something in the place of the codes of texts.
+    fn packed(&self, groups: &GroupKeys, word: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+        let mut packed = groups.rows.clone();
         for row in packed.chunks_exact_mut(groups.stride()) {
             let flags = if groups.flagged { row[groups.keys] } else { 0 };
             for k in (0..groups.keys).filter(|&k| self.texts[k]) {
                 row[k] = if flags & null_flag(k) == 0 { word(k, row[k]) } else { 0 };
             }
         }
+        packed
     }
 
     /// A table of the groups that there are.
@@ -175,17 +162,12 @@ impl Compared {
         for (encoder, _) in encoders.iter_mut().zip(&self.texts).filter(|(_, is_text)| **is_text) {
             encoder.strings.only_append(self.hashed);
         }
-        let mut packed = groups.rows.clone();
-        match self.hashed {
-            true => self.blank(&mut packed, groups, |k, code| encoders[k].strings.hash(code)),
-            false => self.blank(&mut packed, groups, |_, _| 0),
-        }
+        let packed = self.packed(groups, |k, code| match self.hashed {
+            true => encoders[k].strings.hash(code),
+            false => 0,
+        });
         hash_packed(&packed, groups.keys, groups.flagged, &mut self.hashes);
-        self.table = Table::default();
-        self.table.reserve(groups.groups + BLOCK);
-        for (id, &hash) in self.hashes.iter().enumerate() {
-            self.table.insert(hash, id as u32);
-        }
+        self.table = Table::of(&self.hashes);
     }
 
     /// Appends the group ids of a batch.
@@ -205,47 +187,32 @@ impl Compared {
                 continue;
             }
             let texts_of = Texts::new(k, &keys[encoder.key().columns[0].0])?;
-            let nulls = texts_of.array.nulls().filter(|n| n.null_count() > 0).cloned();
-            let values = Values::Words(Cow::Owned(self.words(&texts_of, rows)));
-            encoded.push(Encoded { values, nulls, interned: None });
+            // What stands in the place of the texts: their hashes, or nothing.
+            let words = if self.hashed { texts_of.hashes() } else { vec![0; rows] };
+            let values = Values::Words(Cow::Owned(words));
+            encoded.push(Encoded { values, nulls: texts_of.nulls.clone(), interned: None });
             texts.push(texts_of);
         }
         if encoded.iter().any(Encoded::has_flags) {
             groups.flag();
         }
-        let views: Vec<Views> = texts.iter().map(Texts::views).collect();
         for start in (0..rows).step_by(BLOCK) {
             let block = start..(start + BLOCK).min(rows);
             self.packed.clear();
             pack(&encoded, block.clone(), groups.flagged, &mut self.packed);
             hash_packed(&self.packed, groups.keys, groups.flagged, &mut self.hashes);
-            self.find(encoders, groups, &views, start, ids);
+            self.find(encoders, groups, &texts, start, ids);
             self.rows += block.len();
             let misses_max = self.rows * MISSES_MAX.0 / MISSES_MAX.1 + MISSES_MIN;
             if !self.hashed && self.misses > misses_max {
                 self.hashed = true;
                 self.fill(encoders, groups);
                 for texts in &texts {
-                    let words = self.words(texts, rows);
-                    encoded[texts.key].values = Values::Words(Cow::Owned(words));
+                    encoded[texts.key].values = Values::Words(Cow::Owned(texts.hashes()));
                 }
             }
         }
         Ok(())
-    }
-
-    /// What stands in the place of a batch's texts: their hashes, or nothing.
-    fn words(&self, texts: &Texts, rows: usize) -> Vec<i64> {
-        if !self.hashed {
-            return vec![0; rows];
-        }
-        let nulls = texts.array.nulls();
-        let Views { views, buffers, .. } = texts.views();
-        let hash = |row: usize| match nulls.is_some_and(|n| n.is_null(row)) {
-            true => 0,
-            false => Strings::hash_of_view(views[row], || long_of(buffers, views[row])),
-        };
-        (0..rows).map(|row| hash(row).cast_signed()).collect()
     }
 
     /// Looks up the packed rows of a block; the first is row `start` of the batch.
@@ -253,7 +220,7 @@ impl Compared {
         &mut self,
         encoders: &mut [Encoder],
         groups: &mut GroupKeys,
-        views: &[Views],
+        all_texts: &[Texts],
         start: usize,
         ids: &mut Vec<u32>,
     ) {
@@ -265,17 +232,17 @@ impl Compared {
         let mut before: Option<(&[u64], u32)> = None;
         for ((n, row), &hash) in packed.chunks_exact(w).enumerate().zip(hashes.iter()) {
             let n = start + n;
-            for texts in views {
+            for texts in all_texts {
                 if let Some(&ahead) = texts.views.get(n + AHEAD)
                     && ahead != texts.views[n + AHEAD - 1]
                 {
-                    prefetch_long(texts.buffers, ahead);
+                    prefetch_long(&texts.buffers, ahead);
                 }
             }
             // A join gives rows that have the same texts one after the other.
             if let Some((last, id)) = before
                 && last == row
-                && views.iter().all(|texts| texts.views[n] == texts.views[n - 1])
+                && all_texts.iter().all(|texts| texts.views[n] == texts.views[n - 1])
             {
                 ids.push(id);
                 continue;
@@ -288,7 +255,7 @@ impl Compared {
                 if others.iter().any(|&k| found[k] != row[k]) {
                     return false;
                 }
-                let equal = views.iter().all(|texts| {
+                let equal = all_texts.iter().all(|texts| {
                     is_null(texts.key)
                         || encoders[texts.key].strings.is_view(
                             found[texts.key],
@@ -306,7 +273,7 @@ impl Compared {
                 let at = groups.rows.len();
                 groups.rows.extend_from_slice(row);
                 groups.groups += 1;
-                for texts in views.iter().filter(|texts| !is_null(texts.key)) {
+                for texts in all_texts.iter().filter(|texts| !is_null(texts.key)) {
                     let strings = &mut encoders[texts.key].strings;
                     let hash = hashed.then_some(row[texts.key]);
                     let code = strings.append_view(texts.views[n], || texts.long(n), hash);

@@ -333,13 +333,8 @@ impl Grouper {
 
     /// A table of the groups that a direct one found.
     fn table(&mut self) -> Table {
-        let mut table = Table::default();
-        let GroupKeys { rows, keys, flagged, groups } = &self.groups;
-        table.reserve(groups + BLOCK);
+        let GroupKeys { rows, keys, flagged, .. } = &self.groups;
         hash_packed(rows, *keys, *flagged, &mut self.hashes);
-        for (id, &hash) in self.hashes.iter().enumerate() {
-            table.insert(hash, id as u32);
-        }
-        table
+        Table::of(&self.hashes)
     }
 }

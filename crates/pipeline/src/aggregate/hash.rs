@@ -76,6 +76,16 @@ pub(super) struct Table {
 const TAG: u64 = 0xffff_ffff_0000_0000;
 
 impl Table {
+    /// Of groups in the order of their ids, with room for a block more.
+    pub fn of(hashes: &[u64]) -> Self {
+        let mut table = Table::default();
+        table.reserve(hashes.len() + BLOCK);
+        for (id, &hash) in hashes.iter().enumerate() {
+            table.insert(hash, id as u32);
+        }
+        table
+    }
+
     /// Makes room for so many entries in all: at most half of the slots are taken.
     pub fn reserve(&mut self, entries: usize) {
         if entries * 2 > self.slots.len() {

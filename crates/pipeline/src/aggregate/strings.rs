@@ -53,11 +53,9 @@ impl Strings {
     }
 
     pub fn hash_all(&mut self) {
-        if self.are_hashed() {
-            return;
+        for code in self.hashes.len()..self.views.len() {
+            self.hashes.push(self.with(code as u64, hash_bytes));
         }
-        let (views, blocks) = (&self.views[self.hashes.len()..], &self.blocks);
-        self.hashes.extend(views.iter().map(|&v| Self::hash_of_view(v, || long(blocks, v))));
     }
 
     /// They are no longer looked up, and the next ones come with hashes or without.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::{ms, policy, ratio, spread};
 use super::model::{BASE_POLICY, Timing, percentile, quotient};
 use super::text::{Options, Table, titled};
+use crate::standstill::LATE;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
@@ -372,8 +373,11 @@ impl ShortLatency {
 }
 
 /// What its table says.
-pub const STANDSTILLS: &str =
-    "Times that a core of the machine itself did not run for more than 1 ms";
+pub fn standstills_title() -> String {
+    let late = LATE.as_millis();
+    format!("Times that a core of the machine itself did not run for more than {late} ms")
+}
+
 pub const STANDSTILLS_LEGEND: &str =
     "p99 and ÷ solo here: without the queries that were due or under way then";
 
@@ -392,7 +396,7 @@ pub fn text(latency: &Latency, options: Options) -> String {
     }
     let standstills = latency.standstills_rows();
     if !standstills.is_empty() {
-        let title = format!("{STANDSTILLS}\n{STANDSTILLS_LEGEND}");
+        let title = format!("{}\n{STANDSTILLS_LEGEND}", standstills_title());
         let table = Table::of(latency.standstills_header(), standstills);
         sections.push(titled(&title, table, options));
     }

@@ -1,6 +1,8 @@
 //! The section of short queries beside heavy streams.
 
-use super::super::latency::{Latency, STANDSTILLS, STANDSTILLS_LEGEND, ShortLatency, StreamLoad};
+use super::super::latency::{
+    Latency, STANDSTILLS_LEGEND, ShortLatency, StreamLoad, standstills_title,
+};
 use super::super::model::{geometric_mean, quotient};
 use super::{Page, Table, chart, colour, legend_of, ms, policy, ratio};
 
@@ -62,7 +64,7 @@ impl Page {
         if !standstills.is_empty() {
             let mut table = Table { header: latency.standstills_header(), ..Table::default() };
             standstills.into_iter().for_each(|row| table.row(row));
-            self.table(STANDSTILLS, &table, false);
+            self.table(&standstills_title(), &table, false);
             remarks.push(STANDSTILLS_LEGEND.to_string());
         }
         self.remarks(&remarks);
