@@ -235,6 +235,22 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The keys of a sink's groups by which who alone reads them groups them again, and nothing else.
+    pub fn grouped_again_by(&self, sink: usize) -> Vec<usize> {
+        let Sink::Aggregate(spec) = &self.sinks[sink] else { return vec![] };
+        let mut readers = self.pipelines.iter().filter(|p| p.reads_groups(sink));
+        let (Some(reader), None) = (readers.next(), readers.next()) else { return vec![] };
+        let Sink::Aggregate(again) = &self.sinks[reader.sink] else { return vec![] };
+        if self.pipelines.iter().filter(|p| p.sink == reader.sink).count() > 1 {
+            return vec![];
+        }
+        let keys = reader.inputs[..again.key_types.len()].iter().filter_map(|key| match key {
+            Expr::Register(register, _) if *register < spec.key_types.len() => Some(*register),
+            _ => None,
+        });
+        keys.collect()
+    }
+
     /// Whether a later pipeline feeds the same sink.
     pub fn is_fed_again(&self, pipeline: usize) -> bool {
         let sink = self.pipelines[pipeline].sink;

@@ -119,10 +119,11 @@ pub enum Part {
 }
 
 impl Part {
-    /// An empty one, of one of so many workers.
-    pub fn new(sink: &Sink, workers: usize) -> Result<Self> {
+    /// An empty one, of one of so many workers. `apart`: what these have for it [is](is_apart).
+    pub fn new(sink: &Sink, workers: usize, apart: bool) -> Result<Self> {
         Ok(match sink {
             Sink::Build(spec) => Part::Build(Collected::new(spec)),
+            Sink::Aggregate(spec) if apart => Part::Aggregate(Box::new(Partial::apart(spec)?)),
             Sink::Aggregate(spec) => Part::Aggregate(Box::new(Partial::new(spec, workers)?)),
             Sink::Sort(spec) => Part::Sort(Box::new(sort::Collected::new(spec)?)),
             Sink::Window(spec) => Part::Sort(Box::new(sort::Collected::new(&spec.sort)?)),
@@ -171,6 +172,17 @@ pub fn morsels(source: &Source, sinks: &[Option<Finished>]) -> Result<usize> {
         },
         Source::Table { sink, .. } => table_morsels(table(sinks, *sink)?),
     })
+}
+
+/// Whether the morsels of a source have no groups in common for who groups them.
+pub fn is_apart(source: &Source, sinks: &[Option<Finished>]) -> bool {
+    match source {
+        Source::Groups(sink) => match &sinks[*sink] {
+            Some(Finished::Merging(merging)) => merging.is_apart(),
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 /// The batches of morsel `n` of such a source.

@@ -76,9 +76,6 @@ impl GroupKeys {
             strings.hash_all();
         }
         let mut hashes = vec![];
-        if self.keys == 0 {
-            return hashes;
-        }
         if strings.iter().all(|s| s.len() == 0) {
             hash_packed(&self.rows, self.keys, self.flagged, &mut hashes);
             return hashes;
@@ -104,31 +101,44 @@ impl GroupKeys {
         (0..self.groups).map(hash).collect()
     }
 
-    /// The groups in that order.
-    pub fn permute(&mut self, order: &[u32]) {
-        fn gather<const W: usize>(rows: &[u64], order: &[u32]) -> Vec<u64> {
-            let (rows, _) = rows.as_chunks::<W>();
-            order.iter().map(|&group| rows[group as usize]).collect::<Vec<_>>().into_flattened()
-        }
-        self.rows = match self.stride() {
-            1 => gather::<1>(&self.rows, order),
-            2 => gather::<2>(&self.rows, order),
-            3 => gather::<3>(&self.rows, order),
-            w => {
-                let row = |&group: &u32| &self.rows[group as usize * w..][..w];
-                order.iter().flat_map(row).copied().collect()
-            }
+    /// Hashes of some of the keys; all strings have theirs.
+    pub fn hashes_of(&self, some: &[usize], keys: &[Key], strings: &[Strings]) -> Vec<u64> {
+        let flags_of = |&k: &usize| null_flag(k) | interned_flag(k);
+        let mask = some.iter().map(flags_of).fold(0, |all, flags| all | flags);
+        let hash = |group| {
+            let (words, flags) = (self.words(group), self.flags(group) & mask);
+            let word = |&k: &usize| {
+                let is_code = keys[k].is_coded() || flags & interned_flag(k) != 0;
+                match is_code && flags & null_flag(k) == 0 {
+                    true => strings[k].hash(words[k]),
+                    false => words[k],
+                }
+            };
+            hash_words(some.iter().map(word), flags)
         };
+        (0..self.groups).map(hash).collect()
     }
 
-    /// The words of a key that are codes of its strings.
-    pub fn codes_mut(&mut self, key: usize, is_coded: bool) -> impl Iterator<Item = &mut u64> {
-        let (stride, keys, flagged) = (self.stride(), self.keys, self.flagged);
-        self.rows.chunks_exact_mut(stride).filter_map(move |row| {
-            let flags = if flagged { row[keys] } else { 0 };
-            let is_code = is_coded || flags & interned_flag(key) != 0;
-            (is_code && flags & null_flag(key) == 0).then(|| &mut row[key])
-        })
+    /// The rows of those groups, each with flags if that is asked for.
+    pub fn gather(&self, groups: &[u32], flagged: bool, rows: &mut Vec<u64>) {
+        fn gather<const W: usize>(all: &[u64], groups: &[u32], rows: &mut [u64]) {
+            let ((all, _), (rows, _)) = (all.as_chunks::<W>(), rows.as_chunks_mut::<W>());
+            rows.iter_mut().zip(groups).for_each(|(row, &group)| *row = all[group as usize]);
+        }
+        let (from, to) = (self.stride(), self.keys + usize::from(flagged));
+        rows.clear();
+        rows.resize(groups.len() * to, 0);
+        match from {
+            1 if to == 1 => gather::<1>(&self.rows, groups, rows),
+            2 if to == 2 => gather::<2>(&self.rows, groups, rows),
+            3 if to == 3 => gather::<3>(&self.rows, groups, rows),
+            4 if to == 4 => gather::<4>(&self.rows, groups, rows),
+            _ => {
+                for (row, &group) in rows.chunks_exact_mut(to).zip(groups) {
+                    row[..from].copy_from_slice(&self.rows[group as usize * from..][..from]);
+                }
+            }
+        }
     }
 
     pub fn bytes(&self) -> usize {

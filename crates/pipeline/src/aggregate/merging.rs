@@ -4,7 +4,6 @@
 //! keys' hashes, one task a chunk. Every partition is then merged by whoever reads its groups, when
 //! they are read: so they are there twice only for as long as somebody looks at them.
 
-use std::ops::Range;
 use std::sync::{Arc, RwLock};
 
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
@@ -15,16 +14,20 @@ use super::emit::Finished;
 use super::grouper::{GroupKeys, find};
 use super::hash::{BLOCK, Table, partition};
 use super::keys::{interned_flag, null_flag};
-use super::partial::{Chunk, Partial, accumulators};
+use super::partial::{Chunk, Partial, Sorted, accumulators};
 use super::plan::Plan;
 use super::states::{Merge, States};
-use super::strings::Strings;
+use super::strings::{AHEAD, Strings};
 use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec, spill};
 use crate::encoding::internal;
 use crate::phases::Phases;
 
 /// Chunks whose groups are told apart by hashes without strings, at most.
 const UNHASHED_CHUNKS_MAX: usize = 16;
+
+/// Groups in all, up to which they stay in the processor's caches and are gathered when they are
+/// merged. Of more, each would be a line of memory of which one word is wanted.
+const GATHERED_GROUPS_MAX: usize = 256 << 10;
 
 /// Some groups: the columns of keys, then results. Keys may come in encoded forms.
 #[derive(Clone, Debug)]
@@ -33,12 +36,17 @@ pub struct Groups {
     pub rows: usize,
 }
 
-/// How many partitions there are, if there is more than one task.
 enum Way {
-    Nothing,
+    /// No group is in two chunks, or twice in one.
+    Apart,
     AtOnce,
-    Partitions { log2: u32 },
+    Partitions {
+        log2: u32,
+    },
 }
+
+/// Groups of a chunk, and their hashes.
+type Part<'a> = (&'a Chunk, (&'a [u32], &'a [u64]));
 
 /// From partials to groups. When its phases of tasks have run, its parts can be read: each once, in
 /// any order and on any threads.
@@ -53,9 +61,14 @@ pub struct Merging {
     common_bits: u32,
     /// Keys whose strings have no part in hashes.
     without: Vec<bool>,
+    /// Keys by which groups are sorted into partitions, if not by all.
+    apart_by: Vec<usize>,
 }
 
 impl Merging {
+    /// What sorting takes for a group: its hash, and its number.
+    pub const SORTING_BYTES: usize = size_of::<u64>() + size_of::<u32>();
+
     pub fn new(spec: Arc<Spec>, parts: Vec<Partial>) -> Result<Self> {
         Self::with_limits(spec, parts, LIMITS)
     }
@@ -69,8 +82,14 @@ impl Merging {
             parts.push(Partial::new(&spec, 1)?);
         }
         let plan = Arc::clone(&parts[0].plan);
+        let apart = parts.iter().all(|part| part.apart);
         let chunks = parts.into_iter().map(Partial::into_chunks).collect::<Result<Vec<_>>>()?;
-        Ok(Self::of(spec, plan, chunks.into_iter().flatten().collect(), 0, limits))
+        let apart = apart && chunks.iter().all(|chunks| chunks.len() <= 1);
+        let mut merging = Self::of(spec, plan, chunks.into_iter().flatten().collect(), 0, limits);
+        if apart {
+            merging.way = Way::Apart;
+        }
+        Ok(merging)
     }
 
     /// Of the pieces of one part that was spilled.
@@ -97,8 +116,8 @@ impl Merging {
     ) -> Self {
         let groups: usize = chunks.iter().map(|c| c.groups).sum();
         let way = match &chunks[..] {
-            [] => Way::Nothing,
-            [chunk] if chunk.distinct => Way::AtOnce,
+            [] => Way::Apart,
+            [chunk] if chunk.distinct => Way::Apart,
             _ if groups <= limits.merge_at_once || spec.key_types.is_empty() => Way::AtOnce,
             _ => {
                 let partitions = groups.div_ceil(limits.partition_groups).next_power_of_two();
@@ -107,13 +126,31 @@ impl Merging {
         };
         let without = without(&chunks);
         let chunks = chunks.into_iter().map(RwLock::new).collect();
-        Self { spec, plan, way, chunks, unmerged: groups, common_bits, without }
+        Self { spec, plan, way, chunks, unmerged: groups, common_bits, without, apart_by: vec![] }
+    }
+
+    /// Groups that have these keys in common shall be in one part, if that leaves no part much larger
+    /// than others: who groups by these keys again, part by part, finds all of a group in one.
+    pub fn apart_by(mut self, keys: &[usize]) -> Result<Self> {
+        let hashed = keys.iter().all(|&k| !self.without.get(k).is_some_and(|without| *without));
+        if hashed && matches!(self.way, Way::Partitions { .. }) {
+            let chunk = self.chunks[0].read().map_err(|_| poisoned())?;
+            let even = chunk.distinct && are_many(&chunk.keys, keys);
+            drop(chunk);
+            self.apart_by = if even { keys.to_vec() } else { vec![] };
+        }
+        Ok(self)
+    }
+
+    /// Whether [`Self::apart_by`] holds.
+    pub fn is_apart(&self) -> bool {
+        !self.apart_by.is_empty()
     }
 
     /// How many parts the groups come in.
     pub fn parts(&self) -> usize {
         match self.way {
-            Way::Nothing => 0,
+            Way::Apart => self.chunks.len(),
             Way::AtOnce => 1,
             Way::Partitions { log2 } => 1 << log2,
         }
@@ -122,36 +159,24 @@ impl Merging {
     /// The groups of a part; all phases are done, and it was not read before.
     pub fn groups(&self, part: usize) -> Result<Vec<Groups>> {
         match self.way {
-            Way::Nothing => Err(Error::internal("there is nothing to merge")),
+            Way::Apart => {
+                let mut chunk = self.chunks[part].write().map_err(|_| poisoned())?;
+                return self.finish_chunk(&mut chunk);
+            }
             Way::AtOnce => {
-                let mut chunks = Vec::with_capacity(self.chunks.len());
                 for chunk in &self.chunks {
-                    chunks.push(chunk.write().map_err(|_| poisoned())?);
+                    let mut chunk = chunk.write().map_err(|_| poisoned())?;
+                    chunk.sort(&self.plan, Partitioning::default(), &self.without);
                 }
-                if let [chunk] = &mut chunks[..]
-                    && chunk.distinct
-                {
-                    return self.finish_chunk(chunk);
-                }
-                for chunk in &mut chunks {
-                    let Chunk { keys, strings, hashes, .. } = &mut **chunk;
-                    *hashes = keys.content_hashes(&self.plan.keys, strings, &self.without);
-                }
-                self.merge(&chunks.iter().map(|c| (&**c, 0..c.groups)).collect::<Vec<_>>())
             }
-            Way::Partitions { .. } => {
-                let mut chunks = Vec::with_capacity(self.chunks.len());
-                for chunk in &self.chunks {
-                    chunks.push(chunk.read().map_err(|_| poisoned())?);
-                }
-                let range = |c: &Chunk| {
-                    let start = part.checked_sub(1).map_or(0, |before| c.ends[before]);
-                    start..c.ends[part]
-                };
-                let ranges = chunks.iter().map(|c| (&**c, range(c)));
-                self.merge(&ranges.filter(|(_, r)| !r.is_empty()).collect::<Vec<_>>())
-            }
+            Way::Partitions { .. } => {}
         }
+        let mut chunks = Vec::with_capacity(self.chunks.len());
+        for chunk in &self.chunks {
+            chunks.push(chunk.read().map_err(|_| poisoned())?);
+        }
+        let groups = chunks.iter().map(|c| (&**c, c.sorted.partition(part)));
+        self.merge(&groups.filter(|(_, (groups, _))| !groups.is_empty()).collect::<Vec<_>>())
     }
 
     /// A chunk that needs no merging.
@@ -172,47 +197,29 @@ impl Merging {
         finished.emit(&self.spec, &self.plan)
     }
 
-    /// Merges those groups of every chunk; all hashes are there.
-    fn merge(&self, chunks: &[(&Chunk, Range<usize>)]) -> Result<Vec<Groups>> {
+    /// Merges those groups, given with their hashes, of every chunk.
+    fn merge(&self, chunks: &[Part]) -> Result<Vec<Groups>> {
         let Merging { spec, plan, .. } = self;
         let mut keys = GroupKeys::new(plan.keys.len());
         keys.flagged = chunks.iter().any(|(chunk, _)| chunk.keys.flagged);
         let mut strings: Vec<Strings> = plan.keys.iter().map(|_| Strings::default()).collect();
         let by_bytes = by_bytes(plan, chunks);
         let mut table = Table::default();
-        table.reserve(chunks.iter().map(|(_, range)| range.len()).sum());
+        table.reserve(chunks.iter().map(|(_, (groups, _))| groups.len()).sum());
         let mut states = States::new(&plan.slots, spec.key_types.is_empty());
         let mut accumulators = accumulators(spec, plan)?;
         let (mut ids, mut packed) = (vec![], vec![]);
-        let mut groups = usize::from(spec.key_types.is_empty());
-        for (chunk, range) in chunks {
-            let before = groups;
+        let mut total = usize::from(spec.key_types.is_empty());
+        for &(chunk, (groups, hashes)) in chunks {
+            let before = total;
             ids.clear();
             if spec.key_types.is_empty() {
                 ids.push(0);
             } else {
-                let mut codes = Codes::new(plan, chunk, range.len());
-                for start in range.clone().step_by(BLOCK) {
-                    let block = start..(start + BLOCK).min(range.end);
-                    if codes.none() && chunk.keys.flagged == keys.flagged {
-                        let w = keys.stride();
-                        let rows = &chunk.keys.rows[block.start * w..block.end * w];
-                        find(&mut table, &mut keys, rows, &chunk.hashes[block], &mut ids);
-                        continue;
-                    }
-                    packed.clear();
-                    for group in block.clone() {
-                        let flags = chunk.keys.flags(group);
-                        let words = chunk.keys.words(group).iter().enumerate();
-                        packed.extend(words.map(|(k, &word)| match by_bytes[k] {
-                            true => word,
-                            false => codes.translate(k, word, flags, &mut strings[k]),
-                        }));
-                        if keys.flagged {
-                            packed.push(flags);
-                        }
-                    }
-                    let hashes = &chunk.hashes[block];
+                let mut codes = Codes::new(plan, chunk, &by_bytes, groups.len());
+                for (groups, hashes) in groups.chunks(BLOCK).zip(hashes.chunks(BLOCK)) {
+                    chunk.keys.gather(groups, keys.flagged, &mut packed);
+                    codes.translate(&mut packed, keys.flagged, &mut strings);
                     if by_bytes.contains(&true) {
                         let theirs = (&chunk.strings[..], &by_bytes[..]);
                         find_bytes(
@@ -228,16 +235,19 @@ impl Merging {
                         find(&mut table, &mut keys, &packed, hashes, &mut ids);
                     }
                 }
-                groups = keys.groups;
+                total = keys.groups;
             }
-            let at = Merge { start: range.start, ids: &ids, before, total: groups };
-            states.merge(&chunk.states, &at);
+            states.merge(&chunk.states, &Merge { groups, ids: &ids, before, total });
+            if accumulators.is_empty() {
+                continue;
+            }
+            let theirs = UInt32Array::from(groups.to_vec());
             for (accumulator, columns) in accumulators.iter_mut().zip(&chunk.externals) {
-                let columns = columns.iter().map(|c| c.slice(range.start, range.len()));
-                accumulator.merge(&columns.collect::<Vec<_>>(), &ids, groups)?;
+                let columns = columns.iter().map(|c| take(c, &theirs, None).map_err(internal));
+                accumulator.merge(&columns.collect::<Result<Vec<_>>>()?, &ids, total)?;
             }
         }
-        Finished { keys, strings, states, accumulators, groups }.emit(spec, plan)
+        Finished { keys, strings, states, accumulators, groups: total }.emit(spec, plan)
     }
 }
 
@@ -260,7 +270,9 @@ impl Phases for Merging {
     fn run(&self, _: usize, task: usize) -> Result<()> {
         let Way::Partitions { log2 } = self.way else { return Ok(()) };
         let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
-        split(&mut chunk, &self.plan, log2, self.common_bits, &self.without)
+        let partitioning = Partitioning { log2, common_bits: self.common_bits, by: &self.apart_by };
+        chunk.sort(&self.plan, partitioning, &self.without);
+        if self.unmerged > GATHERED_GROUPS_MAX { chunk.permute() } else { Ok(()) }
     }
 
     fn finish(self) -> Result<Merging> {
@@ -275,43 +287,56 @@ fn poisoned() -> Error {
 /// From the codes of a chunk's strings to those of the merged ones.
 struct Codes<'a> {
     chunk: &'a Chunk,
-    coded: Vec<bool>,
+    /// Keys that may be such codes, and whether they always are.
+    keys: Vec<(usize, bool)>,
     /// By key: the codes known, plus 1, where strings are few enough for that to pay.
     known: Vec<Vec<u32>>,
 }
 
 impl<'a> Codes<'a> {
-    fn new(plan: &Plan, chunk: &'a Chunk, groups: usize) -> Self {
+    /// Of all keys but those told `by_bytes`.
+    fn new(plan: &Plan, chunk: &'a Chunk, by_bytes: &[bool], groups: usize) -> Self {
         let known = chunk.strings.iter().map(|strings| match strings.len() {
             n if n <= groups * 4 => vec![0; n],
             _ => vec![],
         });
-        let coded = plan.keys.iter().map(|k| k.is_coded()).collect();
-        Self { chunk, coded, known: known.collect() }
-    }
-
-    /// There is nothing to translate.
-    fn none(&self) -> bool {
-        self.chunk.strings.iter().all(|s| s.len() == 0)
-    }
-
-    #[inline]
-    fn translate(&mut self, key: usize, word: u64, flags: u64, into: &mut Strings) -> u64 {
-        let is_code = self.coded[key] || flags & interned_flag(key) != 0;
-        if !is_code || flags & null_flag(key) != 0 {
-            return word;
+        let keys = plan.keys.iter().enumerate();
+        let keys = keys.filter(|&(k, _)| !by_bytes[k] && chunk.strings[k].len() > 0);
+        Self {
+            chunk,
+            keys: keys.map(|(k, key)| (k, key.is_coded())).collect(),
+            known: known.collect(),
         }
-        let strings = &self.chunk.strings[key];
-        let mut look_up =
-            || strings.with(word, |bytes| into.code_of_hash(strings.hash(word), bytes));
-        match self.known[key].get_mut(word as usize) {
-            None => look_up().into(),
-            Some(0) => {
-                let code = look_up();
-                self.known[key][word as usize] = code + 1;
-                code.into()
+    }
+
+    /// Those of packed rows.
+    fn translate(&mut self, packed: &mut [u64], flagged: bool, into: &mut [Strings]) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let width = into.len();
+        for row in packed.chunks_exact_mut(width + usize::from(flagged)) {
+            let flags = if flagged { row[width] } else { 0 };
+            for &(k, is_coded) in &self.keys {
+                let is_code = is_coded || flags & interned_flag(k) != 0;
+                if is_code && flags & null_flag(k) == 0 {
+                    let word = row[k];
+                    let strings = &self.chunk.strings[k];
+                    let mut look_up = || {
+                        strings.with(word, |bytes| into[k].code_of_hash(strings.hash(word), bytes))
+                    };
+                    let code = match self.known[k].get_mut(word as usize) {
+                        None => look_up(),
+                        Some(0) => {
+                            let code = look_up();
+                            self.known[k][word as usize] = code + 1;
+                            code
+                        }
+                        Some(known) => *known - 1,
+                    };
+                    row[k] = code.into();
+                }
             }
-            Some(known) => (*known - 1).into(),
         }
     }
 }
@@ -329,7 +354,7 @@ fn without(chunks: &[Chunk]) -> Vec<bool> {
 /// Keys nearly every group of which has a string of its own. To tell such groups apart, the strings of
 /// two that have the same hash are compared, and their codes in the merged groups are no longer those
 /// of strings but of groups: a look-up of each string would cost as much as that of the group.
-fn by_bytes(plan: &Plan, chunks: &[(&Chunk, Range<usize>)]) -> Vec<bool> {
+fn by_bytes(plan: &Plan, chunks: &[Part]) -> Vec<bool> {
     let many = |k: usize| chunks.iter().any(|(chunk, _)| has_many_strings(chunk, k));
     plan.keys.iter().enumerate().map(|(k, key)| key.is_coded() && many(k)).collect()
 }
@@ -339,7 +364,8 @@ fn has_many_strings(chunk: &Chunk, key: usize) -> bool {
     !strings.are_hashed() || strings.len() * 2 > chunk.groups
 }
 
-/// Looks up packed rows, as [`find`] does. The codes of keys told `by_bytes` are those of `theirs`.
+/// Looks up a block of packed rows, as [`find`] does. The codes of keys told `by_bytes` are those of
+/// `theirs`, in any order.
 fn find_bytes(
     table: &mut Table,
     groups: &mut GroupKeys,
@@ -352,7 +378,16 @@ fn find_bytes(
     table.reserve(groups.groups + hashes.len());
     table.warm(hashes);
     let (keys, w) = (groups.keys, groups.stride());
-    for (row, &hash) in packed.chunks_exact(w).zip(hashes) {
+    let by_bytes_only = || (0..keys).filter(|&k| by_bytes[k]);
+    for k in by_bytes_only() {
+        packed.iter().skip(k).step_by(w).for_each(|&code| theirs[k].prefetch_view(code));
+    }
+    for (n, (row, &hash)) in packed.chunks_exact(w).zip(hashes).enumerate() {
+        if let Some(ahead) = packed.get((n + AHEAD) * w..)
+            && !ahead.is_empty()
+        {
+            by_bytes_only().for_each(|k| theirs[k].prefetch(ahead[k]));
+        }
         let (words, flags) = row.split_at(keys);
         let is_null = |k: usize| flags.first().is_some_and(|flags| flags & null_flag(k) != 0);
         let next = groups.groups as u32;
@@ -378,42 +413,70 @@ fn find_bytes(
     }
 }
 
-/// Sorts a chunk's groups by partition: by the bits of their hashes after those that they have in
-/// common.
-pub(super) fn split(
-    chunk: &mut Chunk,
-    plan: &Plan,
-    log2: u32,
-    common_bits: u32,
-    without: &[bool],
-) -> Result<()> {
-    let partition = |hash: u64| partition(hash << common_bits, log2);
-    let hashes = chunk.keys.content_hashes(&plan.keys, &mut chunk.strings, without);
-    let mut ends = vec![0; 1 << log2];
-    hashes.iter().for_each(|&h| ends[partition(h)] += 1);
-    let mut next = 0;
-    for end in &mut ends {
-        next += std::mem::replace(end, next);
-    }
-    let mut order = vec![0; hashes.len()];
-    for (group, &hash) in hashes.iter().enumerate() {
-        let place = &mut ends[partition(hash)];
-        order[*place] = group as u32;
-        *place += 1;
-    }
-    chunk.hashes = order.iter().map(|&g| hashes[g as usize]).collect();
-    chunk.keys.permute(&order);
-    chunk.states.permute(&order);
-    for (k, key) in plan.keys.iter().enumerate() {
-        if has_many_strings(chunk, k) {
-            let codes = chunk.keys.codes_mut(k, key.is_coded());
-            chunk.strings[k] = chunk.strings[k].in_order(codes);
+/// Whether partitions by these keys are about even, by a sample: of two groups mostly each has its own,
+/// and none is that of many groups.
+fn are_many(groups: &GroupKeys, keys: &[usize]) -> bool {
+    const SAMPLE: usize = 1024;
+    let step = groups.groups.div_ceil(SAMPLE).max(1);
+    let words = |group| keys.iter().map(move |&k| groups.words(group)[k]);
+    let mut sample: Vec<Vec<u64>> =
+        (0..groups.groups).step_by(step).map(|group| words(group).collect()).collect();
+    sample.sort_unstable();
+    let runs = sample.chunk_by(|a, b| a == b);
+    let (count, longest) = runs.fold((0, 0), |(n, longest), run| (n + 1, run.len().max(longest)));
+    count * 2 >= sample.len() && longest * 64 <= sample.len()
+}
+
+/// How groups are sorted: by those bits of their hashes that come after some which all have in common.
+#[derive(Default)]
+pub(super) struct Partitioning<'a> {
+    pub log2: u32,
+    pub common_bits: u32,
+    /// Keys whose hashes these are, if not of all.
+    pub by: &'a [usize],
+}
+
+impl Chunk {
+    /// Finds the groups of each partition; they stay where they are.
+    pub(super) fn sort(&mut self, plan: &Plan, way: Partitioning, without: &[bool]) {
+        let partition = |hash: u64| partition(hash << way.common_bits, way.log2);
+        let hashes = match plan.keys.is_empty() {
+            true => vec![0; self.groups],
+            false => self.keys.content_hashes(&plan.keys, &mut self.strings, without),
+        };
+        let some = match way.by {
+            [] => None,
+            by => Some(self.keys.hashes_of(by, &plan.keys, &self.strings)),
+        };
+        let decisive = some.as_ref().unwrap_or(&hashes);
+        let mut ends = vec![0; 1 << way.log2];
+        decisive.iter().for_each(|&h| ends[partition(h)] += 1);
+        let mut next = 0;
+        for end in &mut ends {
+            next += std::mem::replace(end, next);
         }
+        let mut sorted =
+            Sorted { groups: vec![0; hashes.len()], hashes: vec![0; hashes.len()], ends };
+        for (group, (&hash, &decisive)) in hashes.iter().zip(decisive).enumerate() {
+            let place = &mut sorted.ends[partition(decisive)];
+            (sorted.groups[*place], sorted.hashes[*place]) = (group as u32, hash);
+            *place += 1;
+        }
+        self.sorted = sorted;
     }
-    let order = UInt32Array::from(order);
-    for column in chunk.externals.iter_mut().flatten() {
-        *column = take(column, &order, None).map_err(internal)?;
+
+    /// Puts the groups themselves in that order, so that those of a partition lie side by side.
+    pub(super) fn permute(&mut self) -> Result<()> {
+        let order = std::mem::take(&mut self.sorted.groups);
+        let mut rows = vec![];
+        self.keys.gather(&order, self.keys.flagged, &mut rows);
+        self.keys.rows = rows;
+        self.states.permute(&order);
+        self.sorted.groups = (0..order.len() as u32).collect();
+        let order = UInt32Array::from(order);
+        for column in self.externals.iter_mut().flatten() {
+            *column = take(column, &order, None).map_err(internal)?;
+        }
+        Ok(())
     }
-    chunk.ends = ends;
-    Ok(())
 }

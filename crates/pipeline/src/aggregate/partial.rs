@@ -19,7 +19,7 @@ use crate::encoding::expand;
 /// whose rows were no longer looked for, and of keys that come in many combinations.
 const STRINGS_PER_GROUP_MAX: usize = 8;
 
-/// Groups and their states, not to change any more. `hashes` and `bounds` come with partitioning.
+/// Groups and their states, not to change any more. `sorted` comes with merging.
 pub(super) struct Chunk {
     pub keys: GroupKeys,
     pub strings: Vec<Strings>,
@@ -31,9 +31,26 @@ pub(super) struct Chunk {
     pub groups: usize,
     /// No group is there twice.
     pub distinct: bool,
+    pub sorted: Sorted,
+}
+
+/// The groups of a chunk by partition.
+#[derive(Default)]
+pub(super) struct Sorted {
+    pub groups: Vec<u32>,
+    /// Of their keys.
     pub hashes: Vec<u64>,
     /// Where each partition ends.
     pub ends: Vec<usize>,
+}
+
+impl Sorted {
+    /// Groups of a partition, and their hashes.
+    pub fn partition(&self, n: usize) -> (&[u32], &[u64]) {
+        let start = n.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let range = start..self.ends[n];
+        (&self.groups[range.clone()], &self.hashes[range])
+    }
 }
 
 impl Chunk {
@@ -49,6 +66,8 @@ pub struct Partial {
     spec: Arc<Spec>,
     pub(super) plan: Arc<Plan>,
     limits: Limits,
+    /// No other worker has rows of these groups.
+    pub(super) apart: bool,
     /// `None` without keys.
     grouper: Option<Grouper>,
     states: States,
@@ -78,6 +97,12 @@ impl Partial {
         Self::with_limits(spec, Limits { trial_groups, ..LIMITS })
     }
 
+    /// Of one of several workers none of which has rows of another's groups (see
+    /// [`Merging::apart_by`](super::Merging::apart_by)).
+    pub fn apart(spec: &Arc<Spec>) -> Result<Self> {
+        Ok(Self { apart: true, ..Self::new(spec, 1)? })
+    }
+
     pub(super) fn with_limits(spec: &Arc<Spec>, limits: Limits) -> Result<Self> {
         let plan = Arc::new(Plan::new(spec)?);
         let single = spec.key_types.is_empty();
@@ -100,6 +125,7 @@ impl Partial {
             spec: Arc::clone(spec),
             plan,
             limits,
+            apart: false,
             accumulators,
             ids: vec![],
             rows: 0,
@@ -225,9 +251,8 @@ impl Partial {
         let mut states = std::mem::replace(&mut self.states, States::new(&self.plan.slots, false));
         states.resize(groups);
         let externals = self.accumulators.iter_mut().map(|a| a.state()).collect::<Result<_>>()?;
-        let (hashes, ends) = (vec![], vec![]);
-        let chunk =
-            Chunk { keys, strings, unhashed, states, externals, groups, distinct, hashes, ends };
+        let sorted = Sorted::default();
+        let chunk = Chunk { keys, strings, unhashed, states, externals, groups, distinct, sorted };
         self.chunks_bytes += chunk.bytes();
         self.chunks.push(chunk);
         self.rows = 0;

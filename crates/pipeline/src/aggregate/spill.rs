@@ -27,8 +27,8 @@ use thalweg_base::{Error, Result};
 
 use super::grouper::GroupKeys;
 use super::keys::{Class, Key, interned_flag, null_flag};
-use super::merging::split;
-use super::partial::Chunk;
+use super::merging::Partitioning;
+use super::partial::{Chunk, Sorted};
 use super::plan::{Number, Order, Plan, Slot};
 use super::states::{Seen, State, States};
 use super::strings::Strings;
@@ -54,12 +54,15 @@ pub struct Sealed {
 
 impl Sealed {
     /// Its pieces, each with its part; parts without groups have none.
-    pub fn pieces(mut self) -> Result<Vec<(usize, RecordBatch)>> {
-        let Sealed { spec, plan, chunk } = &mut self;
-        split(chunk, plan, PARTS_LOG2, 0, &[])?;
-        let whole = batch(spec, plan, chunk)?;
-        let starts = std::iter::once(0).chain(chunk.ends.iter().copied());
-        let parts = starts.zip(&chunk.ends).enumerate().filter(|(_, (start, end))| start < *end);
+    pub fn pieces(self) -> Result<Vec<(usize, RecordBatch)>> {
+        let Sealed { spec, plan, mut chunk } = self;
+        let partitioning = Partitioning { log2: PARTS_LOG2, ..Partitioning::default() };
+        chunk.sort(&plan, partitioning, &[]);
+        chunk.permute()?;
+        let ends = std::mem::take(&mut chunk.sorted.ends);
+        let whole = batch(&spec, &plan, chunk)?;
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let parts = starts.zip(&ends).enumerate().filter(|(_, (start, end))| start < *end);
         Ok(parts.map(|(part, (start, end))| (part, whole.slice(start, end - start))).collect())
     }
 }
@@ -107,7 +110,7 @@ fn may_be_codes(key: &Key) -> bool {
     key.is_coded() || key.class == Class::Decimal
 }
 
-fn batch(spec: &Spec, plan: &Plan, chunk: &mut Chunk) -> Result<RecordBatch> {
+fn batch(spec: &Spec, plan: &Plan, mut chunk: Chunk) -> Result<RecordBatch> {
     chunk.keys.flag();
     chunk.states.resize(chunk.groups);
     let schema = of_plan(spec, plan)?;
@@ -127,8 +130,7 @@ fn batch(spec: &Spec, plan: &Plan, chunk: &mut Chunk) -> Result<RecordBatch> {
         }
         columns.push(Arc::new(builder.finish()));
     }
-    let states = std::mem::replace(&mut chunk.states, States { all: vec![] });
-    for state in states.all {
+    for state in chunk.states.all {
         write(state, chunk.groups, &mut columns)?;
     }
     columns.extend(chunk.externals.iter().flatten().cloned());
@@ -223,8 +225,7 @@ fn chunk(plan: &Plan, batch: &RecordBatch) -> Result<Chunk> {
         states,
         groups,
         distinct: false,
-        hashes: vec![],
-        ends: vec![],
+        sorted: Sorted::default(),
     })
 }
 

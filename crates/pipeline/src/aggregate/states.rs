@@ -59,8 +59,8 @@ impl Seen {
             return;
         }
         self.widen(at.before, at.total);
-        for (&id, group) in at.ids.iter().zip(at.start..) {
-            self.flags[id as usize] |= other.has(group);
+        for (&id, &group) in at.ids.iter().zip(at.groups) {
+            self.flags[id as usize] |= other.has(group as usize);
         }
     }
 
@@ -89,9 +89,9 @@ pub(super) struct Batch<'a> {
     pub filters: &'a [BooleanArray],
 }
 
-/// Groups `start..start + ids.len()` of another state are those of `ids` here.
+/// These groups of another state are those of `ids` here.
 pub(super) struct Merge<'a> {
-    pub start: usize,
+    pub groups: &'a [u32],
     pub ids: &'a [u32],
     pub before: usize,
     pub total: usize,
@@ -612,20 +612,18 @@ impl State {
     }
 
     fn merge(&mut self, other: &State, at: &Merge) {
-        let &Merge { start, ids, total, .. } = at;
-        let end = start + ids.len();
+        let &Merge { groups, ids, total, .. } = at;
         self.resize(total);
         match (self, other) {
             (State::Counts(counts), State::Counts(others)) => {
-                let others = others.get(start..end).unwrap_or(&[]);
-                many::<AddInt>(counts, ids, others);
+                merge::<AddInt>(counts, others, at);
             }
             (State::Ints { sums, seen }, State::Ints { sums: others, seen: other_seen }) => {
-                many::<AddInt>(sums, ids, &others[start..end]);
+                merge::<AddInt>(sums, others, at);
                 seen.merge(other_seen, at);
             }
             (State::Floats { sums, seen }, State::Floats { sums: others, seen: other_seen }) => {
-                many::<AddFloat>(sums, ids, &others[start..end]);
+                merge::<AddFloat>(sums, others, at);
                 seen.merge(other_seen, at);
             }
             (
@@ -633,12 +631,12 @@ impl State {
                 State::Decimals { sums: others, highs: other_highs, seen: other_seen, .. },
             ) => {
                 if highs.is_empty() && other_highs.is_empty() {
-                    many::<AddWide>(sums, ids, &others[start..end]);
+                    merge::<AddWide>(sums, others, at);
                 } else {
                     highs.resize(total, 0);
-                    sum_exactly(sums, highs, ids, others[start..end].iter().copied());
-                    let other_highs = other_highs.get(start..end).unwrap_or(&[]);
-                    many::<AddInt>(highs, ids, other_highs);
+                    let others = groups.iter().map(|&group| others[group as usize]);
+                    sum_exactly(sums, highs, ids, others);
+                    merge::<AddInt>(highs, other_highs, at);
                 }
                 seen.merge(other_seen, at);
             }
@@ -647,8 +645,8 @@ impl State {
                 State::Words { best: others, seen: other_seen, .. },
             ) => {
                 match max {
-                    true => many::<MaxWord>(best, ids, &others[start..end]),
-                    false => many::<MinWord>(best, ids, &others[start..end]),
+                    true => merge::<MaxWord>(best, others, at),
+                    false => merge::<MinWord>(best, others, at),
                 }
                 seen.merge(other_seen, at);
             }
@@ -657,8 +655,8 @@ impl State {
                 State::Wides { best: others, seen: other_seen, .. },
             ) => {
                 match max {
-                    true => many::<MaxWide>(best, ids, &others[start..end]),
-                    false => many::<MinWide>(best, ids, &others[start..end]),
+                    true => merge::<MaxWide>(best, others, at),
+                    false => merge::<MinWide>(best, others, at),
                 }
                 seen.merge(other_seen, at);
             }
@@ -667,9 +665,9 @@ impl State {
                 State::Bytes { best: others, seen: other_seen, .. },
             ) => {
                 seen.widen(at.before, total);
-                for (&id, group) in ids.iter().zip(start..end) {
+                for (&id, &group) in ids.iter().zip(groups) {
+                    let (id, group) = (id as usize, group as usize);
                     if other_seen.has(group) {
-                        let id = id as usize;
                         let first = !std::mem::replace(&mut seen.flags[id], true);
                         better(&mut best[id], &others[group], first, *max, heap_bytes);
                     }
@@ -677,6 +675,17 @@ impl State {
             }
             _ => unreachable!("states of one plan"),
         }
+    }
+}
+
+/// Nothing, if the others have nothing yet.
+fn merge<O: Op>(states: &mut [O::T], others: &[O::T], at: &Merge) {
+    if others.is_empty() {
+        return;
+    }
+    for (&id, &group) in at.ids.iter().zip(at.groups) {
+        let state = &mut states[id as usize];
+        *state = O::combine(*state, others[group as usize]);
     }
 }
 

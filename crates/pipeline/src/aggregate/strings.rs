@@ -178,29 +178,16 @@ impl Strings {
         view(bytes, number, offset)
     }
 
-    /// The same strings with codes in the order in which `words` has them, which become the new
-    /// codes: reading them one after the other is then reading on. They cannot be looked up, have no
-    /// hashes, and those that had one code may have several.
-    ///
-    /// One thing at a time is gathered, since such loads do not wait for each other.
-    pub fn in_order<'a>(&self, words: impl Iterator<Item = &'a mut u64>) -> Strings {
-        let old: Vec<u64> =
-            words.zip(0..).map(|(word, new)| std::mem::replace(word, new)).collect();
-        let mut ordered = Strings {
-            views: old.iter().map(|&code| self.views[code as usize]).collect(),
-            ..Strings::default()
-        };
-        let mut views = std::mem::take(&mut ordered.views);
-        for i in 0..views.len() {
-            if let Some(&ahead) = views.get(i + AHEAD) {
-                prefetch_long(&self.blocks, ahead);
-            }
-            if views[i] as u32 as usize > INLINE_MAX {
-                views[i] = ordered.store(long(&self.blocks, views[i]));
-            }
+    /// Asks for the view of a code.
+    pub fn prefetch_view(&self, code: u64) {
+        prefetch(&self.views, code as usize);
+    }
+
+    /// Asks for the first bytes of the string of a code, if there is one.
+    pub fn prefetch(&self, code: u64) {
+        if let Some(&view) = self.views.get(code as usize) {
+            prefetch_long(&self.blocks, view);
         }
-        ordered.views = views;
-        ordered
     }
 
     /// The codes of an array's strings; 0 in the place of a NULL. `repeats` may know of a row other

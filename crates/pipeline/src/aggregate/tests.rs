@@ -807,3 +807,85 @@ fn texts_that_many_groups_have_come_as_a_dictionary() {
         assert_eq!(found, if workers == 1 { 26_666 } else { 40_000 });
     }
 }
+
+/// Groups by a decimal, a text and a number, some of which are NULL, from two workers; and these grouped
+/// again by the text and the number. Whether they were told apart, and how many groups there are.
+fn grouped_twice(texts: impl Fn(i64) -> i64) -> (bool, usize) {
+    const ROWS: i64 = 40_000;
+    let inner = Arc::new(Spec {
+        key_types: vec![DataType::Decimal128(38, 2), DataType::Utf8View, DataType::Int64],
+        argument_types: vec![],
+        functions: vec![],
+    });
+    let outer = Arc::new(Spec {
+        key_types: vec![DataType::Utf8View, DataType::Int64],
+        argument_types: vec![],
+        functions: vec![function(Kind::CountRows, &[], None)],
+    });
+    let parts = (0..2).map(|worker| {
+        let mut part = Partial::with_limits(&inner, limits(4000)).unwrap();
+        let rows: Vec<i64> = (0..ROWS).filter(|row| row % 3 != worker).collect();
+        for rows in rows.chunks(1500) {
+            let large = |row: &i64| i128::from(*row) << if row % 2 == 0 { 70 } else { 0 };
+            let decimals: Decimal128Array = rows.iter().map(|row| Some(large(row))).collect();
+            let decimals = decimals.with_precision_and_scale(38, 2).unwrap();
+            let text = |row: &i64| (row % 29 > 0).then(|| format!("text number {}", texts(*row)));
+            let text: StringViewArray = rows.iter().map(text).collect();
+            let number: Int64Array =
+                rows.iter().map(|row| (row % 13 > 0).then_some(texts(*row) % 7)).collect();
+            let keys: [ArrayRef; 3] = [Arc::new(decimals), Arc::new(text), Arc::new(number)];
+            part.push(&keys, &[], &[], rows.len()).unwrap();
+        }
+        part
+    });
+    let merging = Merging::with_limits(Arc::clone(&inner), parts.collect(), limits(4000)).unwrap();
+    let merging = merging.apart_by(&[1, 2]).unwrap();
+    let phases = (0..merging.phases())
+        .flat_map(|phase| (0..merging.tasks(phase)).map(move |task| (phase, task)));
+    phases.for_each(|(phase, task)| merging.run(phase, task).unwrap());
+    let apart = merging.is_apart();
+    let mut workers: Vec<Partial> = (0..2)
+        .map(|_| if apart { Partial::apart(&outer) } else { Partial::new(&outer, 2) }.unwrap())
+        .collect();
+    for part in 0..merging.parts() {
+        for groups in merging.groups(part).unwrap() {
+            workers[part % 2].push(&groups.columns[1..], &[], &[], groups.rows).unwrap();
+        }
+    }
+    let merging = Merging::new(Arc::clone(&outer), workers).unwrap();
+    // Those of each worker as they are.
+    assert_eq!(merging.parts() == 2 && merging.phases() == 0, apart);
+    let mut counts = HashMap::new();
+    for groups in groups(&merging) {
+        let texts = expand(&groups.columns[0], &DataType::Utf8View).unwrap();
+        let numbers = expand(&groups.columns[1], &DataType::Int64).unwrap();
+        let found = groups.columns[2].as_primitive::<Int64Type>();
+        for row in 0..groups.rows {
+            let text = texts.as_string_view();
+            let text = text.is_valid(row).then(|| text.value(row).to_string());
+            let number = numbers.as_primitive::<Int64Type>();
+            let number = number.is_valid(row).then(|| number.value(row));
+            assert_eq!(counts.insert((text, number), found.value(row)), None, "each group once");
+        }
+    }
+    let mut expected = HashMap::new();
+    for row in 0..ROWS {
+        let text = (row % 29 > 0).then(|| format!("text number {}", texts(row)));
+        let number = (row % 13 > 0).then_some(texts(row) % 7);
+        *expected.entry((text, number)).or_insert(0) += 1;
+    }
+    assert_eq!(counts, expected);
+    (apart, counts.len())
+}
+
+#[test]
+fn groups_that_are_grouped_again_by_some_keys_are_in_parts_by_these() {
+    let (apart, counts) = grouped_twice(|row| row % 5000);
+    assert!(apart);
+    assert!(counts > 5000);
+    // Half of the groups would be in one part.
+    let (apart, counts) = grouped_twice(|row| if row % 2 == 0 { 0 } else { row % 5000 });
+    assert!(!apart);
+    assert!(counts > 2500);
+    assert!(!grouped_twice(|row| row % 5).0);
+}

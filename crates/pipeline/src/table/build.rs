@@ -90,7 +90,7 @@ impl Building {
         let mut pieces = Vec::new();
         for part in parts {
             bounds.iter_mut().zip(&part.bounds).for_each(|(all, &part)| all.add(part));
-            pieces.extend(part.pieces);
+            pieces.extend(part.into_pieces()?);
         }
         let mut starts = vec![0];
         let mut rows = 0;

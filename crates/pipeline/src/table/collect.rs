@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::filter;
+use arrow::compute::{concat, filter};
 use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
 
@@ -13,11 +13,60 @@ use super::{Spec, nulls_of};
 use crate::aggregate::Groups;
 use crate::encoding::{expand, internal, is_compact};
 
-/// A batch.
+/// Rows up to which a batch is put together with others: where few rows of each come through, what
+/// there is to do for each batch would be more than what is to do for its rows.
+const SMALL_ROWS: usize = 1024;
+
+/// Rows that small batches are put together to, at least.
+const TOGETHER_ROWS: usize = 8 << 10;
+
+/// What a value of a small batch takes at most.
+const VALUE_BYTES: usize = size_of::<i128>();
+
+/// A batch, or several small ones.
 pub struct Piece {
     pub keys: Vec<ArrayRef>,
     pub payload: Vec<ArrayRef>,
     pub rows: usize,
+}
+
+impl Piece {
+    fn columns(&self) -> impl Iterator<Item = &ArrayRef> {
+        self.keys.iter().chain(&self.payload)
+    }
+
+    /// Whether their columns are of the same types, and the same dictionaries.
+    fn goes_with(&self, other: &Piece) -> bool {
+        self.columns().zip(other.columns()).all(|(a, b)| {
+            a.data_type() == b.data_type()
+                && a.as_any_dictionary_opt()
+                    .zip(b.as_any_dictionary_opt())
+                    .is_none_or(|(a, b)| a.values().to_data().ptr_eq(&b.values().to_data()))
+        })
+    }
+
+    /// Of some that go with each other.
+    fn of(pieces: Vec<Piece>) -> Result<Option<Piece>> {
+        if pieces.len() <= 1 {
+            return Ok(pieces.into_iter().next());
+        }
+        let column = |of: &dyn Fn(&Piece) -> &ArrayRef| {
+            let all: Vec<&dyn Array> = pieces.iter().map(|p| of(p).as_ref()).collect();
+            concat(&all).map_err(internal)
+        };
+        let (keys, payload) = (pieces[0].keys.len(), pieces[0].payload.len());
+        Ok(Some(Piece {
+            keys: (0..keys).map(|i| column(&|p| &p.keys[i])).collect::<Result<_>>()?,
+            payload: (0..payload).map(|i| column(&|p| &p.payload[i])).collect::<Result<_>>()?,
+            rows: pieces.iter().map(|p| p.rows).sum(),
+        }))
+    }
+}
+
+/// Texts that are no dictionary have buffers that several batches may have in common.
+fn can_be_together(array: &ArrayRef) -> bool {
+    let data_type = array.data_type();
+    data_type.is_primitive() || matches!(data_type, DataType::Dictionary(..))
 }
 
 /// Rows that were collected, keys and then payload, in their logical types.
@@ -55,7 +104,11 @@ pub struct Collected {
     payload_types: Vec<DataType>,
     /// Rows with a NULL in a key go, as nothing will ask for them.
     drop_null_keys: bool,
-    pub(super) pieces: Vec<Piece>,
+    pieces: Vec<Piece>,
+    /// Small ones that will be one.
+    small: Vec<Piece>,
+    small_rows: usize,
+    small_bytes: usize,
     rows: usize,
     /// Of each key column.
     pub(super) bounds: Vec<Bounds>,
@@ -71,6 +124,9 @@ impl Collected {
             payload_types: spec.payload_types.clone(),
             drop_null_keys: !spec.nulls_equal && !spec.keep_null_keys,
             pieces: Vec::new(),
+            small: Vec::new(),
+            small_rows: 0,
+            small_bytes: 0,
             rows: 0,
             bounds: vec![Bounds::default(); spec.key_types.len()],
             memory_bytes: 0,
@@ -78,7 +134,7 @@ impl Collected {
         }
     }
 
-    /// Takes a batch; its arrays are kept as they are.
+    /// Takes a batch; its arrays are kept as they are, if they are not small.
     pub fn push(&mut self, keys: &[ArrayRef], payload: &[ArrayRef], rows: usize) -> Result<()> {
         check(&self.key_types, keys, rows, false)?;
         check(&self.payload_types, payload, rows, false)?;
@@ -105,12 +161,39 @@ impl Collected {
                 *array = filter(array.as_ref(), &kept).map_err(internal)?;
             }
         }
-        for array in piece.keys.iter().chain(&piece.payload) {
+        self.rows += piece.rows;
+        if piece.rows > SMALL_ROWS || !piece.columns().all(can_be_together) {
+            self.keep(piece);
+            return Ok(());
+        }
+        if self.small.first().is_some_and(|first| !piece.goes_with(first)) {
+            self.put_together()?;
+        }
+        self.small_rows += piece.rows;
+        self.small_bytes += piece.rows * piece.columns().count() * VALUE_BYTES;
+        self.small.push(piece);
+        if self.small_rows >= TOGETHER_ROWS { self.put_together() } else { Ok(()) }
+    }
+
+    fn keep(&mut self, piece: Piece) {
+        for array in piece.columns() {
             self.count(&array.to_data());
         }
-        self.rows += piece.rows;
         self.pieces.push(piece);
+    }
+
+    fn put_together(&mut self) -> Result<()> {
+        let small = std::mem::take(&mut self.small);
+        (self.small_rows, self.small_bytes) = (0, 0);
+        if let Some(piece) = Piece::of(small)? {
+            self.keep(piece);
+        }
         Ok(())
+    }
+
+    pub(super) fn into_pieces(mut self) -> Result<Vec<Piece>> {
+        self.put_together()?;
+        Ok(self.pieces)
     }
 
     /// All rows so far; it begins again with none.
@@ -119,6 +202,8 @@ impl Collected {
         self.memory_bytes = 0;
         self.counted.clear();
         self.bounds.fill(Bounds::default());
+        (self.small_rows, self.small_bytes) = (0, 0);
+        self.pieces.append(&mut self.small);
         Given::new(std::mem::take(&mut self.pieces), &self.key_types, &self.payload_types)
     }
 
@@ -135,7 +220,7 @@ impl Collected {
 
     /// What is held, each allocation once; another worker may count some of it, too.
     pub fn memory_bytes(&self) -> usize {
-        self.memory_bytes
+        self.memory_bytes + self.small_bytes
     }
 
     pub fn rows(&self) -> usize {

@@ -10,6 +10,7 @@ use arrow::datatypes::{Int32Type, UInt8Type, UInt16Type, UInt32Type};
 use proptest::prelude::*;
 use thalweg_base::Prng;
 
+use super::collect::Piece;
 use super::*;
 use crate::phases::Phases;
 
@@ -649,4 +650,48 @@ fn tasks_out_of_order_and_arrays_of_other_types_are_errors() {
     building.run(0, 0).unwrap();
     building.run(0, 0).unwrap_err();
     assert!(building.finish().is_err());
+}
+
+#[test]
+fn small_batches_are_put_together() {
+    let spec = Spec {
+        key_types: vec![DataType::Int64],
+        payload_types: vec![DataType::Utf8View],
+        nulls_equal: false,
+        keep_null_keys: false,
+    };
+    let dictionaries: Vec<ArrayRef> = ["one", "other"]
+        .map(|of| StringViewArray::from_iter_values((0..5).map(|n| format!("{of} {n}"))))
+        .map(|values| Arc::new(values) as ArrayRef)
+        .into();
+    // The batches of rows with a dictionary, and how many pieces they become.
+    for (batches, pieces) in [(vec![0; 500], 7), ([vec![0; 100], vec![1; 100]].concat(), 4)] {
+        let mut part = Collected::new(&spec);
+        for (n, &dictionary) in batches.iter().enumerate() {
+            let rows = n as i64 * 100..n as i64 * 100 + 100;
+            let keys = Int64Array::from_iter_values(rows.clone());
+            let codes: UInt16Array =
+                rows.map(|row| (row % 7 < 5).then_some((row % 7) as u16)).collect();
+            let values = Arc::clone(&dictionaries[dictionary]);
+            let texts = DictionaryArray::new(codes, values);
+            let before = part.memory_bytes();
+            part.push(&[Arc::new(keys)], &[Arc::new(texts)], 100).unwrap();
+            assert_ne!(part.memory_bytes(), before);
+        }
+        assert_eq!(part.rows(), batches.len() * 100);
+        let part = part.into_pieces().unwrap();
+        assert_eq!(part.len(), pieces);
+        let mut again = Collected::new(&spec);
+        for Piece { keys, payload, rows } in &part {
+            again.push(keys, payload, *rows).unwrap();
+        }
+        let table = build(spec.clone(), vec![again], &mut Prng::new(1), 1);
+        let texts = crate::encoding::expand(table.payload(0), &DataType::Utf8View).unwrap();
+        for (n, row) in (0..batches.len()).flat_map(|n| (0..100).map(move |i| (n, n * 100 + i))) {
+            let of = ["one", "other"][batches[n]];
+            let text = (row % 7 < 5).then(|| format!("{of} {}", row % 7));
+            let found = texts.as_string_view();
+            assert_eq!(found.is_valid(row).then(|| found.value(row).to_string()), text);
+        }
+    }
 }

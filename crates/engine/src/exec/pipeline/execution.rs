@@ -26,7 +26,7 @@ use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::{Collected, Sorting};
 use thalweg_pipeline::table::Building;
 use thalweg_pipeline::window::Windowing;
-use thalweg_pipeline::worker::{BuiltTable, Finished, Given, Part, Worker};
+use thalweg_pipeline::worker::{BuiltTable, Finished, Given, Part, Worker, is_apart};
 use tokio::sync::mpsc;
 
 use super::PipelineExec;
@@ -329,6 +329,7 @@ impl Shared {
     ) -> Result<Vec<Part>, Stop> {
         let (plan, pipeline) = (&place.plan, &place.plan.pipelines[place.n]);
         let opened = self.open(pipeline, sinks)?;
+        let apart = is_apart(&pipeline.source, sinks);
         let in_order = match pipeline.source {
             Source::Groups(sink) => matches!(plan.sinks[sink], Sink::Sort(_)),
             _ => false,
@@ -340,7 +341,7 @@ impl Shared {
         for number in 0..count {
             let part = match parts.next() {
                 Some(part) => part,
-                None => Part::new(&plan.sinks[pipeline.sink], count)?,
+                None => Part::new(&plan.sinks[pipeline.sink], count, apart)?,
             };
             let worker = Worker::new(plan, place.n, sinks, part)?;
             let puller = Puller::new(Arc::clone(&feed), number);
@@ -411,7 +412,7 @@ impl Shared {
                 // What sorting them by their hashes needs; without keys there is one group.
                 let hashes: usize = match spec.key_types.is_empty() {
                     true => 0,
-                    false => partials.iter().map(|p| p.groups() * size_of::<u64>()).sum(),
+                    false => partials.iter().map(|p| p.groups() * Merging::SORTING_BYTES).sum(),
                 };
                 // Who reads groups alone merges them part by part; for several that is done before.
                 let merged = if readers > 1 { reservation.size() } else { 0 };
@@ -422,7 +423,8 @@ impl Shared {
                     drop(partials);
                     return self.finish_spilling(sink);
                 }
-                let merging = Merging::new(Arc::clone(spec), partials)?;
+                let again = self.plan.grouped_again_by(sink);
+                let merging = Merging::new(Arc::clone(spec), partials)?.apart_by(&again)?;
                 let merging = Arc::new(self.work_off(merging).await?);
                 if readers <= 1 {
                     return Ok(Finished::Merging(merging));

@@ -20,7 +20,7 @@ use thalweg_pipeline::batch::Batch;
 use thalweg_pipeline::expr::{Expr, Register};
 use thalweg_pipeline::ir::{Pipeline, Source, Step, TableRows};
 use thalweg_pipeline::worker::{
-    BuiltTable, Finished, batches, morsel, morsels, table_morsels, table_rows,
+    BuiltTable, Finished, batches, is_apart, morsel, morsels, table_morsels, table_rows,
 };
 
 use super::found::Found;
@@ -278,9 +278,11 @@ impl Puller {
 
     /// A batch of the worker that has most left.
     fn take_over(&self) -> Option<Batch> {
-        if let Opened::Parts { .. } = self.feed.opened {
+        match &self.feed.opened {
             // They go with the part of the table that another has.
-            return None;
+            Opened::Parts { .. } => return None,
+            Opened::Own { source, sinks, .. } if is_apart(source, sinks) => return None,
+            _ => {}
         }
         let rows = self.feed.ready.iter().map(|ready| ready.lock().rows());
         let (most, _) = rows.enumerate().max_by_key(|&(_, rows)| rows)?;
