@@ -69,6 +69,10 @@ pub const MERGE_AT_ONCE_GROUPS_MAX: usize = 16 << 10;
 pub const PARTITION_GROUPS_MAX: usize = 4 << 10;
 pub const PARTITIONS_LOG2_MAX: u32 = 10;
 
+/// Groups in all partials together, up to which they stay in the processor's caches and are gathered
+/// when they are merged. Of more, each would be a line of memory of which one word is wanted.
+pub const GATHERED_GROUPS_MAX: usize = 256 << 10;
+
 /// Rows of a batch of results.
 pub const OUTPUT_ROWS_MAX: usize = 64 << 10;
 
@@ -96,6 +100,7 @@ struct Limits {
     trial_groups: usize,
     merge_at_once: usize,
     partition_groups: usize,
+    gathered_groups: usize,
 }
 
 const LIMITS: Limits = Limits {
@@ -104,6 +109,7 @@ const LIMITS: Limits = Limits {
     trial_groups: TRIAL_GROUPS,
     merge_at_once: MERGE_AT_ONCE_GROUPS_MAX,
     partition_groups: PARTITION_GROUPS_MAX,
+    gathered_groups: GATHERED_GROUPS_MAX,
 };
 
 /// What to aggregate, and by what. All types are logical ones (see [`crate::encoding`]).

@@ -25,10 +25,6 @@ use crate::phases::Phases;
 /// Chunks whose groups are told apart by hashes without strings, at most.
 const UNHASHED_CHUNKS_MAX: usize = 16;
 
-/// Groups in all, up to which they stay in the processor's caches and are gathered when they are
-/// merged. Of more, each would be a line of memory of which one word is wanted.
-const GATHERED_GROUPS_MAX: usize = 256 << 10;
-
 /// Some groups: the columns of keys, then results. Keys may come in encoded forms.
 #[derive(Clone, Debug)]
 pub struct Groups {
@@ -40,8 +36,10 @@ enum Way {
     /// No group is in two chunks, or twice in one.
     Apart,
     AtOnce,
+    /// `gathered`: groups stay where they are in their chunks until they are merged.
     Partitions {
         log2: u32,
+        gathered: bool,
     },
 }
 
@@ -121,7 +119,8 @@ impl Merging {
             _ if groups <= limits.merge_at_once || spec.key_types.is_empty() => Way::AtOnce,
             _ => {
                 let partitions = groups.div_ceil(limits.partition_groups).next_power_of_two();
-                Way::Partitions { log2: partitions.ilog2().min(PARTITIONS_LOG2_MAX) }
+                let log2 = partitions.ilog2().min(PARTITIONS_LOG2_MAX);
+                Way::Partitions { log2, gathered: groups <= limits.gathered_groups }
             }
         };
         let without = without(&chunks);
@@ -152,7 +151,7 @@ impl Merging {
         match self.way {
             Way::Apart => self.chunks.len(),
             Way::AtOnce => 1,
-            Way::Partitions { log2 } => 1 << log2,
+            Way::Partitions { log2, .. } => 1 << log2,
         }
     }
 
@@ -251,7 +250,7 @@ impl Merging {
     }
 }
 
-/// Sorts chunks into partitions.
+/// Sorts chunks into partitions: the numbers of their groups, then, of many, these themselves.
 impl Phases for Merging {
     type Output = Merging;
 
@@ -260,19 +259,26 @@ impl Phases for Merging {
     }
 
     fn phases(&self) -> usize {
-        usize::from(matches!(self.way, Way::Partitions { .. }))
+        match self.way {
+            Way::Apart | Way::AtOnce => 0,
+            Way::Partitions { gathered: true, .. } => 1,
+            Way::Partitions { gathered: false, .. } => 2,
+        }
     }
 
     fn tasks(&self, _: usize) -> usize {
         self.chunks.len()
     }
 
-    fn run(&self, _: usize, task: usize) -> Result<()> {
-        let Way::Partitions { log2 } = self.way else { return Ok(()) };
+    fn run(&self, phase: usize, task: usize) -> Result<()> {
+        let Way::Partitions { log2, .. } = self.way else { return Ok(()) };
         let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
+        if phase > 0 {
+            return chunk.permute();
+        }
         let partitioning = Partitioning { log2, common_bits: self.common_bits, by: &self.apart_by };
         chunk.sort(&self.plan, partitioning, &self.without);
-        if self.unmerged > GATHERED_GROUPS_MAX { chunk.permute() } else { Ok(()) }
+        Ok(())
     }
 
     fn finish(self) -> Result<Merging> {

@@ -538,6 +538,7 @@ fn limits(chunk_groups: usize) -> Limits {
         trial_groups: chunk_groups / 2,
         merge_at_once: chunk_groups,
         partition_groups: chunk_groups / 4 + 1,
+        gathered_groups: chunk_groups * 4,
     }
 }
 
