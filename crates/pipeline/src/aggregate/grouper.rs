@@ -84,17 +84,12 @@ impl GroupKeys {
             let hash = |&code: &u64| hash_words([strings[0].hash(code)].into_iter(), 0);
             return self.rows.iter().map(hash).collect();
         }
-        let coded: Vec<bool> = keys.iter().map(Key::is_coded).collect();
         let hash = |group| {
             let flags = self.flags(group);
-            let word = |(k, &word): (usize, &u64)| {
-                let is_code = coded[k] || flags & interned_flag(k) != 0;
-                let is_null = flags & null_flag(k) != 0;
-                match is_code && !is_null {
-                    true if is_without(k) => 0,
-                    true => strings[k].hash(word),
-                    false => word,
-                }
+            let word = |(k, &word): (usize, &u64)| match keys[k].is_code(k, flags) {
+                true if is_without(k) => 0,
+                true => strings[k].hash(word),
+                false => word,
             };
             hash_words(self.words(group).iter().enumerate().map(word), flags)
         };
@@ -107,12 +102,9 @@ impl GroupKeys {
         let mask = some.iter().map(flags_of).fold(0, |all, flags| all | flags);
         let hash = |group| {
             let (words, flags) = (self.words(group), self.flags(group) & mask);
-            let word = |&k: &usize| {
-                let is_code = keys[k].is_coded() || flags & interned_flag(k) != 0;
-                match is_code && flags & null_flag(k) == 0 {
-                    true => strings[k].hash(words[k]),
-                    false => words[k],
-                }
+            let word = |&k: &usize| match keys[k].is_code(k, flags) {
+                true => strings[k].hash(words[k]),
+                false => words[k],
             };
             hash_words(some.iter().map(word), flags)
         };

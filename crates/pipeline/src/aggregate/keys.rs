@@ -81,6 +81,11 @@ impl Key {
         matches!(self.class, Class::Bytes | Class::Rows)
     }
 
+    /// Whether the word of a row with these flags is a code; it is the key of that number.
+    pub fn is_code(&self, number: usize, flags: u64) -> bool {
+        flags & null_flag(number) == 0 && (self.is_coded() || flags & interned_flag(number) != 0)
+    }
+
     fn converter(&self) -> Result<RowConverter> {
         let fields = self.columns.iter().map(|(_, t)| SortField::new(t.clone())).collect();
         RowConverter::new(fields)

@@ -13,7 +13,7 @@ use thalweg_base::{Error, Result};
 use super::emit::Finished;
 use super::grouper::{GroupKeys, find};
 use super::hash::{BLOCK, Table, partition};
-use super::keys::{interned_flag, null_flag};
+use super::keys::{Key, null_flag};
 use super::partial::{Chunk, Partial, Sorted, accumulators};
 use super::plan::Plan;
 use super::states::{Merge, States};
@@ -132,11 +132,11 @@ impl Merging {
     /// than others: who groups by these keys again, part by part, finds all of a group in one.
     pub fn apart_by(mut self, keys: &[usize]) -> Result<Self> {
         let hashed = keys.iter().all(|&k| !self.without.get(k).is_some_and(|without| *without));
-        if hashed && matches!(self.way, Way::Partitions { .. }) {
-            let chunk = self.chunks[0].read().map_err(|_| poisoned())?;
-            let even = chunk.distinct && are_many(&chunk.keys, keys);
-            drop(chunk);
-            self.apart_by = if even { keys.to_vec() } else { vec![] };
+        if !keys.is_empty() && hashed && matches!(self.way, Way::Partitions { .. }) {
+            let chunk = self.chunks[0].get_mut().map_err(|_| poisoned())?;
+            if chunk.distinct && are_many(&chunk.keys, keys) {
+                self.apart_by = keys.to_vec();
+            }
         }
         Ok(self)
     }
@@ -293,26 +293,27 @@ fn poisoned() -> Error {
 /// From the codes of a chunk's strings to those of the merged ones.
 struct Codes<'a> {
     chunk: &'a Chunk,
-    /// Keys that may be such codes, and whether they always are.
-    keys: Vec<(usize, bool)>,
-    /// By key: the codes known, plus 1, where strings are few enough for that to pay.
-    known: Vec<Vec<u32>>,
+    /// Keys that may be such codes.
+    keys: Vec<Coded<'a>>,
+}
+
+struct Coded<'a> {
+    number: usize,
+    key: &'a Key,
+    /// The codes known, plus 1, where strings are few enough for that to pay.
+    known: Vec<u32>,
 }
 
 impl<'a> Codes<'a> {
     /// Of all keys but those told `by_bytes`.
-    fn new(plan: &Plan, chunk: &'a Chunk, by_bytes: &[bool], groups: usize) -> Self {
-        let known = chunk.strings.iter().map(|strings| match strings.len() {
-            n if n <= groups * 4 => vec![0; n],
-            _ => vec![],
+    fn new(plan: &'a Plan, chunk: &'a Chunk, by_bytes: &[bool], groups: usize) -> Self {
+        let keys = plan.keys.iter().zip(&chunk.strings).enumerate();
+        let keys = keys.filter(|(k, (_, strings))| !by_bytes[*k] && strings.len() > 0);
+        let keys = keys.map(|(number, (key, strings))| {
+            let few = strings.len() <= groups * 4;
+            Coded { number, key, known: vec![0; if few { strings.len() } else { 0 }] }
         });
-        let keys = plan.keys.iter().enumerate();
-        let keys = keys.filter(|&(k, _)| !by_bytes[k] && chunk.strings[k].len() > 0);
-        Self {
-            chunk,
-            keys: keys.map(|(k, key)| (k, key.is_coded())).collect(),
-            known: known.collect(),
-        }
+        Self { chunk, keys: keys.collect() }
     }
 
     /// Those of packed rows.
@@ -323,25 +324,21 @@ impl<'a> Codes<'a> {
         let width = into.len();
         for row in packed.chunks_exact_mut(width + usize::from(flagged)) {
             let flags = if flagged { row[width] } else { 0 };
-            for &(k, is_coded) in &self.keys {
-                let is_code = is_coded || flags & interned_flag(k) != 0;
-                if is_code && flags & null_flag(k) == 0 {
-                    let word = row[k];
-                    let strings = &self.chunk.strings[k];
-                    let mut look_up = || {
-                        strings.with(word, |bytes| into[k].code_of_hash(strings.hash(word), bytes))
-                    };
-                    let code = match self.known[k].get_mut(word as usize) {
-                        None => look_up(),
-                        Some(0) => {
-                            let code = look_up();
-                            self.known[k][word as usize] = code + 1;
-                            code
+            for key in self.keys.iter_mut().filter(|key| key.key.is_code(key.number, flags)) {
+                let (word, strings) = (row[key.number], &self.chunk.strings[key.number]);
+                let into = &mut into[key.number];
+                let mut look_up =
+                    || strings.with(word, |bytes| into.code_of_hash(strings.hash(word), bytes));
+                let code = match key.known.get_mut(word as usize) {
+                    None => look_up(),
+                    Some(known) => {
+                        if *known == 0 {
+                            *known = look_up() + 1;
                         }
-                        Some(known) => *known - 1,
-                    };
-                    row[k] = code.into();
-                }
+                        *known - 1
+                    }
+                };
+                row[key.number] = code.into();
             }
         }
     }

@@ -26,7 +26,7 @@ use arrow::datatypes::{
 use thalweg_base::{Error, Result};
 
 use super::grouper::GroupKeys;
-use super::keys::{Class, Key, interned_flag, null_flag};
+use super::keys::{Class, Key};
 use super::merging::Partitioning;
 use super::partial::{Chunk, Sorted};
 use super::plan::{Number, Order, Plan, Slot};
@@ -123,7 +123,7 @@ fn batch(spec: &Spec, plan: &Plan, mut chunk: Chunk) -> Result<RecordBatch> {
         for row in words.chunks_exact(plan.keys.len() + 1) {
             let (word, flags) =
                 (u64::from_le_bytes(row[k]), u64::from_le_bytes(row[row.len() - 1]));
-            match is_code(key, k, flags) {
+            match key.is_code(k, flags) {
                 true => chunk.strings[k].with(word, |bytes| builder.append_value(bytes)),
                 false => builder.append_null(),
             }
@@ -136,10 +136,6 @@ fn batch(spec: &Spec, plan: &Plan, mut chunk: Chunk) -> Result<RecordBatch> {
     columns.extend(chunk.externals.iter().flatten().cloned());
     let options = RecordBatchOptions::new().with_row_count(Some(chunk.groups));
     RecordBatch::try_new_with_options(schema, columns, &options).map_err(internal)
-}
-
-fn is_code(key: &Key, number: usize, flags: u64) -> bool {
-    flags & null_flag(number) == 0 && (key.is_coded() || flags & interned_flag(number) != 0)
 }
 
 fn write(state: State, groups: usize, columns: &mut Vec<ArrayRef>) -> Result<()> {

@@ -281,6 +281,7 @@ impl Puller {
         match &self.feed.opened {
             // They go with the part of the table that another has.
             Opened::Parts { .. } => return None,
+            // One worker has all of a part's groups.
             Opened::Own { source, sinks, .. } if is_apart(source, sinks) => return None,
             _ => {}
         }
