@@ -64,6 +64,15 @@ impl Follower<'_> {
     }
 }
 
+/// The lines of stderr, but those of a wait for another process that ended well: whoever opens the
+/// database holds its lock for a moment, which is long where the disk stands still.
+fn troubles(ran: &Ran) -> Vec<&str> {
+    let waited = |line: &str| {
+        line.ends_with("is writing to \"test.db\"") || line.starts_with("hint: wait until it ends")
+    };
+    ran.err.lines().filter(|line| !waited(line)).collect()
+}
+
 #[test]
 fn files_are_loaded_as_they_come_and_never_twice() {
     let place = Place::new();
@@ -74,7 +83,7 @@ fn files_are_loaded_as_they_come_and_never_twice() {
     place.write("inbox/.3.csv.tmp", "n,s\n2,x\n");
     follower.reaches(3);
     let ran = follower.interrupt();
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert_eq!((ran.code, troubles(&ran)), (0, vec![]), "{ran:?}");
     assert!(ran.out.contains("t: 1.csv: 1 row") && ran.out.contains("t: 2.csv: 2 rows"), "{ran:?}");
 
     // What was loaded is known after a restart; what came meanwhile is loaded.
