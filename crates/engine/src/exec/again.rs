@@ -44,7 +44,9 @@ impl Reuse {
         if let Some(scan) = node.downcast_ref::<ScanExec>() {
             return if scan.is_fed() { Reuse::Never } else { Reuse::AtOnce };
         }
-        if node.is::<ScalarSubqueryExec>() {
+        let has_subqueries =
+            node.downcast_ref::<PipelineExec>().is_some_and(PipelineExec::has_subqueries);
+        if has_subqueries || node.is::<ScalarSubqueryExec>() {
             return Reuse::InTurn;
         }
         let known = node.is::<PipelineExec>()

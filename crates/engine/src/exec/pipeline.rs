@@ -39,13 +39,15 @@ use parking_lot::Mutex;
 use thalweg_pipeline::ir::{Plan, Source};
 
 use crate::exec::ScanExec;
-use crate::rules::fuse::{Compiled, Input};
+use crate::rules::fuse::{Compiled, Input, Value};
 use execution::Execution;
 pub use figures::MemoryBandwidth;
 
 pub struct PipelineExec {
     plan: Arc<Plan>,
     inputs: Vec<Input>,
+    /// Of scalar subqueries: in containers that the expressions of every copy hold.
+    values: Arc<[Value]>,
     /// What the pipelines stand for.
     original: Arc<dyn ExecutionPlan>,
     /// One [`StageExec`] per pipeline, to be shown.
@@ -61,7 +63,7 @@ pub struct PipelineExec {
 impl PipelineExec {
     /// `original` is what was compiled.
     pub fn new(compiled: Compiled, original: Arc<dyn ExecutionPlan>) -> Result<Self> {
-        let Compiled { plan, inputs } = compiled;
+        let Compiled { plan, inputs, values } = compiled;
         let properties = PlanProperties::new(
             original.equivalence_properties().clone(),
             Partitioning::UnknownPartitioning(original.output_partitioning().partition_count()),
@@ -69,11 +71,12 @@ impl PipelineExec {
             Boundedness::Bounded,
         );
         let plan = Arc::new(plan);
-        let stages = (0..plan.pipelines.len()).map(|n| StageExec::new(&plan, n, &inputs));
+        let stages = (0..plan.pipelines.len()).map(|n| StageExec::new(&plan, n, &inputs, &values));
         Ok(PipelineExec {
             stages: stages.map(|s| Arc::new(s) as _).collect(),
             plan,
             inputs,
+            values: values.into(),
             original,
             properties: Arc::new(properties),
             again: false,
@@ -93,6 +96,10 @@ impl PipelineExec {
         &self.original
     }
 
+    pub fn has_subqueries(&self) -> bool {
+        !self.values.is_empty()
+    }
+
     fn with_stages(&self, stages: Vec<Arc<dyn ExecutionPlan>>) -> Result<Self> {
         let mut inputs = self.inputs.clone();
         for stage in &stages {
@@ -110,6 +117,7 @@ impl PipelineExec {
         Ok(PipelineExec {
             plan: Arc::clone(&self.plan),
             inputs,
+            values: Arc::clone(&self.values),
             original: Arc::clone(&self.original),
             stages,
             properties: Arc::clone(&self.properties),
@@ -171,6 +179,7 @@ impl ExecutionPlan for PipelineExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.values.iter().for_each(Value::clear);
         let copy = self.with_stages(self.stages.clone())?;
         Ok(Arc::new(PipelineExec { again: true, ..copy }))
     }
@@ -214,7 +223,7 @@ pub struct StageExec {
 }
 
 impl StageExec {
-    fn new(plan: &Plan, n: usize, inputs: &[Input]) -> Self {
+    fn new(plan: &Plan, n: usize, inputs: &[Input], values: &[Value]) -> Self {
         let pipeline = &plan.pipelines[n];
         let number = match pipeline.source {
             Source::External(number) => Some(number),
@@ -228,7 +237,10 @@ impl StageExec {
         for step in &pipeline.steps {
             text += &format!("{} → ", step.describe(&pipeline.names));
         }
-        text += &format!("{} #{}", plan.sinks[pipeline.sink], pipeline.sink);
+        text += &match values.iter().any(|value| value.sink == pipeline.sink) {
+            true => format!("scalar subquery #{}", pipeline.sink),
+            false => format!("{} #{}", plan.sinks[pipeline.sink], pipeline.sink),
+        };
         let schema: SchemaRef = match &input {
             Some(input) => input.schema(),
             None => Arc::new(arrow::datatypes::Schema::empty()),

@@ -41,7 +41,7 @@ use datafusion::physical_plan::{
 use crate::config::Settings;
 use crate::exec::PipelineExec;
 
-pub use compile::{Compiled, Input};
+pub use compile::{Compiled, Input, Value};
 
 #[derive(Debug, Default)]
 pub struct Fuse;

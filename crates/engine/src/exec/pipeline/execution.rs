@@ -37,7 +37,7 @@ use super::spill::{Spilled, SpilledTable, Spilling, Spool, can_spill};
 use crate::error::into_datafusion;
 use crate::exec::adapted;
 use crate::exec::again::{again, unfed};
-use crate::rules::fuse::Input;
+use crate::rules::fuse::{Input, Value};
 use crate::runtime::{Beside, Run, checkpoint};
 
 /// Batches that wait for a consumer, per output.
@@ -64,6 +64,7 @@ pub struct Execution {
 struct Shared {
     plan: Arc<Plan>,
     inputs: Vec<Input>,
+    values: Arc<[Value]>,
     original: Arc<dyn ExecutionPlan>,
     /// Others execute it, too.
     again: bool,
@@ -102,6 +103,7 @@ impl Execution {
         let shared = Shared {
             plan: Arc::clone(&exec.plan),
             inputs: exec.inputs.clone(),
+            values: Arc::clone(&exec.values),
             original: Arc::clone(&exec.original),
             again: exec.again,
             schema: exec.original.schema(),
@@ -206,6 +208,7 @@ impl Shared {
 
     /// Runs the operators that the pipelines stand for: those spill.
     async fn operators(&self, outputs: &[Sender]) -> Result<()> {
+        self.values.iter().for_each(Value::clear);
         let plan = match self.again {
             true => unfed(again(&self.original)?)?,
             false => Arc::clone(&self.original).reset_state()?,
@@ -301,6 +304,10 @@ impl Shared {
         tables.next_back()
     }
 
+    fn value(&self, sink: usize) -> Option<&Value> {
+        self.values.iter().find(|value| value.sink == sink)
+    }
+
     /// Where the rows of a pipeline come from.
     fn open(&self, pipeline: &Pipeline, sinks: &Sinks) -> Result<Opened, Stop> {
         let (sink, spooled) = match pipeline.source {
@@ -345,9 +352,10 @@ impl Shared {
             };
             let worker = Worker::new(plan, place.n, sinks, part)?;
             let puller = Puller::new(Arc::clone(&feed), number);
-            let output = match self.spools.lock().get(&pipeline.sink) {
-                Some(spool) => Output::Files(Arc::clone(spool), spool.writer()),
-                None => {
+            let output = match (self.spools.lock().get(&pipeline.sink), self.value(pipeline.sink)) {
+                (Some(spool), _) => Output::Files(Arc::clone(spool), spool.writer()),
+                (None, Some(value)) => Output::Value(value.clone()),
+                (None, None) => {
                     let own = number % outputs.len();
                     Output::Client(Client::new(&self.schema, outputs.to_vec(), own))
                 }
@@ -373,7 +381,13 @@ impl Shared {
     async fn finish(self: &Arc<Self>, sink: usize, parts: Vec<Part>) -> Result<Finished, Stop> {
         let reservation = &self.reservations[sink];
         match &self.plan.sinks[sink] {
-            Sink::Emit(_) | Sink::Discard => Ok(Finished::Nothing),
+            Sink::Emit(types) => {
+                if let Some(value) = self.value(sink) {
+                    value.finish(&types[0])?;
+                }
+                Ok(Finished::Nothing)
+            }
+            Sink::Discard => Ok(Finished::Nothing),
             Sink::Build(spec) => {
                 let collected = parts.into_iter().filter_map(|part| match part {
                     Part::Build(collected) => Some(collected),

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use super::spill::Spool;
 use crate::error::into_datafusion;
 use crate::exec::split::Writer;
+use crate::rules::fuse::Value;
 
 /// Why pipelines came to no end.
 pub enum Stop {
@@ -42,6 +43,8 @@ pub enum Output {
     Client(Client),
     /// They are to be looked up in a table that is in files itself.
     Files(Arc<Spool>, Writer),
+    /// The only row.
+    Value(Value),
 }
 
 /// To one output, and if nobody reads that any more, to another.
@@ -70,6 +73,7 @@ impl Output {
                 client.send_completed(handed_out).await
             }
             Output::Files(spool, writer) => Ok(writer.push(spool.batch(columns, rows)?).await?),
+            Output::Value(value) => Ok(value.set(&columns[0], rows)?),
         }
     }
 
@@ -81,6 +85,7 @@ impl Output {
                 client.send_completed(handed_out).await
             }
             Output::Files(_, writer) => Ok(writer.flush().await?),
+            Output::Value(_) => Ok(()),
         }
     }
 }

@@ -5,7 +5,8 @@
 //! build side in a table, and adds a probe to those of the other side; an aggregate ends those of
 //! its input, and begins a new one with its groups. A node that is not covered, and all below it,
 //! becomes a source. What was computed for one part of the tree and is asked for again by another is
-//! computed once: groups and tables may have several readers.
+//! computed once: groups and tables may have several readers. Scalar subqueries are parts of the tree
+//! that come first.
 //!
 //! * [`join`]: joins and their tables.
 //! * [`groups`]: aggregates, and sets of groupings.
@@ -19,8 +20,10 @@ mod window;
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -28,6 +31,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
@@ -49,6 +53,42 @@ pub use groups::function;
 pub struct Compiled {
     pub plan: Plan,
     pub inputs: Vec<Input>,
+    pub values: Vec<Value>,
+}
+
+/// What is emitted as the value of a scalar subquery, for the expressions of later pipelines.
+#[derive(Clone)]
+pub struct Value {
+    pub sink: usize,
+    index: SubqueryIndex,
+    /// Those expressions hold it as well.
+    results: ScalarSubqueryResults,
+}
+
+impl Value {
+    pub fn set(&self, column: &ArrayRef, rows: usize) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let value = ScalarValue::try_from_array(column, 0)?;
+        if rows > 1 || self.results.set(self.index, value).is_err() {
+            return exec_err!("Scalar subquery returned more than one row");
+        }
+        Ok(())
+    }
+
+    /// NULL if there was no row.
+    pub fn finish(&self, data_type: &DataType) -> Result<()> {
+        match self.results.get(self.index) {
+            Some(_) => Ok(()),
+            None => self.results.set(self.index, data_type.try_into()?),
+        }
+    }
+
+    /// For the subquery to be computed anew.
+    pub fn clear(&self) {
+        self.results.clear();
+    }
 }
 
 /// A source of pipelines.
@@ -70,6 +110,7 @@ impl Input {
 
 /// `None`: there is nothing in it that is better done in pipelines.
 pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
+    let (whole, plan) = (plan, without_subqueries(plan));
     let order = match plan.output_ordering() {
         Some(order) if is_root(plan) && is_one(plan) => Some(order),
         Some(_) if !is_sorted_root(plan) => return Ok(None),
@@ -77,6 +118,7 @@ pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
         _ => None,
     };
     let mut compiler = Compiler::default();
+    compiler.subqueries(whole)?;
     let mut flow = compiler.flow(plan)?;
     if let Some(order) = order {
         flow = compiler.sorted(flow, order, &plan.schema(), None)?;
@@ -90,9 +132,14 @@ pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
         let inputs = feed.columns.clone();
         compiler.end(feed, sink, inputs);
     }
-    let Compiler { inputs, mut pipelines, sinks, .. } = compiler;
+    let Compiler { inputs, mut pipelines, sinks, values, .. } = compiler;
     filter_groups_early(&mut pipelines, &sinks);
-    Ok(Some(Compiled { plan: Plan { pipelines, sinks }, inputs }))
+    Ok(Some(Compiled { plan: Plan { pipelines, sinks }, inputs, values }))
+}
+
+/// The rows of a plan, when the values of its scalar subqueries are known.
+fn without_subqueries(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    plan.downcast_ref::<ScalarSubqueryExec>().map_or(plan, ScalarSubqueryExec::input)
 }
 
 /// Whether pipelines may end with this operator: one that makes rows, or only looks at them above
@@ -186,6 +233,7 @@ struct Compiler {
     known: Vec<(Arc<dyn ExecutionPlan>, Flow)>,
     /// Joins, and the sinks of their tables, which no probe marks.
     built: Vec<(Arc<dyn ExecutionPlan>, usize)>,
+    values: Vec<Value>,
 }
 
 impl Compiler {
@@ -197,6 +245,27 @@ impl Compiler {
     fn end(&mut self, feed: Feed, sink: usize, inputs: Vec<Expr>) {
         let Feed { source, types, steps, names, .. } = feed;
         self.pipelines.push(Pipeline { source, types, names, steps, sink, inputs });
+    }
+
+    /// The scalar subqueries of a plan, and theirs before them.
+    fn subqueries(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+        let Some(exec) = plan.downcast_ref::<ScalarSubqueryExec>() else { return Ok(()) };
+        for subquery in exec.subqueries() {
+            self.subqueries(&subquery.plan)?;
+            let plan = without_subqueries(&subquery.plan);
+            let flow = match is_root(plan) || is_sorted_root(plan) {
+                true => self.flow(plan)?,
+                false => vec![self.input(plan)],
+            };
+            let sink = self.sink(Sink::Emit(types(&plan.schema())));
+            for feed in flow {
+                let inputs = feed.columns.clone();
+                self.end(feed, sink, inputs);
+            }
+            let results = exec.results().clone();
+            self.values.push(Value { sink, index: subquery.index, results });
+        }
+        Ok(())
     }
 
     fn flow(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Flow> {

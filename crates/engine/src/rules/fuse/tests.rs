@@ -227,6 +227,11 @@ impl Generator {
         let rest = self.pick(&[
             "SELECT a.g, a.n, b.m FROM c a JOIN c b ON a.g = b.g WHERE a.n < b.m",
             "SELECT a.g, a.m FROM c a WHERE a.m > (SELECT avg(m) FROM c)",
+            "SELECT a.g, a.n, b.g FROM c a JOIN c b ON a.n = b.n WHERE a.m = (SELECT max(m) FROM c)",
+            "SELECT a.g, (SELECT max(n) FROM c WHERE m < (SELECT avg(m) FROM c)) FROM c a \
+             JOIN q ON a.n = q.k WHERE q.u <> (SELECT m FROM c ORDER BY m DESC, n LIMIT 1)",
+            "SELECT count(*) FROM c WHERE m > (SELECT min(m) FROM c WHERE n < 0)",
+            "SELECT count(*), sum(m) FROM c WHERE n = (SELECT n FROM c WHERE g IS NULL)",
             "SELECT n, count(*) FROM (SELECT n FROM c UNION ALL SELECT m FROM c) GROUP BY n",
             "SELECT a.g, rank() OVER (ORDER BY a.m), b.n FROM c a LEFT JOIN c b ON a.n = b.m",
             "SELECT g FROM c WHERE n IN (SELECT n FROM c WHERE m > 900) ORDER BY n, g LIMIT 7",
