@@ -1,10 +1,13 @@
 //! What runs beside the one that spawned it.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use thalweg_base::{Error, text};
 use tokio::runtime::Handle;
 
@@ -53,11 +56,78 @@ impl<T: Send + 'static> Beside<T> {
     }
 }
 
+/// A part of a query that another thread begins, or else who waits for it: a thread that was woken may
+/// not get a core for milliseconds.
+pub struct Offered<T: Send + 'static> {
+    /// Whoever takes it runs it.
+    future: Arc<Mutex<Option<BoxFuture<'static, T>>>>,
+    task: Beside<Option<T>>,
+}
+
+impl<T: Send + 'static> Offered<T> {
+    pub fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+        let future = Arc::new(Mutex::new(Some(future.boxed())));
+        let offered = Arc::clone(&future);
+        let task = Beside::spawn(async move {
+            let taken = offered.lock().take();
+            match taken {
+                Some(future) => Some(future.await),
+                None => None,
+            }
+        });
+        Offered { future, task }
+    }
+
+    /// Waits for its end, or runs it here.
+    pub async fn join(self) -> Result<T> {
+        let left = self.future.lock().take();
+        if let Some(future) = left {
+            drop(self.task);
+            return Ok(future.await);
+        }
+        let ended = self.task.join().await?;
+        ended.ok_or_else(|| into_datafusion(Error::internal("a task was taken twice")))
+    }
+}
+
 /// tokio keeps what a worker has woken or spawned last for that worker, to be polled next, and lets
 /// no other take it: it would wait for the poll that is running there to end. Something behind
 /// it pushes it on, to where an idle worker is told of it.
 fn push_on() {
     if let Ok(runtime) = Handle::try_current() {
         runtime.spawn(async {});
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn what_is_offered_is_run_once_by_who_comes_first() {
+        let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        tokio.block_on(async {
+            // Nobody has polled it.
+            assert_eq!(Offered::new(async { 7 }).join().await.unwrap(), 7);
+
+            let ((begins, begun), (ends, ended)) = (oneshot::channel(), oneshot::channel());
+            let offered = Offered::new(async move {
+                begins.send(()).unwrap();
+                ended.await.unwrap()
+            });
+            begun.await.unwrap();
+            ends.send(8).unwrap();
+            assert_eq!(offered.join().await.unwrap(), 8);
+
+            let (begins, begun) = oneshot::channel();
+            let offered = Offered::new(async move {
+                begins.send(()).unwrap();
+                panic!("on purpose");
+            });
+            begun.await.unwrap();
+            assert!(offered.join().await.is_err());
+        });
     }
 }

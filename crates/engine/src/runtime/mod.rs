@@ -21,7 +21,7 @@ mod scheduled;
 mod threads;
 mod tracer;
 
-pub use beside::Beside;
+pub use beside::{Beside, Offered};
 use lanes::Lane;
 
 pub use driver::{Driver, Listed, no_workload};

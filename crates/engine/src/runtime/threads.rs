@@ -5,13 +5,20 @@
 //! woken for it. Who slept last is woken first: its caches are warm, and the threads that
 //! are there for the scheduler's reserve sleep as long as it is not in use.
 //!
+//! A thread that finds nothing to take looks on for a moment before it sleeps, while others poll: the
+//! next pipeline of their query begins soon. Linux may put a thread that wakes up where another one
+//! runs, though a core is free that has just become so, and there it waits for the next tick, which
+//! may be 4 ms away.
+//!
 //! Threads are of [lanes](super::lanes), and a thread polls the tasks of its own only. While there are
 //! more polls than cores, those of older queries [pause](Threads::pause).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::hint::spin_loop;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -21,6 +28,11 @@ use thalweg_scheduler::Age;
 use tokio::runtime::Handle;
 
 use super::lanes::{Firm, InBack, Lane, Lanes, Used};
+
+/// So long a thread looks on.
+const LOOKS_ON: Duration = Duration::from_micros(500);
+/// Looks before it offers its core to any other thread.
+const LOOKS: usize = 32;
 
 /// A task that was granted a slot, or is to be dropped.
 pub trait Granted: Send + Sync {
@@ -48,6 +60,8 @@ pub enum Pause {
 
 pub struct Threads {
     state: Mutex<State>,
+    /// By lane, how many are granted and not taken; for who does not hold the lock.
+    granted: [AtomicUsize; Lane::ALL.len()],
     /// Polls that can have one at a time.
     cores: usize,
     /// That this process may use.
@@ -130,7 +144,15 @@ impl Threads {
     pub fn new(cores: usize, lanes: &Lanes, clock: SystemClock) -> Self {
         let machine_cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         let (firm, in_back) = (lanes.firm().clone(), lanes.in_back().clone());
-        Threads { state: Mutex::default(), cores, machine_cores, firm, in_back, clock }
+        Threads {
+            state: Mutex::default(),
+            granted: Default::default(),
+            cores,
+            machine_cores,
+            firm,
+            in_back,
+            clock,
+        }
     }
 
     /// Starts so many of a lane.
@@ -181,6 +203,7 @@ impl Threads {
         }
         let waiting = &mut state.lanes[lane as usize];
         waiting.granted.push_back((age, task));
+        self.granted[lane as usize].store(waiting.granted.len(), Ordering::Relaxed);
         let takes = Lane::current() == Some(lane) && TAKES.replace(false);
         let woken = if takes { None } else { waiting.asleep.pop() };
         drop(state);
@@ -193,12 +216,14 @@ impl Threads {
     fn take(&self, lane: Lane) -> Option<Arc<dyn Granted>> {
         let this = std::thread::current();
         let mut state = self.state.lock();
-        if let Some(age) = AGE.take() {
+        let ended = AGE.take();
+        if let Some(age) = ended {
             state.polls[age as usize] -= 1;
             if lane == Lane::Back {
                 self.in_back.ended();
             }
         }
+        let mut looks_on = ended.is_some();
         loop {
             if state.closed {
                 return None;
@@ -207,18 +232,38 @@ impl Threads {
             // It may have woken without being told to.
             waiting.asleep.retain(|thread| thread.id() != this.id());
             if let Some((age, task)) = waiting.granted.pop_front() {
+                self.granted[lane as usize].store(waiting.granted.len(), Ordering::Relaxed);
                 AGE.set(Some(age));
                 return Some(task);
             }
             waiting.asleep.push(this.clone());
             let resumed = state.resumed(self.cores);
+            let polls: usize = state.polls.iter().sum();
             drop(state);
             if let Some(thread) = resumed {
                 thread.unpark();
             }
-            std::thread::park();
+            let looks = std::mem::take(&mut looks_on) && polls > 0 && polls < self.cores;
+            if !(looks && self.sees_grant(lane)) {
+                std::thread::park();
+            }
             state = self.state.lock();
         }
+    }
+
+    /// Looks on until there is something to take.
+    fn sees_grant(&self, lane: Lane) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < LOOKS_ON {
+            for _ in 0..LOOKS {
+                if self.granted[lane as usize].load(Ordering::Relaxed) > 0 {
+                    return true;
+                }
+                spin_loop();
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 
     /// In the middle of a poll: leaves the core to younger queries, if there are more polls than cores,

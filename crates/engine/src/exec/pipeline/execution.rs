@@ -38,7 +38,7 @@ use crate::error::into_datafusion;
 use crate::exec::adapted;
 use crate::exec::again::{again, unfed};
 use crate::rules::fuse::{Input, Value};
-use crate::runtime::{Beside, Run, checkpoint};
+use crate::runtime::{Beside, Offered, Run, checkpoint};
 
 /// Batches that wait for a consumer, per output.
 const WAITING_BATCHES_MAX: usize = 2;
@@ -367,7 +367,7 @@ impl Shared {
         let others: Vec<_> = tasks
             .into_iter()
             .map(|(worker, puller, output)| {
-                Beside::spawn(work(Arc::clone(self), place.clone(), worker, puller, output))
+                Offered::new(work(Arc::clone(self), place.clone(), worker, puller, output))
             })
             .collect();
         let mut done = vec![work(Arc::clone(self), place, worker, puller, output).await?];
@@ -589,7 +589,7 @@ impl Shared {
         };
         let workers = if rows < ROWS_BESIDE_MIN { 1 } else { self.workers_max };
         let others = 1..count.min(workers);
-        let others: Vec<_> = others.map(|_| Beside::spawn(run())).collect();
+        let others: Vec<_> = others.map(|_| Offered::new(run())).collect();
         run().await.map_err(Stop::Failed)?;
         for other in others {
             other.join().await??;
