@@ -299,9 +299,16 @@ fn sorts_of_texts_spill_when_memory_runs_out() {
          FROM n WHERE v < 150000",
     )
     .expect("is made");
-    for (order, rows) in
-        [("s", "t"), ("name, s", "t"), ("s DESC", "t WHERE v % 7 > 0"), ("v % 10, name || v", "t")]
-    {
+    let joined =
+        "t JOIN (SELECT v AS w, md5(v::VARCHAR || 'w') AS other FROM n WHERE v < 150000) ON v = w";
+    for (order, rows) in [
+        ("s", "t"),
+        ("name, s", "t"),
+        ("s DESC", "t WHERE v % 7 > 0"),
+        ("v % 10, name || v", "t"),
+        ("s", joined),
+        ("other, name", joined),
+    ] {
         let ordered = format!("SELECT s FROM {rows} ORDER BY {order}");
         let batches = run(&engine, &session, &ordered).unwrap_or_else(|e| panic!("{order}: {e:#}"));
         let row_of_each = format!(

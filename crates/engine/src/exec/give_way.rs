@@ -1,6 +1,7 @@
 //! Lets joins give way. DataFusion's leaves do after some batches, but a join that makes millions
 //! of rows out of one batch does not ask a leaf for a long time: its consumer would then poll it
-//! for minutes, and neither the scheduler nor a cancellation would get a word in.
+//! for minutes, and neither the scheduler nor a cancellation would get a word in. Its batches are
+//! [compacted] on the way.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -22,6 +23,7 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 
+use super::compact::compacted;
 use crate::error::into_datafusion;
 use crate::runtime::{Cancel, Run, checkpoint};
 
@@ -129,7 +131,7 @@ impl ExecutionPlan for GiveWayExec {
     ) -> Result<SendableRecordBatchStream> {
         let stream = self.input.execute(partition, context)?.then(|batch| async {
             checkpoint().await;
-            batch
+            batch.map(|batch| compacted(&batch))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
     }

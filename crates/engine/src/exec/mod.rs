@@ -7,6 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 mod again;
 mod column;
+mod compact;
 mod filter;
 mod give_way;
 mod loading;

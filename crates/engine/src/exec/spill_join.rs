@@ -47,6 +47,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::joins::{HashJoinExec, HashJoinExecBuilder, PartitionMode};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet, SpillMetrics};
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
@@ -58,20 +59,33 @@ use thalweg_base::limits::{JOIN_PARTS, JOIN_SPILL_BUFFER_BYTES, JOIN_SPLITS_MAX}
 
 use execution::Execution;
 
-/// Puts a [`SpillJoinExec`] in the place of every hash join that can spill. One that gives its rows
-/// in an order cannot, for pairs lose it; nor can `NOT IN`, which asks whether there is a NULL
-/// anywhere.
+/// Puts a [`SpillJoinExec`] in the place of every hash join that can spill. Pairs lose the order of
+/// rows: those of a join that has its probe side sorted for that of its own are sorted after it
+/// instead, and any other join that gives its rows in an order cannot spill. Nor can `NOT IN`, which
+/// asks whether there is a NULL anywhere.
 pub fn spill_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
             return Ok(Transformed::no(plan));
         };
-        let ordered = join.properties().output_ordering().is_some();
-        if ordered || join.null_aware || *join.partition_mode() == PartitionMode::Auto {
+        let sorted = join.right().downcast_ref::<SortExec>().filter(|sort| sort.fetch().is_none());
+        let order = join.properties().output_ordering();
+        if order.is_some() && sorted.is_none()
+            || join.null_aware
+            || *join.partition_mode() == PartitionMode::Auto
+        {
             return Ok(Transformed::no(plan));
         }
-        let join = join.builder().build()?;
-        Ok(Transformed::yes(Arc::new(SpillJoinExec::new(join, Bounds::default())) as _))
+        let spilling = |join| Arc::new(SpillJoinExec::new(join, Bounds::default()));
+        Ok(Transformed::yes(match (order, sorted) {
+            (Some(order), Some(sorted)) => {
+                let inputs = vec![Arc::clone(join.left()), Arc::clone(sorted.input())];
+                let unsorted = join.builder().with_new_children(inputs)?.recompute_properties();
+                let sort = SortExec::new(order.clone(), spilling(unsorted.build()?));
+                Arc::new(sort.with_preserve_partitioning(true))
+            }
+            _ => spilling(join.builder().build()?),
+        }))
     })
     .data()
 }

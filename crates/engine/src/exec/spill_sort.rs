@@ -19,8 +19,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch};
-use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, SchemaRef, StringViewType};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
@@ -47,6 +47,7 @@ use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::sort::{Collected, Sorting, Spec};
 
+use super::compact::compacted;
 use super::spill_file::{manager, reserve};
 use crate::error::into_datafusion;
 use crate::runtime::checkpoint;
@@ -61,9 +62,6 @@ const BATCH_BYTES: usize = SORT_MERGE_BYTES / RUN_BATCHES;
 
 /// All merges of a sort take no more than this part of the memory.
 const MERGES_PART: usize = 2;
-
-/// Buffers of texts that are kept as they are, however little of them is used.
-const FEW_BYTES: usize = 16 * 1024;
 
 /// Puts a [`SpillSortExec`] in the place of every sort of all rows. (Those for the first of them keep
 /// no more.)
@@ -399,24 +397,4 @@ fn compacted_output(
         batch.map(|batch| compacted(&batch))
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, compacted))
-}
-
-/// The same rows; their texts lie in buffers of which they are at least half. A batch has texts of
-/// all runs, and who holds it would hold the buffers of all.
-fn compacted(batch: &RecordBatch) -> RecordBatch {
-    let columns = batch.columns().iter().map(|column| match column.data_type() {
-        DataType::Utf8View => compacted_views::<StringViewType>(column),
-        DataType::BinaryView => compacted_views::<BinaryViewType>(column),
-        _ => Arc::clone(column),
-    });
-    RecordBatch::try_new(batch.schema(), columns.collect()).expect("the same types and lengths")
-}
-
-fn compacted_views<T: ByteViewType>(column: &ArrayRef) -> ArrayRef {
-    let views: &GenericByteViewArray<T> = column.as_byte_view();
-    let held: usize = views.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
-    match held > FEW_BYTES && held / 2 > views.total_buffer_bytes_used() {
-        true => Arc::new(views.gc()),
-        false => Arc::clone(column),
-    }
 }
