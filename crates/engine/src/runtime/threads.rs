@@ -5,8 +5,8 @@
 //! woken for it. Who slept last is woken first: its caches are warm, and the threads that
 //! are there for the scheduler's reserve sleep as long as it is not in use.
 //!
-//! A thread that finds nothing to take looks on for a moment before it sleeps, while others poll: the
-//! next pipeline of their query begins soon. Linux may put a thread that wakes up where another one
+//! A thread that finds nothing to take looks on for a moment before it sleeps, while others poll and
+//! unless what it polled was young: the next pipeline of that query begins soon. Linux may put a thread that wakes up where another one
 //! runs, though a core is free that has just become so, and there it waits for the next tick, which
 //! may be 4 ms away.
 //!
@@ -223,7 +223,7 @@ impl Threads {
                 self.in_back.ended();
             }
         }
-        let mut looks_on = ended.is_some();
+        let mut looks_on = ended.is_some_and(|age| age > Age::Fresh);
         loop {
             if state.closed {
                 return None;
@@ -322,8 +322,9 @@ mod tests {
         }
     }
 
+    /// After which a thread looks on.
     fn grant(lane: Lane, task: Arc<dyn Granted>) -> Grant {
-        Grant { task, lane, age: Age::Fresh }
+        Grant { task, lane, age: Age::Long }
     }
 
     impl Drop for Told {
