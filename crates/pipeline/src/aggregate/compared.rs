@@ -24,7 +24,7 @@ use crate::encoding::internal;
 const TOLD_APART: (usize, usize) = (15, 16);
 
 /// Bytes that are held for one byte of texts that would else be copied.
-const HELD_BYTES_MAX: usize = 64;
+const HELD_BYTES_MAX: usize = 16;
 
 /// Rows that may come to a group of the same hash and other texts, of all rows, and in any case.
 const MISSES_MAX: (usize, usize) = (1, 8);

@@ -10,9 +10,6 @@ use crate::prefetch::prefetch;
 /// Bytes of the first block; each further one is twice as large, up to the last of these.
 const BLOCK_BYTES: (usize, usize) = (4 << 10, 1 << 20);
 
-/// Buffers that strings have in common with others, at most: arrays have them all.
-const ADOPTED_MAX: usize = 256;
-
 /// The longest string that stands in its view.
 const INLINE_MAX: usize = 12;
 
@@ -33,8 +30,8 @@ pub(super) struct Strings {
     heap: Heap,
 }
 
-/// The bytes of long strings: in buffers that others have as well, and in blocks of our own, numbered
-/// on from these.
+/// The bytes of long strings: in buffers of whoever gave them, and in blocks of our own, numbered on
+/// from these.
 #[derive(Default)]
 struct Heap {
     shared: Vec<Buffer>,
@@ -56,6 +53,10 @@ impl Heap {
     fn long(&self, view: u128) -> &[u8] {
         let (buffer, offset) = place(view);
         &self.buffer(buffer)[offset..offset + view as u32 as usize]
+    }
+
+    fn is_shared(&self, view: u128) -> bool {
+        place(view).0 < self.shared.len()
     }
 
     /// Puts a long string into a block; its view.
@@ -95,39 +96,9 @@ impl Heap {
     }
 }
 
-/// Other strings whose buffers are among ours.
-pub(super) struct Adopted {
-    /// Of theirs, ours.
-    numbers: Vec<u32>,
-    /// Some were before.
-    known: bool,
-}
-
-impl Adopted {
-    /// Of one of theirs, ours.
-    #[inline]
-    fn view(&self, view: u128) -> u128 {
-        if view as u32 as usize <= INLINE_MAX {
-            return view;
-        }
-        let number = self.numbers[place(view).0];
-        view & !(u128::from(u32::MAX) << 64) | u128::from(number) << 64
-    }
-
-    /// Whether strings that are the same often stand at the same place.
-    pub fn has_known(&self) -> bool {
-        self.known
-    }
-}
-
 impl Strings {
     pub fn len(&self) -> usize {
         self.views.len()
-    }
-
-    /// For so many more that are appended.
-    pub fn reserve(&mut self, more: usize) {
-        self.views.reserve(more);
     }
 
     /// Bytes of long strings that were copied.
@@ -194,37 +165,18 @@ impl Strings {
         self.heap.shared = buffers.to_vec();
     }
 
+    /// The same of another's.
+    pub fn share_of(&mut self, other: &Strings) {
+        self.share(&other.heap.shared);
+    }
+
     /// Whether it holds these very buffers.
     pub fn shares(&self, buffers: &[Buffer]) -> bool {
         are_same(&self.heap.shared, buffers)
     }
 
-    /// No more strings come: others may [adopt](Self::adopt) what there is.
-    pub fn seal(&mut self) {
-        self.heap.shared.extend(self.heap.blocks.drain(..).map(Buffer::from_vec));
-    }
-
-    /// Strings of others, which are sealed, need not be copied from here on: their buffers are held
-    /// instead. `None`: they are too many, or some were copied already.
-    pub fn adopt(&mut self, other: &Strings) -> Option<Adopted> {
-        let (ours, theirs) = (&mut self.heap, &other.heap);
-        if !ours.blocks.is_empty()
-            || !theirs.blocks.is_empty()
-            || ours.shared.len() + theirs.shared.len() > ADOPTED_MAX
-        {
-            return None;
-        }
-        let before = ours.shared.len();
-        let number = |buffer: &Buffer| {
-            let known = ours.shared.iter().position(|b| b.ptr_eq(buffer));
-            known.unwrap_or_else(|| {
-                ours.shared.push(buffer.clone());
-                ours.shared.len() - 1
-            }) as u32
-        };
-        let numbers: Vec<u32> = theirs.shared.iter().map(number).collect();
-        let known = numbers.iter().any(|&number| (number as usize) < before);
-        Some(Adopted { numbers, known })
+    pub fn shares_with(&self, other: &Strings) -> bool {
+        self.shares(&other.heap.shared)
     }
 
     pub fn with<R>(&self, code: u64, f: impl FnOnce(&[u8]) -> R) -> R {
@@ -270,11 +222,11 @@ impl Strings {
         self.append(bytes)
     }
 
-    /// The same for one of other strings, that are [adopted](Self::adopt) or not.
-    pub fn append_of(&mut self, other: &Strings, code: u64, adopted: Option<&Adopted>) -> u32 {
+    /// The same for one of other strings; `shared`: it [shares with](Self::shares_with) them.
+    pub fn append_of(&mut self, other: &Strings, code: u64, shared: bool) -> u32 {
         let view = other.views[code as usize];
-        let ours = adopted.map_or(view, |adopted| adopted.view(view));
-        self.append_view(ours, adopted.is_some(), || other.heap.long(view), None)
+        let shared = shared && other.heap.is_shared(view);
+        self.append_view(view, shared, || other.heap.long(view), None)
     }
 
     /// The same for that of an Arrow view, and its bytes if they do not stand in it; `shared`: it is one
@@ -313,17 +265,11 @@ impl Strings {
         (shared && found == view) || self.heap.same(found, view, bytes)
     }
 
-    /// Whether the string of a code is that of a code of other strings, [adopted](Self::adopt) or not.
-    pub fn has(
-        &self,
-        code: u64,
-        other: &Strings,
-        other_code: u64,
-        adopted: Option<&Adopted>,
-    ) -> bool {
+    /// Whether the string of a code is that of a code of other strings; `shared` as above.
+    pub fn has(&self, code: u64, other: &Strings, other_code: u64, shared: bool) -> bool {
         let view = other.views[other_code as usize];
-        let ours = adopted.map_or(view, |adopted| adopted.view(view));
-        self.is_view(code, ours, adopted.is_some(), || other.heap.long(view))
+        let shared = shared && other.heap.is_shared(view);
+        self.is_view(code, view, shared, || other.heap.long(view))
     }
 
     /// Asks for the view of a code.
