@@ -382,10 +382,7 @@ fn find_bytes(
     table.warm(hashes);
     let (keys, w) = (groups.keys, groups.stride());
     let by_bytes_only = || (0..keys).filter(|&k| by_bytes[k]);
-    let mut shared = vec![false; keys];
     for k in by_bytes_only() {
-        strings[k].share_of(&theirs[k]);
-        shared[k] = strings[k].shares_with(&theirs[k]);
         packed.iter().skip(k).step_by(w).for_each(|&code| theirs[k].prefetch_view(code));
     }
     for (n, (row, &hash)) in packed.chunks_exact(w).zip(hashes).enumerate() {
@@ -400,7 +397,7 @@ fn find_bytes(
         let same = |id: u32| {
             let (found, found_flags) = groups.rows[id as usize * w..][..w].split_at(keys);
             let same_key = |k: usize| match by_bytes[k] && !is_null(k) {
-                true => strings[k].has(found[k], &theirs[k], words[k], shared[k]),
+                true => strings[k].has(found[k], &theirs[k], words[k]),
                 false => found[k] == words[k],
             };
             found_flags == flags && (0..keys).all(same_key)
@@ -408,7 +405,7 @@ fn find_bytes(
         let id = table.find_or_insert(hash, same, || next);
         if id == next {
             let word = |(k, &word): (usize, &u64)| match by_bytes[k] && !is_null(k) {
-                true => strings[k].append_of(&theirs[k], word, shared[k]).into(),
+                true => strings[k].append_of(&theirs[k], word).into(),
                 false => word,
             };
             groups.rows.extend(words.iter().enumerate().map(word));

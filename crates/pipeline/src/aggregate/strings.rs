@@ -20,80 +20,15 @@ pub(super) const AHEAD: usize = 8;
 const LINE_BYTES: usize = 64;
 const LINES_AHEAD: usize = 4;
 
-/// Strings by code, as Arrow's views and what these point into.
+/// Strings by code, as Arrow's views and the blocks that these point into.
 #[derive(Default)]
 pub(super) struct Strings {
     table: Table,
     /// Of the first so many: those that are only appended have none until somebody asks.
     hashes: Vec<u64>,
     views: Vec<u128>,
-    heap: Heap,
-}
-
-/// The bytes of long strings: in buffers of whoever gave them, and in blocks of our own, numbered on
-/// from these.
-#[derive(Default)]
-struct Heap {
-    shared: Vec<Buffer>,
     blocks: Vec<Vec<u8>>,
-    bytes: usize,
-}
-
-impl Heap {
-    #[inline]
-    fn buffer(&self, number: usize) -> &[u8] {
-        match number.checked_sub(self.shared.len()) {
-            None => &self.shared[number],
-            Some(own) => &self.blocks[own],
-        }
-    }
-
-    /// The bytes of a view of a long string.
-    #[inline]
-    fn long(&self, view: u128) -> &[u8] {
-        let (buffer, offset) = place(view);
-        &self.buffer(buffer)[offset..offset + view as u32 as usize]
-    }
-
-    fn is_shared(&self, view: u128) -> bool {
-        place(view).0 < self.shared.len()
-    }
-
-    /// Puts a long string into a block; its view.
-    fn store(&mut self, bytes: &[u8]) -> u128 {
-        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
-            let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
-            let block = Vec::with_capacity(size.max(bytes.len()));
-            self.bytes += block.capacity();
-            self.blocks.push(block);
-        }
-        let number = (self.shared.len() + self.blocks.len() - 1) as u32;
-        let block = self.blocks.last_mut().expect("pushed if there was none");
-        let offset = block.len() as u32;
-        block.extend_from_slice(bytes);
-        view(bytes, number, offset)
-    }
-
-    /// Whether the string of a view of ours is that of another one, with these bytes if it does not
-    /// stand in its view.
-    #[inline]
-    fn same<'a>(&self, found: u128, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
-        if view as u32 as usize <= INLINE_MAX {
-            found == view
-        } else {
-            // The length and the first bytes, then all.
-            found as u64 == view as u64 && self.long(found) == bytes()
-        }
-    }
-
-    /// Asks for the first bytes of a view if they do not stand in it.
-    #[inline]
-    fn prefetch(&self, view: u128) {
-        let (number, _) = place(view);
-        if view as u32 as usize > INLINE_MAX {
-            prefetch_in(self.buffer(number), view);
-        }
-    }
+    block_bytes: usize,
 }
 
 impl Strings {
@@ -101,16 +36,11 @@ impl Strings {
         self.views.len()
     }
 
-    /// Bytes of long strings that were copied.
-    pub fn copied_bytes(&self) -> usize {
-        self.heap.bytes
-    }
-
     pub fn bytes(&self) -> usize {
         self.table.bytes()
             + self.hashes.capacity() * size_of::<u64>()
             + self.views.capacity() * size_of::<u128>()
-            + self.heap.bytes
+            + self.block_bytes
     }
 
     /// It is there: see [`Self::hash_all`].
@@ -146,43 +76,19 @@ impl Strings {
         }
     }
 
-    /// The buffers themselves, when these strings are done with.
+    /// The blocks themselves, when these strings are done with.
     pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
-        let mut buffers = self.heap.shared;
-        buffers.extend(self.heap.blocks.into_iter().map(Buffer::from_vec));
-        (self.views, buffers)
-    }
-
-    /// Strings of views into these buffers need not be copied from here on, if there are none yet for
-    /// which that holds: the buffers are held instead. They are not counted.
-    pub fn share(&mut self, buffers: &[Buffer]) {
-        if !self.heap.shared.is_empty() || buffers.is_empty() {
-            return;
-        }
-        let numbers = (buffers.len() as u128) << 64;
-        let long = |view: &&mut u128| **view as u32 as usize > INLINE_MAX;
-        self.views.iter_mut().filter(long).for_each(|view| *view += numbers);
-        self.heap.shared = buffers.to_vec();
-    }
-
-    /// The same of another's.
-    pub fn share_of(&mut self, other: &Strings) {
-        self.share(&other.heap.shared);
-    }
-
-    /// Whether it holds these very buffers.
-    pub fn shares(&self, buffers: &[Buffer]) -> bool {
-        are_same(&self.heap.shared, buffers)
-    }
-
-    pub fn shares_with(&self, other: &Strings) -> bool {
-        self.shares(&other.heap.shared)
+        (self.views, self.blocks.into_iter().map(Buffer::from_vec).collect())
     }
 
     pub fn with<R>(&self, code: u64, f: impl FnOnce(&[u8]) -> R) -> R {
         let view = self.views[code as usize];
         let len = view as u32 as usize;
-        if len <= INLINE_MAX { f(&view.to_le_bytes()[4..4 + len]) } else { f(self.heap.long(view)) }
+        if len <= INLINE_MAX {
+            f(&view.to_le_bytes()[4..4 + len])
+        } else {
+            f(long(&self.blocks, view))
+        }
     }
 
     /// The code of a string, a new one if it is new.
@@ -193,12 +99,12 @@ impl Strings {
     #[inline]
     pub fn code_of_hash(&mut self, hash: u64, bytes: &[u8]) -> u32 {
         self.table.reserve(self.views.len() + 1);
-        let (views, heap) = (&self.views, &self.heap);
+        let (views, blocks) = (&self.views, &self.blocks);
         let next = views.len() as u32;
         let view = view(bytes, 0, 0);
         let code = self.table.find_or_insert(
             hash,
-            |code| heap.same(views[code as usize], view, || bytes),
+            |code| same(blocks, views[code as usize], view, || bytes),
             || next,
         );
         if code == next {
@@ -210,8 +116,7 @@ impl Strings {
     /// A code of its own, whether the string is new or not. It will not be found again.
     pub fn append(&mut self, bytes: &[u8]) -> u32 {
         let code = self.views.len() as u32;
-        let is_inline = bytes.len() <= INLINE_MAX;
-        let view = if is_inline { view(bytes, 0, 0) } else { self.heap.store(bytes) };
+        let view = if bytes.len() <= INLINE_MAX { view(bytes, 0, 0) } else { self.store(bytes) };
         self.views.push(view);
         code
     }
@@ -222,54 +127,55 @@ impl Strings {
         self.append(bytes)
     }
 
-    /// The same for one of other strings; `shared`: it [shares with](Self::shares_with) them.
-    pub fn append_of(&mut self, other: &Strings, code: u64, shared: bool) -> u32 {
-        let view = other.views[code as usize];
-        let shared = shared && other.heap.is_shared(view);
-        self.append_view(view, shared, || other.heap.long(view), None)
+    /// The same for one of other strings.
+    pub fn append_of(&mut self, other: &Strings, code: u64) -> u32 {
+        other.with(code, |bytes| self.append(bytes))
     }
 
-    /// The same for that of an Arrow view, and its bytes if they do not stand in it; `shared`: it is one
-    /// into the [shared](Self::shares) buffers. All or none have hashes.
+    /// The same for that of an Arrow view, and its bytes if they do not stand in it. All or none have
+    /// hashes.
     pub fn append_view<'a>(
         &mut self,
         view: u128,
-        shared: bool,
         bytes: impl FnOnce() -> &'a [u8],
         hash: Option<u64>,
     ) -> u32 {
         let code = self.views.len() as u32;
-        let view = match view as u32 as usize <= INLINE_MAX {
-            true => inline(view),
-            false if shared => view,
-            false => self.heap.store(bytes()),
-        };
+        let is_inline = view as u32 as usize <= INLINE_MAX;
+        let view = if is_inline { inline(view) } else { self.store(bytes()) };
         self.views.push(view);
         self.hashes.extend(hash);
         code
     }
 
     /// Whether the string of a code is that of an Arrow view, with these bytes if it does not stand in
-    /// its view; `shared` as above.
+    /// its view.
     #[inline]
-    pub fn is_view<'a>(
-        &self,
-        code: u64,
-        view: u128,
-        shared: bool,
-        bytes: impl FnOnce() -> &'a [u8],
-    ) -> bool {
-        let found = self.views[code as usize];
+    pub fn is_view<'a>(&self, code: u64, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
         let is_inline = view as u32 as usize <= INLINE_MAX;
         let view = if is_inline { inline(view) } else { view };
-        (shared && found == view) || self.heap.same(found, view, bytes)
+        same(&self.blocks, self.views[code as usize], view, bytes)
     }
 
-    /// Whether the string of a code is that of a code of other strings; `shared` as above.
-    pub fn has(&self, code: u64, other: &Strings, other_code: u64, shared: bool) -> bool {
-        let view = other.views[other_code as usize];
-        let shared = shared && other.heap.is_shared(view);
-        self.is_view(code, view, shared, || other.heap.long(view))
+    /// Whether the string of a code is that of a code of other strings.
+    pub fn has(&self, code: u64, other: &Strings, other_code: u64) -> bool {
+        let (ours, theirs) = (self.views[code as usize], other.views[other_code as usize]);
+        same(&self.blocks, ours, theirs, || long(&other.blocks, theirs))
+    }
+
+    /// Puts a long string into a block; its view.
+    fn store(&mut self, bytes: &[u8]) -> u128 {
+        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
+            let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
+            let block = Vec::with_capacity(size.max(bytes.len()));
+            self.block_bytes += block.capacity();
+            self.blocks.push(block);
+        }
+        let number = self.blocks.len() as u32 - 1;
+        let block = self.blocks.last_mut().expect("pushed if there was none");
+        let offset = block.len() as u32;
+        block.extend_from_slice(bytes);
+        view(bytes, number, offset)
     }
 
     /// Asks for the view of a code.
@@ -280,7 +186,7 @@ impl Strings {
     /// Asks for the first bytes of the string of a code, if there is one.
     pub fn prefetch(&self, code: u64) {
         if let Some(&view) = self.views.get(code as usize) {
-            self.heap.prefetch(view);
+            prefetch_long(&self.blocks, view);
         }
     }
 
@@ -349,15 +255,16 @@ fn view(bytes: &[u8], block: u32, offset: u32) -> u128 {
     len | prefix << 32 | u128::from(block) << 64 | u128::from(offset) << 96
 }
 
-/// The buffer of a view of a long string, and where in it.
+/// Whether the string of a view into those blocks is that of another one, with these bytes if it does
+/// not stand in its view.
 #[inline]
-fn place(view: u128) -> (usize, usize) {
-    ((view >> 64) as u32 as usize, (view >> 96) as u32 as usize)
-}
-
-/// Whether these are the same memory.
-pub(super) fn are_same(some: &[Buffer], others: &[Buffer]) -> bool {
-    some.len() == others.len() && some.iter().zip(others).all(|(a, b)| a.ptr_eq(b))
+fn same<'a>(blocks: &[Vec<u8>], found: u128, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
+    if view as u32 as usize <= INLINE_MAX {
+        found == view
+    } else {
+        // The length and the first bytes, then all.
+        found as u64 == view as u64 && long(blocks, found) == bytes()
+    }
 }
 
 /// What an inline view says, with nothing behind the string.
@@ -367,28 +274,33 @@ fn inline(view: u128) -> u128 {
     view & (u128::MAX >> (8 * (INLINE_MAX as u32 - len)))
 }
 
-/// Asks for the first bytes of an Arrow view if they do not stand in it. That of a NULL may say anything.
+/// Asks for the first bytes of a view if they do not stand in it. That of a NULL may say anything.
 #[inline]
-pub(super) fn prefetch_long(buffers: &[Buffer], view: u128) {
-    if view as u32 as usize > INLINE_MAX
-        && let Some(buffer) = buffers.get(place(view).0)
+pub(super) fn prefetch_long<B: std::ops::Deref<Target = [u8]>>(blocks: &[B], view: u128) {
+    let len = view as u32 as usize;
+    if len > INLINE_MAX
+        && let Some(block) = blocks.get((view >> 64) as u32 as usize)
     {
-        prefetch_in(buffer, view);
+        let offset = (view >> 96) as u32 as usize;
+        let lines = (0..len.min(LINES_AHEAD * LINE_BYTES)).step_by(LINE_BYTES);
+        lines.for_each(|line| prefetch(block, offset + line));
     }
-}
-
-#[inline]
-fn prefetch_in(buffer: &[u8], view: u128) {
-    let (len, (_, offset)) = (view as u32 as usize, place(view));
-    let lines = (0..len.min(LINES_AHEAD * LINE_BYTES)).step_by(LINE_BYTES);
-    lines.for_each(|line| prefetch(buffer, offset + line));
 }
 
 /// The bytes of an Arrow view of a long string.
 #[inline]
 pub(super) fn long_of(buffers: &[Buffer], view: u128) -> &[u8] {
-    let (buffer, offset) = place(view);
-    &buffers[buffer].as_slice()[offset..offset + view as u32 as usize]
+    let len = view as u32 as usize;
+    let buffer = (view >> 64) as u32 as usize;
+    let offset = (view >> 96) as u32 as usize;
+    &buffers[buffer].as_slice()[offset..offset + len]
+}
+
+fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {
+    let len = view as u32 as usize;
+    let block = (view >> 64) as u32 as usize;
+    let offset = (view >> 96) as u32 as usize;
+    &blocks[block][offset..offset + len]
 }
 
 #[cfg(test)]
