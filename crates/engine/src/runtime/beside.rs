@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use parking_lot::Mutex;
 use thalweg_base::{Error, text};
 use tokio::runtime::Handle;
@@ -70,10 +70,7 @@ impl<T: Send + 'static> Offered<T> {
         let offered = Arc::clone(&future);
         let task = Beside::spawn(async move {
             let taken = offered.lock().take();
-            match taken {
-                Some(future) => Some(future.await),
-                None => None,
-            }
+            OptionFuture::from(taken).await
         });
         Offered { future, task }
     }

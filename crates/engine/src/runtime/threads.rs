@@ -6,9 +6,9 @@
 //! are there for the scheduler's reserve sleep as long as it is not in use.
 //!
 //! A thread that finds nothing to take looks on for a moment before it sleeps, while others poll and
-//! unless what it polled was young: the next pipeline of that query begins soon. Linux may put a thread that wakes up where another one
-//! runs, though a core is free that has just become so, and there it waits for the next tick, which
-//! may be 4 ms away.
+//! unless what it polled was fresh: the next pipeline of that query begins soon. Linux may put a thread
+//! that wakes up where another one runs, though a core is free that has just become so, and there it
+//! waits for the next tick, which may be 4 ms away.
 //!
 //! Threads are of [lanes](super::lanes), and a thread polls the tasks of its own only. While there are
 //! more polls than cores, those of older queries [pause](Threads::pause).

@@ -126,12 +126,7 @@ pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
     if compiler.sinks.is_empty() {
         return Ok(None);
     }
-    let types = types(&plan.schema());
-    let sink = compiler.sink(Sink::Emit(types));
-    for feed in flow {
-        let inputs = feed.columns.clone();
-        compiler.end(feed, sink, inputs);
-    }
+    compiler.emit(flow, &plan.schema());
     let Compiler { inputs, mut pipelines, sinks, values, .. } = compiler;
     filter_groups_early(&mut pipelines, &sinks);
     Ok(Some(Compiled { plan: Plan { pipelines, sinks }, inputs, values }))
@@ -247,6 +242,16 @@ impl Compiler {
         self.pipelines.push(Pipeline { source, types, names, steps, sink, inputs });
     }
 
+    /// Hands out the rows of an operator; the sink that does.
+    fn emit(&mut self, flow: Flow, schema: &Schema) -> usize {
+        let sink = self.sink(Sink::Emit(types(schema)));
+        for feed in flow {
+            let inputs = feed.columns.clone();
+            self.end(feed, sink, inputs);
+        }
+        sink
+    }
+
     /// The scalar subqueries of a plan, and theirs before them.
     fn subqueries(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         let Some(exec) = plan.downcast_ref::<ScalarSubqueryExec>() else { return Ok(()) };
@@ -257,11 +262,7 @@ impl Compiler {
                 true => self.flow(plan)?,
                 false => vec![self.input(plan)],
             };
-            let sink = self.sink(Sink::Emit(types(&plan.schema())));
-            for feed in flow {
-                let inputs = feed.columns.clone();
-                self.end(feed, sink, inputs);
-            }
+            let sink = self.emit(flow, &plan.schema());
             let results = exec.results().clone();
             self.values.push(Value { sink, index: subquery.index, results });
         }
