@@ -16,6 +16,7 @@
 //! * [`encoding`]: the forms of a column.
 
 pub mod aggregate;
+mod allocations;
 pub mod batch;
 pub mod encoding;
 pub mod expr;

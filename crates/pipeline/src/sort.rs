@@ -25,6 +25,7 @@ use arrow::row::{RowConverter, Rows, SortField};
 use thalweg_base::{Error, Result};
 
 use crate::aggregate::Groups;
+use crate::allocations::Allocations;
 use crate::encoding::{expand, internal};
 use crate::phases::Phases;
 
@@ -79,7 +80,7 @@ pub struct Collected {
     batches: Vec<Vec<ArrayRef>>,
     /// With a `fetch`: the last row that can be among the first.
     bound: Option<Vec<u8>>,
-    bytes: usize,
+    held: Allocations,
 }
 
 impl Collected {
@@ -92,7 +93,7 @@ impl Collected {
             runs: vec![],
             batches: vec![],
             bound: None,
-            bytes: 0,
+            held: Allocations::default(),
         })
     }
 
@@ -127,7 +128,7 @@ impl Collected {
         for row in &converted {
             self.keys.push(row);
         }
-        self.bytes += payload.iter().map(|c| c.get_array_memory_size()).sum::<usize>();
+        payload.iter().for_each(|column| self.held.add(column));
         self.batches.push(payload);
         if self.keys.num_rows() >= RUN_ROWS {
             self.close_run()?;
@@ -146,6 +147,9 @@ impl Collected {
             arrow::compute::concat(&pieces).map_err(internal)
         });
         let payload = payload.collect::<Result<Vec<_>>>()?;
+        // What is not copied, the run holds as well.
+        batches.iter().flatten().for_each(|column| self.held.forget(column));
+        payload.iter().for_each(|column| self.held.add(column));
         self.runs.push(Run { keys, payload, order: vec![] });
         // Not at every run: what is kept is copied.
         if let Some(fetch) = self.spec.fetch
@@ -153,7 +157,6 @@ impl Collected {
         {
             self.keep_first(fetch)?;
         }
-        self.bytes = self.runs.iter().map(run_bytes).sum();
         Ok(())
     }
 
@@ -169,17 +172,19 @@ impl Collected {
             self.bound = Some(key(&rows[fetch - 1]).as_ref().to_vec());
             rows.truncate(fetch);
         }
+        self.held.clear();
         for rows in rows.chunks(RUN_ROWS) {
             let mut keys = self.converter.empty_rows(rows.len(), 0);
             rows.iter().for_each(|at| keys.push(key(at)));
             let payload = gather(&runs, rows, self.spec.payload_types.len())?;
+            payload.iter().for_each(|column| self.held.add(column));
             self.runs.push(Run { keys, payload, order: vec![] });
         }
         Ok(())
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.bytes + self.keys.size()
+        self.held.bytes() + self.key_bytes()
     }
 
     /// Of the keys alone, for those who know what the payload takes.
@@ -234,10 +239,6 @@ fn order(keys: &[&[u8]]) -> Vec<u32> {
         }
     }
     order
-}
-
-fn run_bytes(run: &Run) -> usize {
-    run.keys.size() + run.payload.iter().map(|c| c.get_array_memory_size()).sum::<usize>()
 }
 
 /// The named rows of runs: (run, row).

@@ -1,7 +1,5 @@
 //! The build side's rows, as they come.
 
-use std::collections::HashSet;
-
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{concat, filter};
@@ -11,6 +9,7 @@ use thalweg_base::{Error, Result};
 use super::word::Bounds;
 use super::{Spec, nulls_of};
 use crate::aggregate::Groups;
+use crate::allocations::Allocations;
 use crate::encoding::{expand, internal, is_compact};
 
 /// Rows up to which a batch is put together with others: where few rows of each come through, what
@@ -112,9 +111,7 @@ pub struct Collected {
     rows: usize,
     /// Of each key column.
     pub(super) bounds: Vec<Bounds>,
-    memory_bytes: usize,
-    /// The allocations that are counted: batches are often slices of one.
-    counted: HashSet<usize>,
+    held: Allocations,
 }
 
 impl Collected {
@@ -129,8 +126,7 @@ impl Collected {
             small_bytes: 0,
             rows: 0,
             bounds: vec![Bounds::default(); spec.key_types.len()],
-            memory_bytes: 0,
-            counted: HashSet::new(),
+            held: Allocations::default(),
         }
     }
 
@@ -176,9 +172,7 @@ impl Collected {
     }
 
     fn keep(&mut self, piece: Piece) {
-        for array in piece.columns() {
-            self.count(&array.to_data());
-        }
+        piece.columns().for_each(|column| self.held.add(column));
         self.pieces.push(piece);
     }
 
@@ -199,28 +193,16 @@ impl Collected {
     /// All rows so far; it begins again with none.
     pub fn give(&mut self) -> Given {
         self.rows = 0;
-        self.memory_bytes = 0;
-        self.counted.clear();
+        self.held.clear();
         self.bounds.fill(Bounds::default());
         (self.small_rows, self.small_bytes) = (0, 0);
         self.pieces.append(&mut self.small);
         Given::new(std::mem::take(&mut self.pieces), &self.key_types, &self.payload_types)
     }
 
-    fn count(&mut self, data: &arrow::array::ArrayData) {
-        for buffer in data.buffers().iter().chain(data.nulls().map(NullBuffer::buffer)) {
-            if self.counted.insert(buffer.data_ptr().as_ptr() as usize) {
-                self.memory_bytes += buffer.capacity();
-            }
-        }
-        for child in data.child_data() {
-            self.count(child);
-        }
-    }
-
-    /// What is held, each allocation once; another worker may count some of it, too.
+    /// What is held; see [`Allocations`].
     pub fn memory_bytes(&self) -> usize {
-        self.memory_bytes + self.small_bytes
+        self.held.bytes() + self.small_bytes
     }
 
     pub fn rows(&self) -> usize {
