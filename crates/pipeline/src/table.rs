@@ -58,9 +58,12 @@ const BYTES_AHEAD: usize = 8;
 #[derive(Clone, Debug)]
 struct Limits {
     /// A table by index may always have that many places.
+    small_dense_places: u64,
+    /// Up to so many others, some for each row.
     dense_places: u64,
-    /// Beyond, so many for each row.
     dense_places_per_row: u64,
+    /// Beyond, fewer for each row.
+    large_dense_places_per_row: u64,
     /// The largest range that has a bitmap.
     bitmap_bits: u64,
     /// And for each row.
@@ -68,6 +71,8 @@ struct Limits {
     /// A range up to this has one for fewer rows, too.
     small_bitmap_bits: u64,
     small_bitmap_bits_per_row: u64,
+    /// And up to this for any.
+    tiny_bitmap_bits: u64,
     /// The largest table by index without a bitmap in front of it.
     dense_filter_places: u64,
     /// And for each row of it.
@@ -77,10 +82,14 @@ struct Limits {
 }
 
 const LIMITS: Limits = Limits {
+    // 128 KB, emptied in 5 µs.
+    small_dense_places: 32 * 1024,
     // 2 MB, about what a core's cache holds.
     dense_places: 512 * 1024,
+    // More take longer to empty than the rows to be hashed.
+    dense_places_per_row: 32,
     // As much memory as a hash table takes.
-    dense_places_per_row: 8,
+    large_dense_places_per_row: 8,
     // 64 MB.
     bitmap_bits: 512 * 1024 * 1024,
     // No more memory than the hash table itself.
@@ -88,6 +97,8 @@ const LIMITS: Limits = Limits {
     // 1 MB, about half of a core's cache; its pages cost 0.1 ms.
     small_bitmap_bits: 8 * 1024 * 1024,
     small_bitmap_bits_per_row: 8 * 1024,
+    // 64 KB, emptied in 3 µs.
+    tiny_bitmap_bits: 512 * 1024,
     // 32 KiB, what its first-level cache holds.
     dense_filter_places: 8 * 1024,
     // If all values come up as often, seven in eight find nothing.

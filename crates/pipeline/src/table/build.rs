@@ -434,7 +434,10 @@ fn no_task(phase: usize, task: usize) -> Error {
 }
 
 fn layout(bounds: &[Bounds], nulls_equal: bool, rows: usize, limits: &Limits) -> Layout {
-    let places = limits.dense_places.max(rows as u64 * limits.dense_places_per_row);
+    let rows = rows as u64;
+    let cached = limits.dense_places.min(rows * limits.dense_places_per_row);
+    let large = rows * limits.large_dense_places_per_row;
+    let places = limits.small_dense_places.max(cached).max(large);
     match Packing::new(bounds, nulls_equal) {
         None => Layout::Rows,
         Some(packing) if packing.count <= places => Layout::Dense(packing),

@@ -44,7 +44,8 @@ impl Shape {
     /// The filter of a table of that many rows and bytes, of which all keys are below `count`.
     pub fn new(count: u64, rows: usize, table_bytes: usize, limits: &Limits) -> Option<Self> {
         let rows_64 = rows as u64;
-        let small = limits.small_bitmap_bits.min(rows_64 * limits.small_bitmap_bits_per_row);
+        let small = limits.tiny_bitmap_bits.max(rows_64 * limits.small_bitmap_bits_per_row);
+        let small = limits.small_bitmap_bits.min(small);
         let large = limits.bitmap_bits.min(rows_64 * limits.bitmap_bits_per_row);
         if count <= small.max(large) {
             Some(Shape::Bitmap { count })

@@ -293,8 +293,9 @@ const LAYOUTS: [Layouts; 5] =
 impl Layouts {
     fn limits(self) -> Limits {
         let hashed = Limits {
+            small_dense_places: 0,
             dense_places: 0,
-            dense_places_per_row: 0,
+            large_dense_places_per_row: 0,
             bitmap_bits_per_row: 0,
             small_bitmap_bits: 0,
             ..LIMITS
