@@ -17,11 +17,15 @@ use thalweg_base::Result;
 use super::grouper::{GroupKeys, find, hash_packed, pack};
 use super::hash::{BLOCK, Table};
 use super::keys::{Class, Encoded, Encoder, Values, null_flag};
-use super::strings::{AHEAD, Strings, long_of, prefetch_long};
+use super::strings::{AHEAD, Strings, are_same, long_of, prefetch_long};
+use crate::allocations::Allocations;
 use crate::encoding::internal;
 
 /// Groups that other keys must tell apart, of those that there are, for hashes to be without texts.
 const TOLD_APART: (usize, usize) = (15, 16);
+
+/// Bytes that are held for one byte of texts that would else be copied.
+const HELD_BYTES_MAX: usize = 64;
 
 /// Rows that may come to a group of the same hash and other texts, of all rows, and in any case.
 const MISSES_MAX: (usize, usize) = (1, 8);
@@ -36,8 +40,40 @@ pub(super) struct Compared {
     rows: usize,
     /// Rows compared in vain with a group.
     misses: usize,
+    /// By key.
+    sources: Vec<Source>,
     packed: Vec<u64>,
     hashes: Vec<u64>,
+}
+
+/// Where the texts of a key come from: those of a joined table are in the same buffers batch after
+/// batch, and then they need not be copied. Others would each be held for a few texts.
+#[derive(Default)]
+struct Source {
+    /// Of the batch before.
+    before: Vec<Buffer>,
+    held: Vec<Buffer>,
+    held_bytes: usize,
+}
+
+impl Source {
+    /// Whether the texts in these buffers, of the next batch, are not to be copied to the `strings`.
+    fn is_shared(&mut self, buffers: &[Buffer], strings: &mut Strings) -> bool {
+        let again = are_same(&self.before, buffers);
+        if !again {
+            self.before = buffers.to_vec();
+        }
+        if again && self.held.is_empty() {
+            let bytes = Allocations::of(buffers).bytes();
+            if bytes <= strings.copied_bytes() * HELD_BYTES_MAX {
+                (self.held, self.held_bytes) = (buffers.to_vec(), bytes);
+            }
+        }
+        if are_same(&self.held, buffers) {
+            strings.share(buffers);
+        }
+        strings.shares(buffers)
+    }
 }
 
 /// The texts of one key of a batch, as Arrow's views.
@@ -45,6 +81,8 @@ struct Texts {
     key: usize,
     views: ScalarBuffer<u128>,
     buffers: Vec<Buffer>,
+    /// The groups' strings share these buffers.
+    shared: bool,
     nulls: Option<NullBuffer>,
 }
 
@@ -55,6 +93,7 @@ impl Texts {
                 key,
                 views: array.views().clone(),
                 buffers: array.data_buffers().to_vec(),
+                shared: false,
                 nulls: array.nulls().filter(|n| n.null_count() > 0).cloned(),
             }
         }
@@ -107,6 +146,7 @@ impl Compared {
             hashed: false,
             rows: 0,
             misses: 0,
+            sources: encoders.iter().map(|_| Source::default()).collect(),
             packed: vec![],
             hashes: vec![],
         };
@@ -122,7 +162,8 @@ impl Compared {
 
     pub fn bytes(&self) -> usize {
         let buffers = (self.packed.capacity() + self.hashes.capacity()) * size_of::<u64>();
-        self.table.bytes() + buffers
+        let held = self.sources.iter().map(|source| source.held_bytes);
+        self.table.bytes() + buffers + held.sum::<usize>()
     }
 
     /// Without groups.
@@ -186,7 +227,9 @@ impl Compared {
                 encoded.push(encoder.encode(keys, rows, false)?);
                 continue;
             }
-            let texts_of = Texts::new(k, &keys[encoder.key().columns[0].0])?;
+            let mut texts_of = Texts::new(k, &keys[encoder.key().columns[0].0])?;
+            let source = &mut self.sources[k];
+            texts_of.shared = source.is_shared(&texts_of.buffers, &mut encoder.strings);
             // What stands in the place of the texts: their hashes, or nothing.
             let words = if self.hashed { texts_of.hashes() } else { vec![0; rows] };
             let values = Values::Words(Cow::Owned(words));
@@ -260,6 +303,7 @@ impl Compared {
                         || encoders[texts.key].strings.is_view(
                             found[texts.key],
                             texts.views[n],
+                            texts.shared,
                             || texts.long(n),
                         )
                 });
@@ -276,7 +320,8 @@ impl Compared {
                 for texts in all_texts.iter().filter(|texts| !is_null(texts.key)) {
                     let strings = &mut encoders[texts.key].strings;
                     let hash = hashed.then_some(row[texts.key]);
-                    let code = strings.append_view(texts.views[n], || texts.long(n), hash);
+                    let code =
+                        strings.append_view(texts.views[n], texts.shared, || texts.long(n), hash);
                     groups.rows[at + texts.key] = code.into();
                 }
             }

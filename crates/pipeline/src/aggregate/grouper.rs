@@ -125,6 +125,10 @@ impl GroupKeys {
             2 if to == 2 => gather::<2>(&self.rows, groups, rows),
             3 if to == 3 => gather::<3>(&self.rows, groups, rows),
             4 if to == 4 => gather::<4>(&self.rows, groups, rows),
+            5 if to == 5 => gather::<5>(&self.rows, groups, rows),
+            6 if to == 6 => gather::<6>(&self.rows, groups, rows),
+            7 if to == 7 => gather::<7>(&self.rows, groups, rows),
+            8 if to == 8 => gather::<8>(&self.rows, groups, rows),
             _ => {
                 for (row, &group) in rows.chunks_exact_mut(to).zip(groups) {
                     row[..from].copy_from_slice(&self.rows[group as usize * from..][..from]);

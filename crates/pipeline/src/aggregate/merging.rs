@@ -17,7 +17,7 @@ use super::keys::{Key, null_flag};
 use super::partial::{Chunk, Partial, Sorted, accumulators};
 use super::plan::Plan;
 use super::states::{Merge, States};
-use super::strings::{AHEAD, Strings};
+use super::strings::{AHEAD, Adopted, Strings};
 use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec, spill};
 use crate::encoding::internal;
 use crate::phases::Phases;
@@ -108,7 +108,7 @@ impl Merging {
     fn of(
         spec: Arc<Spec>,
         plan: Arc<Plan>,
-        chunks: Vec<Chunk>,
+        mut chunks: Vec<Chunk>,
         common_bits: u32,
         limits: Limits,
     ) -> Self {
@@ -124,6 +124,7 @@ impl Merging {
             }
         };
         let without = without(&chunks);
+        chunks.iter_mut().flat_map(|chunk| &mut chunk.strings).for_each(Strings::seal);
         let chunks = chunks.into_iter().map(RwLock::new).collect();
         Self { spec, plan, way, chunks, unmerged: groups, common_bits, without, apart_by: vec![] }
     }
@@ -204,7 +205,13 @@ impl Merging {
         let mut strings: Vec<Strings> = plan.keys.iter().map(|_| Strings::default()).collect();
         let by_bytes = by_bytes(plan, chunks);
         let mut table = Table::default();
-        table.reserve(chunks.iter().map(|(_, (groups, _))| groups.len()).sum());
+        let unmerged = chunks.iter().map(|(_, (groups, _))| groups.len()).sum();
+        table.reserve(unmerged);
+        if keys.keys > 0 {
+            keys.rows.reserve(unmerged * keys.stride());
+        }
+        let appended = strings.iter_mut().zip(&by_bytes).filter(|(_, by_bytes)| **by_bytes);
+        appended.for_each(|(strings, _)| strings.reserve(unmerged));
         let mut states = States::new(&plan.slots, spec.key_types.is_empty());
         let mut accumulators = accumulators(spec, plan)?;
         let (mut ids, mut packed) = (vec![], vec![]);
@@ -216,20 +223,13 @@ impl Merging {
                 ids.push(0);
             } else {
                 let mut codes = Codes::new(plan, chunk, &by_bytes, groups.len());
+                let theirs = Theirs::new(chunk, &by_bytes, &mut strings);
                 for (groups, hashes) in groups.chunks(BLOCK).zip(hashes.chunks(BLOCK)) {
                     chunk.keys.gather(groups, keys.flagged, &mut packed);
                     codes.translate(&mut packed, keys.flagged, &mut strings);
                     if by_bytes.contains(&true) {
-                        let theirs = (&chunk.strings[..], &by_bytes[..]);
-                        find_bytes(
-                            &mut table,
-                            &mut keys,
-                            &mut strings,
-                            theirs,
-                            &packed,
-                            hashes,
-                            &mut ids,
-                        );
+                        let ours = (&mut keys, &mut strings[..]);
+                        find_bytes(&mut table, ours, &theirs, &packed, hashes, &mut ids);
                     } else {
                         find(&mut table, &mut keys, &packed, hashes, &mut ids);
                     }
@@ -367,17 +367,35 @@ fn has_many_strings(chunk: &Chunk, key: usize) -> bool {
     !strings.are_hashed() || strings.len() * 2 > chunk.groups
 }
 
+/// The strings of a chunk, and how they become those of merged groups.
+struct Theirs<'a> {
+    strings: &'a [Strings],
+    by_bytes: &'a [bool],
+    /// By key; only of those told `by_bytes`.
+    adopted: Vec<Option<Adopted>>,
+}
+
+impl<'a> Theirs<'a> {
+    fn new(chunk: &'a Chunk, by_bytes: &'a [bool], ours: &mut [Strings]) -> Self {
+        let strings = &chunk.strings[..];
+        let pairs = ours.iter_mut().zip(strings).zip(by_bytes);
+        let adopted =
+            pairs.map(|((ours, theirs), by_bytes)| by_bytes.then(|| ours.adopt(theirs))?);
+        Theirs { strings, by_bytes, adopted: adopted.collect() }
+    }
+}
+
 /// Looks up a block of packed rows, as [`find`] does. The codes of keys told `by_bytes` are those of
 /// `theirs`, in any order.
 fn find_bytes(
     table: &mut Table,
-    groups: &mut GroupKeys,
-    strings: &mut [Strings],
-    (theirs, by_bytes): (&[Strings], &[bool]),
+    (groups, strings): (&mut GroupKeys, &mut [Strings]),
+    theirs: &Theirs,
     packed: &[u64],
     hashes: &[u64],
     ids: &mut Vec<u32>,
 ) {
+    let Theirs { strings: theirs, by_bytes, adopted } = theirs;
     table.reserve(groups.groups + hashes.len());
     table.warm(hashes);
     let (keys, w) = (groups.keys, groups.stride());
@@ -389,7 +407,9 @@ fn find_bytes(
         if let Some(ahead) = packed.get((n + AHEAD) * w..)
             && !ahead.is_empty()
         {
-            by_bytes_only().for_each(|k| theirs[k].prefetch(ahead[k]));
+            // Of those at the same place nobody reads the bytes.
+            let is_read = |k: &usize| !adopted[*k].as_ref().is_some_and(Adopted::has_known);
+            by_bytes_only().filter(is_read).for_each(|k| theirs[k].prefetch(ahead[k]));
         }
         let (words, flags) = row.split_at(keys);
         let is_null = |k: usize| flags.first().is_some_and(|flags| flags & null_flag(k) != 0);
@@ -397,7 +417,7 @@ fn find_bytes(
         let same = |id: u32| {
             let (found, found_flags) = groups.rows[id as usize * w..][..w].split_at(keys);
             let same_key = |k: usize| match by_bytes[k] && !is_null(k) {
-                true => strings[k].has(found[k], &theirs[k], words[k]),
+                true => strings[k].has(found[k], &theirs[k], words[k], adopted[k].as_ref()),
                 false => found[k] == words[k],
             };
             found_flags == flags && (0..keys).all(same_key)
@@ -405,7 +425,7 @@ fn find_bytes(
         let id = table.find_or_insert(hash, same, || next);
         if id == next {
             let word = |(k, &word): (usize, &u64)| match by_bytes[k] && !is_null(k) {
-                true => strings[k].append_of(&theirs[k], word).into(),
+                true => strings[k].append_of(&theirs[k], word, adopted[k].as_ref()).into(),
                 false => word,
             };
             groups.rows.extend(words.iter().enumerate().map(word));

@@ -10,6 +10,9 @@ use crate::prefetch::prefetch;
 /// Bytes of the first block; each further one is twice as large, up to the last of these.
 const BLOCK_BYTES: (usize, usize) = (4 << 10, 1 << 20);
 
+/// Buffers that strings have in common with others, at most: arrays have them all.
+const ADOPTED_MAX: usize = 256;
+
 /// The longest string that stands in its view.
 const INLINE_MAX: usize = 12;
 
@@ -20,15 +23,101 @@ pub(super) const AHEAD: usize = 8;
 const LINE_BYTES: usize = 64;
 const LINES_AHEAD: usize = 4;
 
-/// Strings by code, as Arrow's views and the blocks that these point into.
+/// Strings by code, as Arrow's views and what these point into.
 #[derive(Default)]
 pub(super) struct Strings {
     table: Table,
     /// Of the first so many: those that are only appended have none until somebody asks.
     hashes: Vec<u64>,
     views: Vec<u128>,
+    heap: Heap,
+}
+
+/// The bytes of long strings: in buffers that others have as well, and in blocks of our own, numbered
+/// on from these.
+#[derive(Default)]
+struct Heap {
+    shared: Vec<Buffer>,
     blocks: Vec<Vec<u8>>,
-    block_bytes: usize,
+    bytes: usize,
+}
+
+impl Heap {
+    #[inline]
+    fn buffer(&self, number: usize) -> &[u8] {
+        match number.checked_sub(self.shared.len()) {
+            None => &self.shared[number],
+            Some(own) => &self.blocks[own],
+        }
+    }
+
+    /// The bytes of a view of a long string.
+    #[inline]
+    fn long(&self, view: u128) -> &[u8] {
+        let (buffer, offset) = place(view);
+        &self.buffer(buffer)[offset..offset + view as u32 as usize]
+    }
+
+    /// Puts a long string into a block; its view.
+    fn store(&mut self, bytes: &[u8]) -> u128 {
+        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
+            let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
+            let block = Vec::with_capacity(size.max(bytes.len()));
+            self.bytes += block.capacity();
+            self.blocks.push(block);
+        }
+        let number = (self.shared.len() + self.blocks.len() - 1) as u32;
+        let block = self.blocks.last_mut().expect("pushed if there was none");
+        let offset = block.len() as u32;
+        block.extend_from_slice(bytes);
+        view(bytes, number, offset)
+    }
+
+    /// Whether the string of a view of ours is that of another one, with these bytes if it does not
+    /// stand in its view.
+    #[inline]
+    fn same<'a>(&self, found: u128, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
+        if view as u32 as usize <= INLINE_MAX {
+            found == view
+        } else {
+            // The length and the first bytes, then all.
+            found as u64 == view as u64 && self.long(found) == bytes()
+        }
+    }
+
+    /// Asks for the first bytes of a view if they do not stand in it.
+    #[inline]
+    fn prefetch(&self, view: u128) {
+        let (number, _) = place(view);
+        if view as u32 as usize > INLINE_MAX {
+            prefetch_in(self.buffer(number), view);
+        }
+    }
+}
+
+/// Other strings whose buffers are among ours.
+pub(super) struct Adopted {
+    /// Of theirs, ours.
+    numbers: Vec<u32>,
+    /// Some were before.
+    known: bool,
+}
+
+impl Adopted {
+    /// Of one of theirs, ours.
+    #[inline]
+    fn view(&self, view: u128) -> u128 {
+        if view as u32 as usize <= INLINE_MAX {
+            return view;
+        }
+        let number = self.numbers[place(view).0];
+        view & !(u128::from(u32::MAX) << 64) | u128::from(number) << 64
+    }
+
+    /// Whether strings that are the same often stand at the same place.
+    pub fn has_known(&self) -> bool {
+        self.known
+    }
 }
 
 impl Strings {
@@ -36,11 +125,21 @@ impl Strings {
         self.views.len()
     }
 
+    /// For so many more that are appended.
+    pub fn reserve(&mut self, more: usize) {
+        self.views.reserve(more);
+    }
+
+    /// Bytes of long strings that were copied.
+    pub fn copied_bytes(&self) -> usize {
+        self.heap.bytes
+    }
+
     pub fn bytes(&self) -> usize {
         self.table.bytes()
             + self.hashes.capacity() * size_of::<u64>()
             + self.views.capacity() * size_of::<u128>()
-            + self.block_bytes
+            + self.heap.bytes
     }
 
     /// It is there: see [`Self::hash_all`].
@@ -76,19 +175,62 @@ impl Strings {
         }
     }
 
-    /// The blocks themselves, when these strings are done with.
+    /// The buffers themselves, when these strings are done with.
     pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
-        (self.views, self.blocks.into_iter().map(Buffer::from_vec).collect())
+        let mut buffers = self.heap.shared;
+        buffers.extend(self.heap.blocks.into_iter().map(Buffer::from_vec));
+        (self.views, buffers)
+    }
+
+    /// Strings of views into these buffers need not be copied from here on, if there are none yet for
+    /// which that holds: the buffers are held instead. They are not counted.
+    pub fn share(&mut self, buffers: &[Buffer]) {
+        if !self.heap.shared.is_empty() || buffers.is_empty() {
+            return;
+        }
+        let numbers = (buffers.len() as u128) << 64;
+        let long = |view: &&mut u128| **view as u32 as usize > INLINE_MAX;
+        self.views.iter_mut().filter(long).for_each(|view| *view += numbers);
+        self.heap.shared = buffers.to_vec();
+    }
+
+    /// Whether it holds these very buffers.
+    pub fn shares(&self, buffers: &[Buffer]) -> bool {
+        are_same(&self.heap.shared, buffers)
+    }
+
+    /// No more strings come: others may [adopt](Self::adopt) what there is.
+    pub fn seal(&mut self) {
+        self.heap.shared.extend(self.heap.blocks.drain(..).map(Buffer::from_vec));
+    }
+
+    /// Strings of others, which are sealed, need not be copied from here on: their buffers are held
+    /// instead. `None`: they are too many, or some were copied already.
+    pub fn adopt(&mut self, other: &Strings) -> Option<Adopted> {
+        let (ours, theirs) = (&mut self.heap, &other.heap);
+        if !ours.blocks.is_empty()
+            || !theirs.blocks.is_empty()
+            || ours.shared.len() + theirs.shared.len() > ADOPTED_MAX
+        {
+            return None;
+        }
+        let before = ours.shared.len();
+        let number = |buffer: &Buffer| {
+            let known = ours.shared.iter().position(|b| b.ptr_eq(buffer));
+            known.unwrap_or_else(|| {
+                ours.shared.push(buffer.clone());
+                ours.shared.len() - 1
+            }) as u32
+        };
+        let numbers: Vec<u32> = theirs.shared.iter().map(number).collect();
+        let known = numbers.iter().any(|&number| (number as usize) < before);
+        Some(Adopted { numbers, known })
     }
 
     pub fn with<R>(&self, code: u64, f: impl FnOnce(&[u8]) -> R) -> R {
         let view = self.views[code as usize];
         let len = view as u32 as usize;
-        if len <= INLINE_MAX {
-            f(&view.to_le_bytes()[4..4 + len])
-        } else {
-            f(long(&self.blocks, view))
-        }
+        if len <= INLINE_MAX { f(&view.to_le_bytes()[4..4 + len]) } else { f(self.heap.long(view)) }
     }
 
     /// The code of a string, a new one if it is new.
@@ -99,12 +241,12 @@ impl Strings {
     #[inline]
     pub fn code_of_hash(&mut self, hash: u64, bytes: &[u8]) -> u32 {
         self.table.reserve(self.views.len() + 1);
-        let (views, blocks) = (&self.views, &self.blocks);
+        let (views, heap) = (&self.views, &self.heap);
         let next = views.len() as u32;
         let view = view(bytes, 0, 0);
         let code = self.table.find_or_insert(
             hash,
-            |code| same(blocks, views[code as usize], view, || bytes),
+            |code| heap.same(views[code as usize], view, || bytes),
             || next,
         );
         if code == next {
@@ -116,7 +258,8 @@ impl Strings {
     /// A code of its own, whether the string is new or not. It will not be found again.
     pub fn append(&mut self, bytes: &[u8]) -> u32 {
         let code = self.views.len() as u32;
-        let view = if bytes.len() <= INLINE_MAX { view(bytes, 0, 0) } else { self.store(bytes) };
+        let is_inline = bytes.len() <= INLINE_MAX;
+        let view = if is_inline { view(bytes, 0, 0) } else { self.heap.store(bytes) };
         self.views.push(view);
         code
     }
@@ -127,55 +270,60 @@ impl Strings {
         self.append(bytes)
     }
 
-    /// The same for one of other strings.
-    pub fn append_of(&mut self, other: &Strings, code: u64) -> u32 {
-        other.with(code, |bytes| self.append(bytes))
+    /// The same for one of other strings, that are [adopted](Self::adopt) or not.
+    pub fn append_of(&mut self, other: &Strings, code: u64, adopted: Option<&Adopted>) -> u32 {
+        let view = other.views[code as usize];
+        let ours = adopted.map_or(view, |adopted| adopted.view(view));
+        self.append_view(ours, adopted.is_some(), || other.heap.long(view), None)
     }
 
-    /// The same for that of an Arrow view, and its bytes if they do not stand in it. All or none have
-    /// hashes.
+    /// The same for that of an Arrow view, and its bytes if they do not stand in it; `shared`: it is one
+    /// into the [shared](Self::shares) buffers. All or none have hashes.
     pub fn append_view<'a>(
         &mut self,
         view: u128,
+        shared: bool,
         bytes: impl FnOnce() -> &'a [u8],
         hash: Option<u64>,
     ) -> u32 {
         let code = self.views.len() as u32;
-        let is_inline = view as u32 as usize <= INLINE_MAX;
-        let view = if is_inline { inline(view) } else { self.store(bytes()) };
+        let view = match view as u32 as usize <= INLINE_MAX {
+            true => inline(view),
+            false if shared => view,
+            false => self.heap.store(bytes()),
+        };
         self.views.push(view);
         self.hashes.extend(hash);
         code
     }
 
     /// Whether the string of a code is that of an Arrow view, with these bytes if it does not stand in
-    /// its view.
+    /// its view; `shared` as above.
     #[inline]
-    pub fn is_view<'a>(&self, code: u64, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
+    pub fn is_view<'a>(
+        &self,
+        code: u64,
+        view: u128,
+        shared: bool,
+        bytes: impl FnOnce() -> &'a [u8],
+    ) -> bool {
+        let found = self.views[code as usize];
         let is_inline = view as u32 as usize <= INLINE_MAX;
         let view = if is_inline { inline(view) } else { view };
-        same(&self.blocks, self.views[code as usize], view, bytes)
+        (shared && found == view) || self.heap.same(found, view, bytes)
     }
 
-    /// Whether the string of a code is that of a code of other strings.
-    pub fn has(&self, code: u64, other: &Strings, other_code: u64) -> bool {
-        let (ours, theirs) = (self.views[code as usize], other.views[other_code as usize]);
-        same(&self.blocks, ours, theirs, || long(&other.blocks, theirs))
-    }
-
-    /// Puts a long string into a block; its view.
-    fn store(&mut self, bytes: &[u8]) -> u128 {
-        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
-            let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
-            let block = Vec::with_capacity(size.max(bytes.len()));
-            self.block_bytes += block.capacity();
-            self.blocks.push(block);
-        }
-        let number = self.blocks.len() as u32 - 1;
-        let block = self.blocks.last_mut().expect("pushed if there was none");
-        let offset = block.len() as u32;
-        block.extend_from_slice(bytes);
-        view(bytes, number, offset)
+    /// Whether the string of a code is that of a code of other strings, [adopted](Self::adopt) or not.
+    pub fn has(
+        &self,
+        code: u64,
+        other: &Strings,
+        other_code: u64,
+        adopted: Option<&Adopted>,
+    ) -> bool {
+        let view = other.views[other_code as usize];
+        let ours = adopted.map_or(view, |adopted| adopted.view(view));
+        self.is_view(code, ours, adopted.is_some(), || other.heap.long(view))
     }
 
     /// Asks for the view of a code.
@@ -186,7 +334,7 @@ impl Strings {
     /// Asks for the first bytes of the string of a code, if there is one.
     pub fn prefetch(&self, code: u64) {
         if let Some(&view) = self.views.get(code as usize) {
-            prefetch_long(&self.blocks, view);
+            self.heap.prefetch(view);
         }
     }
 
@@ -255,16 +403,15 @@ fn view(bytes: &[u8], block: u32, offset: u32) -> u128 {
     len | prefix << 32 | u128::from(block) << 64 | u128::from(offset) << 96
 }
 
-/// Whether the string of a view into those blocks is that of another one, with these bytes if it does
-/// not stand in its view.
+/// The buffer of a view of a long string, and where in it.
 #[inline]
-fn same<'a>(blocks: &[Vec<u8>], found: u128, view: u128, bytes: impl FnOnce() -> &'a [u8]) -> bool {
-    if view as u32 as usize <= INLINE_MAX {
-        found == view
-    } else {
-        // The length and the first bytes, then all.
-        found as u64 == view as u64 && long(blocks, found) == bytes()
-    }
+fn place(view: u128) -> (usize, usize) {
+    ((view >> 64) as u32 as usize, (view >> 96) as u32 as usize)
+}
+
+/// Whether these are the same memory.
+pub(super) fn are_same(some: &[Buffer], others: &[Buffer]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(a, b)| a.ptr_eq(b))
 }
 
 /// What an inline view says, with nothing behind the string.
@@ -274,33 +421,28 @@ fn inline(view: u128) -> u128 {
     view & (u128::MAX >> (8 * (INLINE_MAX as u32 - len)))
 }
 
-/// Asks for the first bytes of a view if they do not stand in it. That of a NULL may say anything.
+/// Asks for the first bytes of an Arrow view if they do not stand in it. That of a NULL may say anything.
 #[inline]
-pub(super) fn prefetch_long<B: std::ops::Deref<Target = [u8]>>(blocks: &[B], view: u128) {
-    let len = view as u32 as usize;
-    if len > INLINE_MAX
-        && let Some(block) = blocks.get((view >> 64) as u32 as usize)
+pub(super) fn prefetch_long(buffers: &[Buffer], view: u128) {
+    if view as u32 as usize > INLINE_MAX
+        && let Some(buffer) = buffers.get(place(view).0)
     {
-        let offset = (view >> 96) as u32 as usize;
-        let lines = (0..len.min(LINES_AHEAD * LINE_BYTES)).step_by(LINE_BYTES);
-        lines.for_each(|line| prefetch(block, offset + line));
+        prefetch_in(buffer, view);
     }
+}
+
+#[inline]
+fn prefetch_in(buffer: &[u8], view: u128) {
+    let (len, (_, offset)) = (view as u32 as usize, place(view));
+    let lines = (0..len.min(LINES_AHEAD * LINE_BYTES)).step_by(LINE_BYTES);
+    lines.for_each(|line| prefetch(buffer, offset + line));
 }
 
 /// The bytes of an Arrow view of a long string.
 #[inline]
 pub(super) fn long_of(buffers: &[Buffer], view: u128) -> &[u8] {
-    let len = view as u32 as usize;
-    let buffer = (view >> 64) as u32 as usize;
-    let offset = (view >> 96) as u32 as usize;
-    &buffers[buffer].as_slice()[offset..offset + len]
-}
-
-fn long(blocks: &[Vec<u8>], view: u128) -> &[u8] {
-    let len = view as u32 as usize;
-    let block = (view >> 64) as u32 as usize;
-    let offset = (view >> 96) as u32 as usize;
-    &blocks[block][offset..offset + len]
+    let (buffer, offset) = place(view);
+    &buffers[buffer].as_slice()[offset..offset + view as u32 as usize]
 }
 
 #[cfg(test)]

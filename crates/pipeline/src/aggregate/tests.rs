@@ -636,8 +636,13 @@ struct Named {
 
 impl Named {
     fn new() -> Self {
+        Self::of(DataType::Utf8)
+    }
+
+    /// With long texts of that type.
+    fn of(long: DataType) -> Self {
         let spec = Arc::new(Spec {
-            key_types: vec![DataType::Int64, DataType::Utf8View, DataType::Utf8],
+            key_types: vec![DataType::Int64, DataType::Utf8View, long],
             argument_types: vec![],
             functions: vec![function(Kind::CountRows, &[], None)],
         });
@@ -653,7 +658,22 @@ impl Named {
             let short = StringViewArray::from_iter_values(rows.iter().map(|(_, n)| n.to_string()));
             let long = |(_, n): &(i64, usize)| (n % 7 > 0).then(|| format!("the text number {n}"));
             let long: StringArray = rows.iter().map(long).collect();
-            let keys: Vec<ArrayRef> = vec![Arc::new(numbers), Arc::new(short), Arc::new(long)];
+            let long = arrow::compute::cast(&long, &self.spec.key_types[2]).unwrap();
+            let keys: Vec<ArrayRef> = vec![Arc::new(numbers), Arc::new(short), long];
+            self.part.push(&keys, &[], &[], rows.len()).unwrap();
+        }
+    }
+
+    /// The same of texts that a joined table has in one array.
+    fn push_joined(&mut self, all: &StringViewArray, rows: impl Iterator<Item = (i64, usize)>) {
+        let rows: Vec<(i64, usize)> = rows.collect();
+        for rows in rows.chunks(1500) {
+            let numbers = Int64Array::from_iter_values(rows.iter().map(|(number, _)| *number));
+            let short = StringViewArray::from_iter_values(rows.iter().map(|(_, n)| n.to_string()));
+            let places: UInt32Array =
+                rows.iter().map(|(_, n)| (n % 7 > 0).then_some(*n as u32)).collect();
+            let long = arrow::compute::take(all, &places, None).unwrap();
+            let keys: Vec<ArrayRef> = vec![Arc::new(numbers), Arc::new(short), long];
             self.part.push(&keys, &[], &[], rows.len()).unwrap();
         }
     }
@@ -685,6 +705,37 @@ fn texts_that_each_group_has_for_itself_are_compared() {
         let (unhashed, counts) = one.end(vec![other.part, third.part]);
         assert_eq!(unhashed, Some(vec![false, true, true]));
         let expected = HashMap::from([(1, 3500 - few), (2, 500 + few), (3, 1000)]);
+        assert_eq!(counts, expected.into_iter().map(|(n, of)| (Cell::Int(n), of)).collect());
+    }
+}
+
+#[test]
+fn texts_of_a_joined_table_are_held_and_not_copied() {
+    let all: StringViewArray = (0..9000).map(|n| Some(format!("the text number {n}"))).collect();
+    let rows = |from: usize, until: usize| (from..until).map(|n| (n as i64, n));
+    let mut alone = Named::of(DataType::Utf8View);
+    (0..2).for_each(|_| alone.push_joined(&all, rows(0, 6000)));
+    let merging = Merging::with_limits(Arc::clone(&alone.spec), vec![alone.part], LIMITS).unwrap();
+    let groups = groups(&merging);
+    let buffers = groups.iter().flat_map(|g| g.columns[2].as_string_view().data_buffers());
+    assert!(buffers.into_iter().any(|buffer| buffer.ptr_eq(&all.data_buffers()[0])));
+    // The other worker has its texts from there as well, or has copied them.
+    for joined in [true, false] {
+        let [mut one, mut other] = [(); 2].map(|()| Named::of(DataType::Utf8View));
+        one.push_joined(&all, rows(0, 6000));
+        one.push_joined(&all, rows(0, 7500));
+        one.push(rows(0, 3000));
+        // A few texts of another table.
+        let few: StringViewArray = all.iter().collect();
+        one.push_joined(&few, rows(7000, 8000));
+        match joined {
+            true => other.push_joined(&all, rows(4000, 9000)),
+            false => other.push(rows(4000, 9000)),
+        }
+        let (unhashed, counts) = one.end(vec![other.part]);
+        assert_eq!(unhashed, Some(vec![false, true, true]));
+        // Thrice: below 3,000, and from 4,000 to 6,000, and from 7,000 to 7,500.
+        let expected = HashMap::from([(1, 1000), (2, 1000 + 1000 + 500), (3, 3000 + 2000 + 500)]);
         assert_eq!(counts, expected.into_iter().map(|(n, of)| (Cell::Int(n), of)).collect());
     }
 }
