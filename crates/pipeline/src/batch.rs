@@ -14,6 +14,9 @@ use thalweg_base::{Error, Result};
 use crate::encoding::{internal, uncompacted, value_bytes};
 use crate::expr::{Expr, Register};
 
+/// Rows of runs that are worth it, on average.
+const RUN_ROWS_MIN: (usize, usize) = (4, 3);
+
 /// See the module's documentation.
 #[derive(Clone)]
 pub struct Batch {
@@ -149,6 +152,39 @@ impl Batch {
         }
     }
 
+    /// The first rows of runs of rows that have all these registers from the same row of what they were
+    /// taken from, and of each row the number of its run: a join gives the matches of a row one after
+    /// the other. `None`: the registers come from elsewhere, or there are nearly as many runs as rows.
+    pub fn runs(&self, registers: &[Register]) -> Option<(Batch, Vec<u32>)> {
+        let mut columns = vec![Column::Absent; self.columns.len()];
+        let mut common = None;
+        for &register in registers {
+            match &self.columns[register] {
+                Column::Taken(values, origin) if common.is_none_or(|common| common == *origin) => {
+                    common = Some(*origin);
+                    columns[register] = Column::Taken(Arc::clone(values), 0);
+                }
+                _ => return None,
+            }
+        }
+        let origin = &self.origins[common?];
+        let rows = origin.values();
+        let begins = |n: usize| n == 0 || rows[n] != rows[n - 1];
+        let count = (0..rows.len()).filter(|&n| begins(n)).count();
+        if origin.null_count() > 0 || count * RUN_ROWS_MIN.0 > rows.len() * RUN_ROWS_MIN.1 {
+            return None;
+        }
+        let (mut firsts, mut runs) = (Vec::with_capacity(count), Vec::with_capacity(rows.len()));
+        for (n, &row) in rows.iter().enumerate() {
+            if begins(n) {
+                firsts.push(row);
+            }
+            runs.push(firsts.len() as u32 - 1);
+        }
+        let (origins, types) = (vec![firsts.into()], Arc::clone(&self.types));
+        Some((Batch { rows: count, columns, origins, types }, runs))
+    }
+
     /// Lets go of all registers for which `live` does not hold.
     pub fn retain(&mut self, live: &[bool]) {
         for (column, live) in self.columns.iter_mut().zip(live) {
@@ -207,6 +243,30 @@ mod tests {
         let column = batch.column(register).unwrap();
         let column: &Int64Array = arrow::array::AsArray::as_primitive(&column);
         column.iter().collect()
+    }
+
+    #[test]
+    fn runs_are_rows_taken_from_the_same_row() {
+        let values: Vec<ArrayRef> = [[10, 11, 12], [20, 21, 22]]
+            .map(|v| Arc::new(Int64Array::from(v.to_vec())) as _)
+            .into();
+        let mut batch = Batch::new(vec![Arc::clone(&values[0])], 3);
+        batch.pick(vec![0, 1, 1, 1, 2, 2, 0, 0].into()).unwrap();
+        batch.extend(values, vec![2, 2, 2, 0, 0, 0, 2, 2].into());
+        let (mut firsts, runs) = batch.runs(&[1, 2]).unwrap();
+        assert_eq!(runs, [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!(ints(&mut firsts, 1), [Some(12), Some(10), Some(12)]);
+        assert_eq!(ints(&mut firsts, 2), [Some(22), Some(20), Some(22)]);
+
+        assert_eq!(batch.runs(&[0]).unwrap().1, [0, 1, 1, 1, 2, 2, 3, 3]);
+        assert!(batch.runs(&[0, 1]).is_none(), "from two tables");
+        assert!(batch.runs(&[]).is_none());
+        // Nothing repeats often enough.
+        batch.pick(vec![0, 3, 5, 6, 3].into()).unwrap();
+        assert!(batch.runs(&[1]).is_none());
+        ints(&mut batch, 1);
+        batch.pick(vec![0, 0, 0].into()).unwrap();
+        assert!(batch.runs(&[1, 2]).is_none(), "one was read");
     }
 
     #[test]

@@ -107,6 +107,14 @@ impl Expr {
         }
     }
 
+    /// Which register it is, if it is one.
+    pub fn register(&self) -> Option<Register> {
+        match self {
+            Expr::Register(register, _) => Some(*register),
+            _ => None,
+        }
+    }
+
     /// Calls `f` with every register that is read.
     pub fn registers(&self, f: &mut impl FnMut(Register)) {
         match self {

@@ -600,10 +600,16 @@ impl Worker {
             (Sink::Aggregate(spec), Part::Aggregate(partial)) => {
                 let (keys, rest) = inputs.split_at(spec.key_types.len());
                 let (arguments, filters) = rest.split_at(spec.argument_types.len());
-                let (keys, arguments) = (compact(keys, batch)?, compact(arguments, batch)?);
+                let registers = keys.iter().map(Expr::register).collect::<Option<Vec<_>>>();
+                let runs = registers.and_then(|registers| batch.runs(&registers));
+                let (keys, runs) = match runs {
+                    Some((mut firsts, runs)) => (compact(keys, &mut firsts)?, Some(runs)),
+                    None => (compact(keys, batch)?, None),
+                };
+                let arguments = compact(arguments, batch)?;
                 let filters = filters.iter().map(|f| Ok(BooleanArray::new(f.truth(batch)?, None)));
                 let filters = filters.collect::<Result<Vec<_>>>()?;
-                partial.push(&keys, &arguments, &filters, rows)?;
+                partial.push_runs(&keys, runs.as_deref(), &arguments, &filters, rows)?;
             }
             _ => return Err(Error::internal("the part of another sink")),
         }

@@ -73,7 +73,8 @@ pub struct Partial {
     states: States,
     accumulators: Vec<Box<dyn Accumulator>>,
     ids: Vec<u32>,
-    /// Rows of the chunk that is being filled.
+    run_ids: Vec<u32>,
+    /// Rows of the chunk that is being filled, or runs of them, that were looked up.
     rows: usize,
     /// Chunks, with this one, to fill without looking rows up.
     append_chunks: u32,
@@ -128,6 +129,7 @@ impl Partial {
             apart: false,
             accumulators,
             ids: vec![],
+            run_ids: vec![],
             rows: 0,
             append_chunks: 0,
             chunks: vec![],
@@ -144,10 +146,28 @@ impl Partial {
         filters: &[BooleanArray],
         rows: usize,
     ) -> Result<()> {
-        let lengths = keys.iter().chain(arguments).map(|a| a.len());
+        self.push_runs(keys, None, arguments, filters, rows)
+    }
+
+    /// The same with keys of runs of rows: `runs` says of each row of which it is.
+    pub fn push_runs(
+        &mut self,
+        keys: &[ArrayRef],
+        runs: Option<&[u32]>,
+        arguments: &[ArrayRef],
+        filters: &[BooleanArray],
+        rows: usize,
+    ) -> Result<()> {
+        let lengths = arguments.iter().map(|a| a.len());
+        let key_rows = match (keys.first(), runs) {
+            (Some(key), Some(_)) => key.len(),
+            _ => rows,
+        };
         if keys.len() != self.spec.key_types.len()
             || arguments.len() != self.spec.argument_types.len()
+            || keys.iter().any(|key| key.len() != key_rows)
             || lengths.chain(filters.iter().map(BooleanArray::len)).any(|n| n != rows)
+            || runs.is_some_and(|runs| runs.len() != rows)
         {
             return Err(Error::internal("a batch is not what the aggregation was planned for"));
         }
@@ -162,11 +182,19 @@ impl Partial {
             }
             Some(grouper) => {
                 let before = grouper.groups();
-                grouper.group(keys, rows, &mut self.ids)?;
+                match runs {
+                    None => grouper.group(keys, rows, &mut self.ids)?,
+                    Some(runs) => {
+                        self.run_ids.clear();
+                        grouper.group(keys, key_rows, &mut self.run_ids)?;
+                        let id = |&run: &u32| self.run_ids[run as usize];
+                        self.ids.extend(runs.iter().map(id));
+                    }
+                }
                 (before, grouper.groups())
             }
         };
-        self.rows += rows;
+        self.rows += key_rows;
         let batch = Batch { ids: &self.ids, before, total, arguments, filters };
         self.states.update(&self.plan.slots, &batch)?;
         self.update_externals(arguments, filters, total)?;
@@ -225,7 +253,7 @@ impl Partial {
             + self.states.bytes()
             + accumulators
             + self.grouper.as_ref().map_or(0, Grouper::bytes)
-            + self.ids.capacity() * size_of::<u32>()
+            + (self.ids.capacity() + self.run_ids.capacity()) * size_of::<u32>()
     }
 
     /// Ends the chunk that is being filled and decides how to fill the next.

@@ -376,6 +376,8 @@ struct Case {
     limits: Limits,
     /// Of 100 batches, how many are followed by a spill of their part.
     spills: u64,
+    /// Of 100 rows, how many have the keys of the row before.
+    repeats: u64,
 }
 
 /// The pieces of each part, as a reader of a file gets them.
@@ -446,7 +448,7 @@ fn cells(spec: &Spec, groups: &[Groups]) -> Vec<Vec<Cell>> {
 fn check(case: &Case) {
     let random_of = &mut Prng::new(case.seed);
     let argument_types = argument_types();
-    let rows: Vec<Row> = (0..case.rows)
+    let mut rows: Vec<Row> = (0..case.rows)
         .map(|_| Row {
             keys: (case.keys.iter())
                 .map(|t| random(t, case.spread, case.nulls, random_of))
@@ -461,6 +463,11 @@ fn check(case: &Case) {
         })
         .collect();
 
+    for n in 1..rows.len() {
+        if random_of.below(100) < case.repeats {
+            rows[n].keys = rows[n - 1].keys.clone();
+        }
+    }
     let spec = Arc::new(Spec {
         key_types: case.keys.clone(),
         argument_types: argument_types.clone(),
@@ -475,8 +482,15 @@ fn check(case: &Case) {
         let (batch, rest) = left.split_at(n);
         left = rest;
         let column = |t: &DataType, cells: Vec<Cell>, r: &mut Prng| array(t, &cells, r);
+        // Every row is a run, or the same keys one after the other are.
+        let in_runs = case.repeats > 0 && random_of.below(2) == 0;
+        let begins = |n: &usize| !in_runs || *n == 0 || batch[*n].keys != batch[*n - 1].keys;
+        let firsts: Vec<usize> = (0..n).filter(begins).collect();
+        let runs: Vec<u32> =
+            (0..n).map(|n| firsts.partition_point(|first| *first <= n) as u32 - 1).collect();
+        let key_cells = |i: usize| firsts.iter().map(|&n| batch[n].keys[i].clone()).collect();
         let keys: Vec<ArrayRef> = (case.keys.iter().enumerate())
-            .map(|(i, t)| column(t, batch.iter().map(|r| r.keys[i].clone()).collect(), random_of))
+            .map(|(i, t)| column(t, key_cells(i), random_of))
             .collect();
         let arguments: Vec<ArrayRef> = (argument_types.iter().enumerate())
             .map(|(i, t)| {
@@ -486,7 +500,8 @@ fn check(case: &Case) {
         let filters: Vec<BooleanArray> =
             (0..2).map(|i| batch.iter().map(|r| r.filters[i]).collect()).collect();
         let part = random_of.below(case.parts as u64) as usize;
-        parts[part].push(&keys, &arguments, &filters, n).unwrap();
+        let runs = in_runs.then_some(&runs[..]);
+        parts[part].push_runs(&keys, runs, &arguments, &filters, n).unwrap();
         assert!(parts[part].memory_bytes() > 0);
         if random_of.below(100) < case.spills {
             files.take(&mut parts[part]);
@@ -557,6 +572,7 @@ proptest! {
         parts in 1usize..4,
         chunk_groups in prop::sample::select(vec![4usize, 64, 1 << 17]),
         spills in prop::sample::select(vec![0u64, 0, 1, 40]),
+        repeats in prop::sample::select(vec![0u64, 0, 60]),
     ) {
         check(&Case {
             seed,
@@ -569,6 +585,7 @@ proptest! {
             parts,
             limits: limits(chunk_groups),
             spills,
+            repeats,
         });
     }
 }
@@ -585,6 +602,7 @@ fn case(keys: Vec<DataType>) -> Case {
         parts: 3,
         limits: limits(1 << 17),
         spills: 0,
+        repeats: 50,
     }
 }
 
