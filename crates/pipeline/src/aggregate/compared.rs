@@ -15,11 +15,12 @@ use arrow::datatypes::{ByteViewType, DataType};
 use thalweg_base::Result;
 
 use super::grouper::{GroupKeys, find, hash_packed, pack};
-use super::hash::{BLOCK, Table};
+use super::hash::{BLOCK, NONE, Table};
 use super::keys::{Class, Encoded, Encoder, Values, null_flag};
 use super::strings::{AHEAD, Strings, are_same, long_of, prefetch_long};
 use crate::allocations::Allocations;
 use crate::encoding::internal;
+use crate::prefetch::prefetch;
 
 /// Groups that other keys must tell apart, of those that there are, for hashes to be without texts.
 const TOLD_APART: (usize, usize) = (15, 16);
@@ -44,6 +45,8 @@ pub(super) struct Compared {
     sources: Vec<Source>,
     packed: Vec<u64>,
     hashes: Vec<u64>,
+    /// Groups that the rows of a block may be of.
+    candidates: Vec<u32>,
 }
 
 /// Where the texts of a key come from: those of a joined table are in the same buffers batch after
@@ -57,6 +60,16 @@ struct Source {
 }
 
 impl Source {
+    /// The first batch is this one.
+    fn of(texts: &ArrayRef) -> Self {
+        let before = match texts.data_type() {
+            DataType::Utf8View => texts.as_string_view().data_buffers(),
+            DataType::BinaryView => texts.as_binary_view().data_buffers(),
+            _ => &[],
+        };
+        Source { before: before.to_vec(), ..Source::default() }
+    }
+
     /// Whether the texts in these buffers, of the next batch, are not to be copied to the `strings`.
     fn is_shared(&mut self, buffers: &[Buffer], strings: &mut Strings) -> bool {
         let again = are_same(&self.before, buffers);
@@ -146,9 +159,10 @@ impl Compared {
             hashed: false,
             rows: 0,
             misses: 0,
-            sources: encoders.iter().map(|_| Source::default()).collect(),
+            sources: encoders.iter().map(|e| Source::of(&keys[e.key().columns[0].0])).collect(),
             packed: vec![],
             hashes: vec![],
+            candidates: vec![],
         };
         compared.hashed = !compared.are_told_apart(groups);
         compared.fill(encoders, groups);
@@ -161,7 +175,8 @@ impl Compared {
     }
 
     pub fn bytes(&self) -> usize {
-        let buffers = (self.packed.capacity() + self.hashes.capacity()) * size_of::<u64>();
+        let buffers = (self.packed.capacity() + self.hashes.capacity()) * size_of::<u64>()
+            + self.candidates.capacity() * size_of::<u32>();
         let held = self.sources.iter().map(|source| source.held_bytes);
         self.table.bytes() + buffers + held.sum::<usize>()
     }
@@ -268,20 +283,15 @@ impl Compared {
         ids: &mut Vec<u32>,
     ) {
         let others = self.others(groups);
-        let Compared { table, packed, hashes, hashed, misses, .. } = self;
+        let Compared { table, packed, hashes, candidates, hashed, misses, .. } = self;
         let (keys, w) = (groups.keys, groups.stride());
         table.reserve(groups.groups + hashes.len());
         table.warm(hashes);
+        table.candidates(hashes, candidates);
         let mut before: Option<(&[u64], u32)> = None;
         for ((n, row), &hash) in packed.chunks_exact(w).enumerate().zip(hashes.iter()) {
+            prefetch_compared(encoders, groups, all_texts, start + n, &candidates[n..]);
             let n = start + n;
-            for texts in all_texts {
-                if let Some(&ahead) = texts.views.get(n + AHEAD)
-                    && ahead != texts.views[n + AHEAD - 1]
-                {
-                    prefetch_long(&texts.buffers, ahead);
-                }
-            }
             // A join gives rows that have the same texts one after the other.
             if let Some((last, id)) = before
                 && last == row
@@ -325,8 +335,57 @@ impl Compared {
                     groups.rows[at + texts.key] = code.into();
                 }
             }
+            if id != next {
+                // The next row that has its texts from there has the group's without a look.
+                for texts in all_texts.iter().filter(|t| t.shared && !is_null(t.key)) {
+                    let code = groups.rows[id as usize * w + texts.key];
+                    encoders[texts.key].strings.place_at(code, texts.views[n]);
+                }
+            }
             before = Some((row, id));
             ids.push(id);
         }
+    }
+}
+
+/// Asks for what rows further on will be compared with, each time for what leads to the next: the keys
+/// of their candidates, the views of these texts, and the bytes, if they are not at the same place. The
+/// first of the candidates is that of row `n`.
+#[inline]
+fn prefetch_compared(
+    encoders: &[Encoder],
+    groups: &GroupKeys,
+    all_texts: &[Texts],
+    n: usize,
+    candidates: &[u32],
+) {
+    let w = groups.stride();
+    let first_word = |ahead: usize| {
+        let group = candidates.get(ahead).filter(|group| **group != NONE)?;
+        Some(*group as usize * w)
+    };
+    if let Some(at) = first_word(3 * AHEAD) {
+        prefetch(&groups.rows, at);
+        prefetch(&groups.rows, at + w - 1);
+    }
+    if let Some(at) = first_word(2 * AHEAD) {
+        for texts in all_texts {
+            encoders[texts.key].strings.prefetch_view(groups.rows[at + texts.key]);
+        }
+    }
+    if candidates.len() <= AHEAD {
+        return;
+    }
+    let (found, n) = (first_word(AHEAD), n + AHEAD);
+    for texts in all_texts.iter().filter(|texts| texts.views[n] != texts.views[n - 1]) {
+        let (strings, view) = (&encoders[texts.key].strings, texts.views[n]);
+        if let Some(at) = found {
+            let code = groups.rows[at + texts.key];
+            if strings.is_at(code, view, texts.shared) {
+                continue;
+            }
+            strings.prefetch(code);
+        }
+        prefetch_long(&texts.buffers, view);
     }
 }

@@ -5,7 +5,7 @@ use thalweg_base::Result;
 
 use super::compared::Compared;
 use super::direct::Direct;
-use super::hash::{BLOCK, Table, find_rows, hash_words};
+use super::hash::{BLOCK, HASH_SEED, Table, add_words, end_hash, find_rows, hash_words};
 use super::keys::{Column, Encoded, Encoder, Key, Values, interned_flag, null_flag};
 use super::strings::Strings;
 
@@ -64,51 +64,55 @@ impl GroupKeys {
     }
 
     /// Hashes of what the keys say, not of the codes that strings happen to have here; of the strings
-    /// of keys that are `without` a part in it nothing is asked.
+    /// of keys that are `without` a part in it nothing is asked. The keys `first` are hashed first, and
+    /// the second hashes are those of them alone.
     pub fn content_hashes(
         &self,
         keys: &[Key],
         strings: &mut [Strings],
         without: &[bool],
-    ) -> Vec<u64> {
+        first: &[usize],
+    ) -> (Vec<u64>, Vec<u64>) {
         let is_without = |k: usize| without.get(k).is_some_and(|without| *without);
         for (_, strings) in strings.iter_mut().enumerate().filter(|(k, _)| !is_without(*k)) {
             strings.hash_all();
         }
-        let mut hashes = vec![];
-        if strings.iter().all(|s| s.len() == 0) {
-            hash_packed(&self.rows, self.keys, self.flagged, &mut hashes);
-            return hashes;
+        let strings = &*strings;
+        let mask = first.iter().fold(0, |all, &k| all | null_flag(k) | interned_flag(k));
+        let rest = (0..self.keys).filter(|k| !first.contains(k));
+        let order: Vec<usize> = first.iter().copied().chain(rest).collect();
+        let mut hashes = vec![HASH_SEED; self.groups];
+        let mut of_first = Vec::with_capacity(if first.is_empty() { 0 } else { self.groups });
+        let block_rows = self.rows.chunks(BLOCK * self.stride());
+        for (rows, hashes) in block_rows.zip(hashes.chunks_mut(BLOCK)) {
+            let flags = |row: &[u64]| if self.flagged { row[self.keys] } else { 0 };
+            let rows = || rows.chunks_exact(self.stride());
+            for (n, &k) in order.iter().enumerate() {
+                let of = &strings[k];
+                match (self.flagged, keys[k].is_coded()) {
+                    (false, false) => add_words(hashes, rows().map(|row| row[k])),
+                    (false, true) if !is_without(k) => {
+                        add_words(hashes, rows().map(|row| of.hash(row[k])));
+                    }
+                    _ => {
+                        let word = |row: &[u64]| match keys[k].is_code(k, flags(row)) {
+                            true if is_without(k) => 0,
+                            true => of.hash(row[k]),
+                            false => row[k],
+                        };
+                        add_words(hashes, rows().map(word));
+                    }
+                }
+                if n + 1 == first.len() {
+                    let ended = hashes.iter().zip(rows());
+                    of_first.extend(ended.map(|(&hash, row)| end_hash(hash, flags(row) & mask)));
+                }
+            }
+            for (hash, row) in hashes.iter_mut().zip(rows()) {
+                *hash = end_hash(*hash, flags(row));
+            }
         }
-        if self.stride() == 1 {
-            let hash = |&code: &u64| hash_words([strings[0].hash(code)].into_iter(), 0);
-            return self.rows.iter().map(hash).collect();
-        }
-        let hash = |group| {
-            let flags = self.flags(group);
-            let word = |(k, &word): (usize, &u64)| match keys[k].is_code(k, flags) {
-                true if is_without(k) => 0,
-                true => strings[k].hash(word),
-                false => word,
-            };
-            hash_words(self.words(group).iter().enumerate().map(word), flags)
-        };
-        (0..self.groups).map(hash).collect()
-    }
-
-    /// Hashes of some of the keys; all strings have theirs.
-    pub fn hashes_of(&self, some: &[usize], keys: &[Key], strings: &[Strings]) -> Vec<u64> {
-        let flags_of = |&k: &usize| null_flag(k) | interned_flag(k);
-        let mask = some.iter().map(flags_of).fold(0, |all, flags| all | flags);
-        let hash = |group| {
-            let (words, flags) = (self.words(group), self.flags(group) & mask);
-            let word = |&k: &usize| match keys[k].is_code(k, flags) {
-                true => strings[k].hash(words[k]),
-                false => words[k],
-            };
-            hash_words(some.iter().map(word), flags)
-        };
-        (0..self.groups).map(hash).collect()
+        (hashes, of_first)
     }
 
     /// The rows of those groups, each with flags if that is asked for.

@@ -5,10 +5,13 @@ use std::hint::black_box;
 /// Slots of a fresh table.
 const SLOTS_MIN: usize = 1 << 10;
 
+/// No id.
+pub(super) const NONE: u32 = u32::MAX;
+
 /// Rows looked up together: a block's packed keys and candidates stay in the first-level cache.
 pub(super) const BLOCK: usize = 1024;
 
-const SEED: u64 = 0x243f_6a88_85a3_08d3;
+pub(super) const HASH_SEED: u64 = 0x243f_6a88_85a3_08d3;
 const K1: u64 = 0x9e37_79b9_7f4a_7c15;
 const K2: u64 = 0xd6e8_feb8_6659_fd93;
 
@@ -28,7 +31,7 @@ fn load<const N: usize>(bytes: &[u8]) -> u64 {
 
 pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
     let n = bytes.len();
-    let mut h = SEED ^ n as u64;
+    let mut h = HASH_SEED ^ n as u64;
     let (a, b) = match n {
         0 => (0, 0),
         1..4 => (u64::from(bytes[0]) << 8 | u64::from(bytes[n / 2]), u64::from(bytes[n - 1])),
@@ -49,10 +52,18 @@ pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
 /// are one.
 #[inline(always)]
 pub(super) fn hash_words(words: impl Iterator<Item = u64>, flags: u64) -> u64 {
-    let mut h = SEED;
-    for word in words {
-        h = fold(word ^ h, K1);
-    }
+    end_hash(words.fold(HASH_SEED, |h, word| fold(word ^ h, K1)), flags)
+}
+
+/// A word more in each of the hashes of rows, which begin as [`HASH_SEED`].
+#[inline(always)]
+pub(super) fn add_words(hashes: &mut [u64], words: impl Iterator<Item = u64>) {
+    hashes.iter_mut().zip(words).for_each(|(h, word)| *h = fold(word ^ *h, K1));
+}
+
+/// The hash of a row, when it has all words.
+#[inline(always)]
+pub(super) fn end_hash(mut h: u64, flags: u64) -> u64 {
     if flags != 0 {
         h = fold(flags ^ h, K2);
     }
@@ -158,6 +169,23 @@ impl Table {
             any |= self.slots[(hash >> 32) as usize & mask];
         }
         black_box(any);
+    }
+
+    /// The ids that hashes lead to first, [`NONE`] where there is nothing.
+    pub fn candidates(&self, hashes: &[u64], ids: &mut Vec<u32>) {
+        let mask = self.slots.len() - 1;
+        let candidate = |&hash: &u64| {
+            let mut at = (hash >> 32) as usize & mask;
+            loop {
+                let slot = self.slots[at];
+                if slot == 0 || (slot ^ hash) & TAG == 0 {
+                    return (slot as u32).wrapping_sub(1);
+                }
+                at = (at + 1) & mask;
+            }
+        };
+        ids.clear();
+        ids.extend(hashes.iter().map(candidate));
     }
 }
 

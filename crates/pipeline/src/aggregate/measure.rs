@@ -37,25 +37,34 @@ struct Load {
     /// How often they all come. Few batches many times are in the cache, as those are that an
     /// operator before has just made.
     rounds: usize,
+    /// Who take turns at them.
+    workers: usize,
+    /// The keys that the groups are grouped by again.
+    by: &'static [usize],
 }
 
-/// Runs it three times on one worker, and prints the least of each: nanoseconds a row.
+/// Runs it five times, and prints the least of each: nanoseconds a row to group them, to sort the
+/// groups, and to merge them.
 fn measure(load: Load) {
     let spec = Arc::new(load.spec);
     let rows: usize =
         load.batches.iter().map(|(keys, _)| keys[0].len()).sum::<usize>() * load.rounds;
-    let mut best = [f64::MAX; 2];
+    let mut best = [f64::MAX; 3];
     let (mut groups, mut bytes, mut longest) = (0, 0, 0.0f64);
     for _ in 0..5 {
         let start = now();
-        let mut part = Partial::new(&spec, 1).unwrap();
-        for (keys, arguments) in (0..load.rounds).flat_map(|_| &load.batches) {
+        let part = |_| Partial::new(&spec, load.workers).unwrap();
+        let mut parts: Vec<Partial> = (0..load.workers).map(part).collect();
+        let batches = (0..load.rounds).flat_map(|_| &load.batches).enumerate();
+        for (i, (keys, arguments)) in batches {
+            let part = &mut parts[i % load.workers];
             part.push(keys, arguments, &[], keys[0].len()).unwrap();
         }
         let pushed = now() - start;
-        bytes = part.memory_bytes();
+        bytes = parts.iter().map(Partial::memory_bytes).sum();
         let start = now();
-        let merging = Merging::new(Arc::clone(&spec), vec![part]).unwrap();
+        let merging = Merging::new(Arc::clone(&spec), parts).unwrap();
+        let merging = merging.apart_by(load.by).unwrap();
         longest = 0.0;
         for phase in 0..merging.phases() {
             for task in 0..merging.tasks(phase) {
@@ -64,6 +73,7 @@ fn measure(load: Load) {
                 longest = longest.max(now() - start);
             }
         }
+        let sorted = now() - start;
         groups = 0;
         for part in 0..merging.parts() {
             let start = now();
@@ -72,13 +82,15 @@ fn measure(load: Load) {
             longest = longest.max(now() - start);
         }
         best[0] = best[0].min(pushed);
-        best[1] = best[1].min(now() - start);
+        best[1] = best[1].min(sorted);
+        best[2] = best[2].min(now() - start - sorted);
     }
     println!(
-        "{:44} {:6.2} + {:6.2} ns/row, {groups} groups, {:.1} MB, longest task {:.2} ms",
+        "{:44} {:6.2} + {:6.2} + {:6.2} ns/row, {groups} groups, {:.1} MB, longest task {:.2} ms",
         load.name,
         best[0] * 1e9 / rows as f64,
         best[1] * 1e9 / rows as f64,
+        best[2] * 1e9 / rows as f64,
         bytes as f64 / 1e6,
         longest * 1e3,
     );
@@ -117,6 +129,8 @@ fn pricing_summary(random: &mut Prng) -> Load {
         name: "TPC-H 1: 4 groups, 5 sums, 3 averages, count",
         batches: (0..2).map(batch).collect(),
         rounds: 100,
+        workers: 1,
+        by: &[],
         spec: Spec {
             key_types: vec![DataType::Utf8View; 2],
             argument_types: vec![MONEY; 5],
@@ -143,6 +157,8 @@ fn brands_by_year(random: &mut Prng) -> Load {
         name: "SSB 2.1: 7000 groups of year and brand",
         batches: (0..2).map(batch).collect(),
         rounds: 100,
+        workers: 1,
+        by: &[],
         spec: Spec {
             key_types: vec![DataType::Int32, DataType::Utf8View],
             argument_types: vec![MONEY],
@@ -173,6 +189,8 @@ fn orders(clustered: bool, random: &mut Prng) -> Load {
         },
         batches: (0..ROWS / BATCH as u64).map(batch).collect(),
         rounds: 1,
+        workers: 1,
+        by: &[],
         spec: Spec {
             key_types: vec![DataType::Int64],
             argument_types: vec![MONEY],
@@ -195,10 +213,78 @@ fn texts(rows: u64, of: u64, random: &mut Prng) -> Load {
         },
         batches: (0..rows / BATCH as u64).map(batch).collect(),
         rounds: if of < rows { 50 } else { 1 },
+        workers: 1,
+        by: &[],
         spec: Spec {
             key_types: vec![DataType::Utf8View],
             argument_types: vec![],
             functions: vec![function(Kind::CountRows, 0, DataType::Int64)],
+        },
+    }
+}
+
+/// Nearly all rows are groups, and there are 18,000 of what they are grouped by again.
+fn suppliers_of_parts(random: &mut Prng) -> Load {
+    let values = |count: usize, name: &str| -> Vec<String> {
+        (0..count).map(|i| format!("{name} {i}")).collect()
+    };
+    let (brands, types) = (values(25, "Brand"), values(150, "Anodized brushed tin"));
+    let [brands, types] =
+        [brands, types].map(|v| -> ArrayRef { Arc::new(StringViewArray::from(v)) });
+    let batch = |_| {
+        let mut codes = |values: &ArrayRef| -> ArrayRef {
+            let code = |_| Some(random.below(values.len() as u64) as u8);
+            let codes: UInt8Array = (0..BATCH / 2).map(code).collect();
+            Arc::new(DictionaryArray::new(codes, Arc::clone(values)))
+        };
+        let (brands, types) = (codes(&brands), codes(&types));
+        let sizes: Int32Array = (0..BATCH / 2).map(|_| Some(random.below(8) as i32)).collect();
+        let suppliers: Int64Array =
+            (0..BATCH / 2).map(|_| Some(random.below(10_000) as i64)).collect();
+        (vec![brands, types, Arc::new(sizes) as _, Arc::new(suppliers) as _], vec![])
+    };
+    let text = DataType::Utf8View;
+    Load {
+        name: "TPC-H 16: 119,000 groups of two workers",
+        batches: (0..15).map(batch).collect(),
+        rounds: 1,
+        workers: 2,
+        by: &[0, 1, 2],
+        spec: Spec {
+            key_types: vec![text.clone(), text, DataType::Int32, DataType::Int64],
+            argument_types: vec![],
+            functions: vec![],
+        },
+    }
+}
+
+/// Rows joined to 38,000 customers, with their texts.
+fn named_customers(random: &mut Prng) -> Load {
+    const CUSTOMERS: u64 = 38_000;
+    let mut texts = |length: u64| -> ArrayRef {
+        let text = |i| format!("{i:0width$}", width = (length / 2 + random.below(length)) as usize);
+        Arc::new(StringViewArray::from_iter_values((0..CUSTOMERS).map(text)))
+    };
+    let texts = [18, 15, 25, 73].map(&mut texts);
+    let batch = |_| {
+        let rows: UInt32Array =
+            (0..BATCH / 2).map(|_| Some(random.below(CUSTOMERS) as u32)).collect();
+        let numbers: Int64Array = rows.iter().map(|row| row.map(|row| row as i64 * 4)).collect();
+        let mut keys: Vec<ArrayRef> = vec![Arc::new(numbers)];
+        let taken = texts.iter().map(|texts| arrow::compute::take(texts, &rows, None).unwrap());
+        keys.extend(taken);
+        (keys, vec![decimals(BATCH / 2, 10_000_000, random)])
+    };
+    Load {
+        name: "TPC-H 10: 38,000 groups with 4 texts each",
+        batches: (0..15).map(batch).collect(),
+        rounds: 1,
+        workers: 2,
+        by: &[],
+        spec: Spec {
+            key_types: [vec![DataType::Int64], vec![DataType::Utf8View; 4]].concat(),
+            argument_types: vec![MONEY],
+            functions: vec![sum(0)],
         },
     }
 }
@@ -219,6 +305,8 @@ measurements! {
     brands: brands_by_year;
     orders_clustered: |random| orders(true, random);
     orders_at_random: |random| orders(false, random);
+    suppliers: suppliers_of_parts;
+    customers: named_customers;
     texts_distinct: |random| texts(1_000_000, 1 << 40, random);
     texts_few: |random| texts(40_000, 10_000, random);
 }

@@ -400,9 +400,6 @@ fn find_bytes(
     table.warm(hashes);
     let (keys, w) = (groups.keys, groups.stride());
     let by_bytes_only = || (0..keys).filter(|&k| by_bytes[k]);
-    for k in by_bytes_only() {
-        packed.iter().skip(k).step_by(w).for_each(|&code| theirs[k].prefetch_view(code));
-    }
     for (n, (row, &hash)) in packed.chunks_exact(w).zip(hashes).enumerate() {
         if let Some(ahead) = packed.get((n + AHEAD) * w..)
             && !ahead.is_empty()
@@ -410,6 +407,12 @@ fn find_bytes(
             // Of those at the same place nobody reads the bytes.
             let is_read = |k: &usize| !adopted[*k].as_ref().is_some_and(Adopted::has_known);
             by_bytes_only().filter(is_read).for_each(|k| theirs[k].prefetch(ahead[k]));
+        }
+        // Their views are anywhere, as groups are in the order of the first to have them.
+        if let Some(further) = packed.get((n + 2 * AHEAD) * w..)
+            && !further.is_empty()
+        {
+            by_bytes_only().for_each(|k| theirs[k].prefetch_view(further[k]));
         }
         let (words, flags) = row.split_at(keys);
         let is_null = |k: usize| flags.first().is_some_and(|flags| flags & null_flag(k) != 0);
@@ -463,15 +466,11 @@ impl Chunk {
     /// Finds the groups of each partition; they stay where they are.
     pub(super) fn sort(&mut self, plan: &Plan, way: Partitioning, without: &[bool]) {
         let partition = |hash: u64| partition(hash << way.common_bits, way.log2);
-        let hashes = match plan.keys.is_empty() {
-            true => vec![0; self.groups],
-            false => self.keys.content_hashes(&plan.keys, &mut self.strings, without),
+        let (hashes, of_some) = match plan.keys.is_empty() {
+            true => (vec![0; self.groups], vec![]),
+            false => self.keys.content_hashes(&plan.keys, &mut self.strings, without, way.by),
         };
-        let some = match way.by {
-            [] => None,
-            by => Some(self.keys.hashes_of(by, &plan.keys, &self.strings)),
-        };
-        let decisive = some.as_ref().unwrap_or(&hashes);
+        let decisive = if way.by.is_empty() { &hashes } else { &of_some };
         let mut ends = vec![0; 1 << way.log2];
         decisive.iter().for_each(|&h| ends[partition(h)] += 1);
         let mut next = 0;

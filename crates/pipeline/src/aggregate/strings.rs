@@ -326,6 +326,18 @@ impl Strings {
         self.is_view(code, ours, adopted.is_some(), || other.heap.long(view))
     }
 
+    /// Whether the string of a code is at the place of a view; `shared` as above.
+    pub fn is_at(&self, code: u64, view: u128, shared: bool) -> bool {
+        shared && self.views.get(code as usize) == Some(&view)
+    }
+
+    /// The string of a code is from now on that at the place of an equal view into the shared buffers.
+    pub fn place_at(&mut self, code: u64, view: u128) {
+        if view as u32 as usize > INLINE_MAX {
+            self.views[code as usize] = view;
+        }
+    }
+
     /// Asks for the view of a code.
     pub fn prefetch_view(&self, code: u64) {
         prefetch(&self.views, code as usize);
