@@ -16,17 +16,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, Decimal128Array, MAX_INLINE_VIEW_LEN, UInt32Array,
-    make_array,
+    Array, ArrayData, ArrayRef, AsArray, Decimal128Array, GenericByteViewArray,
+    MAX_INLINE_VIEW_LEN, UInt32Array, make_array,
 };
 use arrow::buffer::Buffer;
 use arrow::compute::take;
 use arrow::datatypes::{
-    ArrowNativeType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
-    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    ArrowNativeType, BinaryViewType, ByteViewType, DataType, Date32Type, Date64Type, Decimal32Type,
+    Decimal64Type, Int8Type, Int16Type, Int32Type, Int64Type, StringViewType,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use thalweg_base::{Error, Result};
@@ -120,6 +120,27 @@ fn view_bytes(views: &[u128], picked: Option<&UInt32Array>) -> usize {
             let views = picked.iter().flatten().map(|row| &views[row as usize]);
             views.map(|view| size_of::<u128>() + outside(view)).sum()
         }
+    }
+}
+
+/// Buffers of texts that are kept as they are, however little of them is used.
+const FEW_BYTES: usize = 16 * 1024;
+
+/// The same values; texts lie in buffers of which they are at least half.
+pub fn compacted(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => compacted_views::<StringViewType>(array),
+        DataType::BinaryView => compacted_views::<BinaryViewType>(array),
+        _ => Arc::clone(array),
+    }
+}
+
+fn compacted_views<T: ByteViewType>(array: &ArrayRef) -> ArrayRef {
+    let views: &GenericByteViewArray<T> = array.as_byte_view();
+    let held: usize = views.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
+    match held > FEW_BYTES && held / 2 > views.total_buffer_bytes_used() {
+        true => Arc::new(views.gc()),
+        false => Arc::clone(array),
     }
 }
 

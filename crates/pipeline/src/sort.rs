@@ -26,7 +26,7 @@ use thalweg_base::{Error, Result};
 
 use crate::aggregate::Groups;
 use crate::allocations::Allocations;
-use crate::encoding::{expand, internal};
+use crate::encoding::{compacted, expand, internal};
 use crate::phases::Phases;
 
 /// Rows of a run, and about as many of a task of the second phase.
@@ -127,6 +127,10 @@ impl Collected {
         }
         for row in &converted {
             self.keys.push(row);
+        }
+        if self.spec.fetch.is_some() {
+            // Few rows are kept, whose texts may be views into those of all.
+            payload = payload.iter().map(compacted).collect();
         }
         payload.iter().for_each(|column| self.held.add(column));
         self.batches.push(payload);
@@ -417,7 +421,7 @@ fn starts(keys: &[Vec<u8>], spec: &Spec) -> Result<Vec<Vec<u8>>> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{AsArray, Int64Array};
+    use arrow::array::{AsArray, Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
     use proptest::prelude::*;
 
@@ -441,6 +445,27 @@ mod tests {
         let batches = sorting.finish().unwrap();
         let values = batches.iter().flat_map(|b| b.columns[0].as_primitive::<Int64Type>().values());
         values.copied().collect()
+    }
+
+    #[test]
+    fn texts_in_common_count_once_and_those_of_the_first_rows_alone() {
+        let texts = StringViewArray::from_iter_values((0..20_000).map(|n| format!("{n:0100}")));
+        let texts: ArrayRef = Arc::new(texts);
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
+        let bytes = |fetch| {
+            let keys = vec![(DataType::Int64, SortOptions::default())];
+            let payload_types = vec![DataType::Utf8View];
+            let spec = Spec { keys, payload_types, fetch, together: 0 };
+            let mut collected = Collected::new(&spec).unwrap();
+            for n in (0..20_000).step_by(500) {
+                let column = |of: &ArrayRef| of.slice(n, 500);
+                collected.push(&[column(&numbers)], &[column(&texts)], 500).unwrap();
+            }
+            collected.memory_bytes()
+        };
+        let (all, first) = (bytes(None), bytes(Some(10)));
+        assert!((2_000_000..4_000_000).contains(&all), "{all}");
+        assert!(first < 1_000_000, "{first}");
     }
 
     proptest! {
