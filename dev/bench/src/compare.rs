@@ -10,6 +10,7 @@ use thalweg_engine::{Engine, Session};
 
 use crate::answers::{self, Order, Rows, Verdict};
 use crate::generate::{Benchmark, GeneratedTable};
+use crate::interleaved::Runner;
 use crate::peers::{self, Peer, PeerKind, PeerLoad};
 use crate::power::timed;
 use crate::report::model::{PeerQuery, PeerResult, Peers};
@@ -30,7 +31,7 @@ pub fn check(
     let published = workload.benchmark == Benchmark::Tpch && options.scale_factor == 1.0;
     let mut duckdb = match published {
         true => None,
-        false => Some(start(PeerKind::DuckDb, workload, options, files)?),
+        false => Some(start(PeerKind::DuckDb, options.threads, workload, files)?),
     };
     let session = engine.session();
     let mut wrong = vec![];
@@ -57,14 +58,15 @@ pub async fn collect(session: &Session, sql: &str) -> Result<(SchemaRef, Vec<Rec
     Ok((schema, answer.collect().await?))
 }
 
-fn start(
+/// A peer with so many threads, and the tables in it.
+pub fn start(
     kind: PeerKind,
+    threads: usize,
     workload: &Workload,
-    options: &Options,
     files: &[GeneratedTable],
 ) -> Result<Peer> {
     let python = peers::venv(&peers::venv_dir(), &say)?;
-    let mut peer = Peer::start(&python, kind, options.threads, PEER_TIMEOUT)?;
+    let mut peer = Peer::start(&python, kind, threads, PEER_TIMEOUT)?;
     say(&format!("loading into {} {}", kind.name(), peer.version()));
     let csv =
         files.iter().flat_map(|f| &f.files).any(|f| f.extension().is_some_and(|e| e == "csv"));
@@ -78,7 +80,7 @@ fn start(
         format,
         schema_sql: Some(workload.schema.to_string()),
         database: None,
-        threads: options.threads,
+        threads,
     })?;
     say(&format!("loaded in {}", thalweg_base::text::seconds(seconds)));
     Ok(peer)
@@ -90,7 +92,8 @@ pub fn start_all(
     options: &Options,
     files: &[GeneratedTable],
 ) -> Result<Vec<Peer>> {
-    options.peers.iter().map(|kind| start(*kind, workload, options, files)).collect()
+    let start = |kind: &PeerKind| start(*kind, options.threads, workload, files);
+    options.peers.iter().map(start).collect()
 }
 
 /// Runs every query on every engine, repetition by repetition, so that a disturbance of the
@@ -121,8 +124,8 @@ pub fn peers(
             }
             for (peer, times) in others.iter_mut().zip(&mut theirs) {
                 let Ok((seen, _)) = times else { continue };
-                match on_peer(peer, query) {
-                    Ok(ms) if repetition > 0 => seen.push(ms),
+                match run_on(peer, query) {
+                    Ok((_, ms)) if repetition > 0 => seen.push(ms),
                     Ok(_) => {}
                     Err(e) => *times = Err(e),
                 }
@@ -178,10 +181,17 @@ fn compare(statement: &str, ours: &Rows, theirs: &Rows) -> Verdict {
     answers::compare(ours, theirs, &Order::of_sql(statement, &ours.columns))
 }
 
-fn on_peer(peer: &mut Peer, query: &Query) -> Result<f64> {
-    let mut ms = 0.0;
+pub(crate) fn on(peer: &mut Peer) -> Runner<'_> {
+    Box::new(|query| run_on(peer, query))
+}
+
+/// Runs a query to its last row on a peer: how many there are, and the milliseconds it took.
+pub fn run_on(peer: &mut Peer, query: &Query) -> Result<(u64, f64)> {
+    let (mut rows, mut ms) = (0, 0.0);
     for statement in &query.statements {
-        ms += peer.query(statement)?.ms;
+        let answer = peer.query(statement)?;
+        rows += answer.rows;
+        ms += answer.ms;
     }
-    Ok(ms)
+    Ok((rows, ms))
 }

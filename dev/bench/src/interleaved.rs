@@ -1,5 +1,5 @@
-//! The same queries on two engines over one database, query by query in turn, so that a disturbance
-//! of the machine hits both alike.
+//! The same queries on pairs of engines over the same tables, query by query in turn, so that a
+//! disturbance of the machine hits all alike.
 
 use thalweg_base::{Error, Result};
 use thalweg_engine::Session;
@@ -9,37 +9,49 @@ use crate::report::model::Timing;
 use crate::run::say;
 use crate::workload::Query;
 
-/// The times of each query on both engines, which are warm. Each run begins with the other one.
+/// Runs a query to its last row: how many there are, and the milliseconds it took.
+pub(crate) type Runner<'a> = Box<dyn FnMut(&Query) -> Result<(u64, f64)> + 'a>;
+
+pub(crate) fn on(session: &Session) -> Runner<'_> {
+    Box::new(|query| timed(session, query))
+}
+
+/// The times of each query on both engines of each pair, which are warm. Each run begins with the
+/// other one of a pair.
 ///
 /// # Errors
-/// A query that fails, or that has another number of rows on the other engine.
+/// A query that fails, or that has another number of rows on the other engine of a pair.
 pub(crate) fn measure(
     title: &str,
-    sessions: &[Session; 2],
+    pairs: &mut [[Runner; 2]],
     queries: &[Query],
     runs: usize,
-) -> Result<Vec<[Timing; 2]>> {
-    let mut ms: Vec<[Vec<f64>; 2]> = vec![Default::default(); queries.len()];
+) -> Result<Vec<Vec<[Timing; 2]>>> {
+    let mut ms: Vec<Vec<[Vec<f64>; 2]>> =
+        vec![vec![Default::default(); queries.len()]; pairs.len()];
     for run in 1..=runs {
         say(&format!("{title}, run {run} of {runs}"));
-        for (query, ms) in queries.iter().zip(&mut ms) {
-            let mut rows = [0; 2];
-            for turn in 0..2 {
-                let which = (run + turn) % 2;
-                let (found, took_ms) = timed(&sessions[which], query)?;
-                rows[which] = found;
-                ms[which].push(took_ms);
-            }
-            if rows[0] != rows[1] {
-                return Err(Error::internal(format!(
-                    "{} gave {} rows on one engine and {} on the other",
-                    query.name, rows[0], rows[1]
-                )));
+        for (q, query) in queries.iter().enumerate() {
+            for (pair, ms) in pairs.iter_mut().zip(&mut ms) {
+                let mut rows = [0; 2];
+                for turn in 0..2 {
+                    let which = (run + turn) % 2;
+                    let (found, took_ms) = pair[which](query)?;
+                    rows[which] = found;
+                    ms[q][which].push(took_ms);
+                }
+                if rows[0] != rows[1] {
+                    return Err(Error::internal(format!(
+                        "{} gave {} rows on one engine and {} on the other",
+                        query.name, rows[0], rows[1]
+                    )));
+                }
             }
         }
     }
     let timing = |ms| Timing::new(ms).ok_or_else(|| Error::internal("a query without a run"));
-    ms.into_iter().map(|[first, second]| Ok([timing(first)?, timing(second)?])).collect()
+    let both = |[first, second]: [Vec<f64>; 2]| Ok([timing(first)?, timing(second)?]);
+    ms.into_iter().map(|pair| pair.into_iter().map(both).collect()).collect()
 }
 
 #[cfg(test)]
@@ -60,10 +72,12 @@ mod tests {
         let sessions = [session(1), session(2)];
         let query =
             |sql: &str| Query { name: "Q1".into(), number: 1, statements: vec![sql.into()] };
-        let times = measure("", &sessions, &[query("select 1"), query("select 2")], 3).unwrap();
+        let mut pairs = [[0, 1], [1, 1]].map(|pair| pair.map(|n| on(&sessions[n])));
+        let times = measure("", &mut pairs, &[query("select 1"), query("select 2")], 3).unwrap();
         assert_eq!(times.len(), 2);
-        assert!(times.iter().flatten().all(|t| t.runs_ms.len() == 3));
-        let error = measure("", &sessions, &[query("select * from t")], 1).unwrap_err();
+        assert!(times.iter().all(|pair| pair.len() == 2));
+        assert!(times.iter().flatten().flatten().all(|t| t.runs_ms.len() == 3));
+        let error = measure("", &mut pairs, &[query("select * from t")], 1).unwrap_err();
         assert!(error.message().contains("Q1 gave 1 rows on one engine and 2"), "{error}");
     }
 }

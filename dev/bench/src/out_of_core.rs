@@ -72,8 +72,9 @@ fn measure(
     let WarmUp { queries, peaks, wrong } =
         WarmUp::run(&sessions, std::mem::take(&mut workload.queries))?;
     workload.queries = queries;
-    let times = interleaved::measure(&title, &sessions, &workload.queries, runs)?;
-    let queries = workload.queries.iter().zip(times).zip(peaks);
+    let mut pairs = [sessions.each_ref().map(interleaved::on)];
+    let times = interleaved::measure(&title, &mut pairs, &workload.queries, runs)?;
+    let queries = workload.queries.iter().zip(times.into_iter().flatten()).zip(peaks);
     let queries = queries.map(|((query, [unlimited, limited]), peaks)| {
         QueryOutOfCore::new(&query.name, limited, unlimited, peaks.held_bytes, peaks.spill_bytes)
     });

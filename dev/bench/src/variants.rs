@@ -4,13 +4,15 @@
 use thalweg_base::{Error, Result};
 use thalweg_engine::Config;
 
+use crate::interleaved::Runner;
 use crate::machine::Machine;
+use crate::peers::PeerKind;
 use crate::report::model::Report;
 use crate::report::text as printed;
 use crate::report::variants::{self as report, QueryVariants, Variants, What};
 use crate::run::{self, Options, Stored, Watch, say};
 use crate::workload::Workload;
-use crate::{interleaved, power};
+use crate::{compare, interleaved, power};
 
 /// How often the machine is measured before the queries, and after.
 const ROUNDS: usize = 4;
@@ -47,9 +49,10 @@ fn compare(
         let workload = Workload::new(suite)?.only(&options.queries)?;
         let stored = Stored::open(options, &workload, database, watch)?;
         let title = format!("{suite} SF {}", options.scale_factor);
-        let found = measure(&stored, &workload, title, what, second.clone(), options)?;
-        println!("{}", report::text(&found, look));
-        report.variants.push(found);
+        for found in measure(&stored, &workload, title, what, second.clone(), options)? {
+            println!("{}", report::text(&found, look));
+            report.variants.push(found);
+        }
     }
     run::write(options, &report)
 }
@@ -61,31 +64,52 @@ fn measure(
     what: What,
     second: Config,
     options: &Options,
-) -> Result<Variants> {
+) -> Result<Vec<Variants>> {
     let second = stored.second_engine(second)?;
     if let Some(policy) = options.policies.first() {
         stored.engine.set_policy(*policy);
         second.set_policy(*policy);
     }
     let sessions = [stored.engine.session(), second.session()];
-    let mut machine = match what {
-        What::Scheduler => None,
-        What::Threads { threads } => Some(Machine::new(threads)),
+    let (mut machine, mut peers) = match what {
+        What::Scheduler => (None, vec![]),
+        What::Threads { threads } => {
+            let start = |kind: &PeerKind| {
+                let start = |threads| compare::start(*kind, threads, workload, &stored.files);
+                Ok([start(threads)?, start(1)?])
+            };
+            let peers = options.peers.iter().map(start).collect::<Result<Vec<_>>>()?;
+            (Some(Machine::new(threads)), peers)
+        }
     };
     say(&format!("{title}, warming up"));
     for session in &sessions {
         power::once(session, workload)?;
     }
+    let mut names = vec![title.clone()];
+    for [all, one] in &mut peers {
+        names.push(format!("{title}, {} {}", all.kind().name(), all.version()));
+        for query in &workload.queries {
+            compare::run_on(all, query).map_err(|e| e.context(&query.name))?;
+            compare::run_on(one, query).map_err(|e| e.context(&query.name))?;
+        }
+    }
     if let Some(machine) = &mut machine {
         machine.measure(ROUNDS);
     }
-    let times = interleaved::measure(&title, &sessions, &workload.queries, options.runs)?;
-    let queries = workload.queries.iter().zip(times);
-    let queries = queries.map(|(query, times)| QueryVariants::new(&query.name, times));
-    let mut variants = Variants::new(title, what, options.runs, queries.collect());
+    let ours = sessions.each_ref().map(interleaved::on);
+    let theirs = peers.iter_mut().map(|pair| pair.each_mut().map(compare::on));
+    let mut pairs: Vec<[Runner; 2]> = std::iter::once(ours).chain(theirs).collect();
+    let all_times = interleaved::measure(&title, &mut pairs, &workload.queries, options.runs)?;
+    let variants = names.into_iter().zip(all_times).map(|(name, times)| {
+        let queries = workload.queries.iter().zip(times);
+        let queries = queries.map(|(query, times)| QueryVariants::new(&query.name, times));
+        Variants::new(name, what, options.runs, queries.collect())
+    });
+    let mut variants: Vec<_> = variants.collect();
     if let Some(mut machine) = machine {
         machine.measure(ROUNDS);
-        variants.machine = machine.found();
+        variants[0].machine = machine.found();
     }
     Ok(variants)
 }

@@ -102,7 +102,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<u64>,
 
-    /// Other engines to run beside: duckdb, datafusion, chdb, polars
+    /// Other engines to run beside: duckdb, datafusion, chdb, polars; for `scaling`, each with all
+    /// threads and with one
     #[arg(long, value_name = "PEERS", value_delimiter = ',')]
     pub peers: Vec<String>,
 
@@ -220,7 +221,7 @@ Examples:
   thalweg bench latency --streams 0,8 --policy fair,fifo --peers duckdb
   thalweg bench streams --suite tpch --streams 1,8 --report streams.html
   thalweg bench overhead --suite ssb --runs 9
-  thalweg bench scaling --suite tpch --sf 10
+  thalweg bench scaling --suite tpch --sf 10 --peers duckdb
   thalweg bench coverage --suite tpch,tpcds
   thalweg bench cancel --times 200 --queries 1,9,18
   thalweg bench memory --memory 1GiB --json memory.json
