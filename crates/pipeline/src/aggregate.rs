@@ -15,7 +15,8 @@
 //! starts afresh; if hardly any row found its group there, the next chunks take every row as a
 //! group of its own and leave the work to the merge. Chunks are partitioned by a hash of the keys'
 //! contents only when all rows are in, or when memory is refused and they leave it for files
-//! ([`spill`]).
+//! ([`spill`]). Rows that come in the order of their keys are grouped, and merged, without any of
+//! that ([`ordered`]).
 //!
 //! What functions have in common they share: the plan of a [`Spec`] has *slots*, and `AVG(x)` reads
 //! the slots of `SUM(x)` and of the counts.
@@ -31,6 +32,7 @@ mod keys;
 #[cfg(test)]
 mod measure;
 mod merging;
+mod ordered;
 mod partial;
 mod plan;
 pub mod spill;

@@ -28,7 +28,8 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    pub fn emit(mut self, spec: &Spec, plan: &Plan) -> Result<Vec<Groups>> {
+    /// All but those groups of it, which are ascending.
+    pub fn emit(mut self, spec: &Spec, plan: &Plan, without: &[u32]) -> Result<Vec<Groups>> {
         if self.groups == 0 {
             return Ok(vec![]);
         }
@@ -52,13 +53,21 @@ impl Finished {
             }
             columns.push(array);
         }
-        let batch = |start: usize| {
-            let rows = OUTPUT_ROWS_MAX.min(self.groups - start);
-            let slice =
-                |c: &ArrayRef| if rows == self.groups { c.clone() } else { c.slice(start, rows) };
-            Groups { columns: columns.iter().map(slice).collect(), rows }
-        };
-        Ok((0..self.groups).step_by(OUTPUT_ROWS_MAX).map(batch).collect())
+        let mut batches = vec![];
+        let (mut start, ends) = (0, without.iter().map(|&group| group as usize));
+        for end in ends.chain([self.groups]) {
+            while start < end {
+                let rows = OUTPUT_ROWS_MAX.min(end - start);
+                let slice = |c: &ArrayRef| match rows == self.groups {
+                    true => c.clone(),
+                    false => c.slice(start, rows),
+                };
+                batches.push(Groups { columns: columns.iter().map(slice).collect(), rows });
+                start += rows;
+            }
+            start = end + 1;
+        }
+        Ok(batches)
     }
 }
 

@@ -6,12 +6,13 @@ use thalweg_base::Result;
 use super::compared::Compared;
 use super::direct::Direct;
 use super::hash::{BLOCK, HASH_SEED, Table, add_words, end_hash, find_rows, hash_words};
-use super::keys::{Column, Encoded, Encoder, Key, Values, interned_flag, null_flag};
+use super::keys::{Class, Column, Encoded, Encoder, Key, Values, interned_flag, null_flag};
+use super::ordered::{Order, Ordered, Outcome};
 use super::strings::Strings;
 
 /// The keys of groups: a row of words for each, and once any key was NULL or interned, a word of
 /// flags at its end.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct GroupKeys {
     pub rows: Vec<u64>,
     /// Words without flags: as many as keys.
@@ -220,6 +221,7 @@ pub(super) fn find(
 }
 
 enum Mode {
+    Ordered(Ordered),
     Direct(Direct),
     Hashed(Table),
     Compared(Compared),
@@ -238,18 +240,22 @@ pub(super) struct Grouper {
 }
 
 /// Groups of a chunk.
+#[derive(Default)]
 pub(super) struct SealedGroups {
     pub keys: GroupKeys,
     pub strings: Vec<Strings>,
     /// Keys whose strings are not needed to tell the groups apart by hashes, if that is known.
     pub unhashed: Option<Vec<bool>>,
+    pub order: Option<Order>,
 }
 
 impl Grouper {
-    pub fn new(keys: &[Key], compare_at: usize) -> Result<Self> {
+    /// `in_order`: they may be groups of rows that come in order.
+    pub fn new(keys: &[Key], compare_at: usize, in_order: bool) -> Result<Self> {
         let encoders = keys.iter().map(|k| Encoder::new(k.clone())).collect::<Result<Vec<_>>>()?;
         let groups = GroupKeys::new(keys.len());
-        let mode = Mode::Direct(Direct::new(keys));
+        let ordered = Ordered::new(keys).filter(|_| in_order);
+        let mode = ordered.map_or_else(|| Mode::Direct(Direct::new(keys)), Mode::Ordered);
         Ok(Self { encoders, groups, mode, compare_at, packed: vec![], hashes: vec![] })
     }
 
@@ -259,6 +265,7 @@ impl Grouper {
 
     pub fn bytes(&self) -> usize {
         let mode = match &self.mode {
+            Mode::Ordered(ordered) => ordered.bytes(),
             Mode::Direct(direct) => direct.bytes(),
             Mode::Hashed(table) => table.bytes(),
             Mode::Compared(compared) => compared.bytes(),
@@ -285,10 +292,15 @@ impl Grouper {
     /// The groups so far; it starts afresh, with or without looking rows up.
     pub fn seal(&mut self, append: bool) -> SealedGroups {
         let unhashed = self.unhashed();
+        let order = match &mut self.mode {
+            Mode::Ordered(ordered) => ordered.take_order(),
+            _ => None,
+        };
         let keys: Vec<Key> = self.encoders.iter().map(|e| e.key().clone()).collect();
         // What was too wide for a direct table, or has filled one, will do so again.
         self.mode = match std::mem::replace(&mut self.mode, Mode::Append) {
             _ if append => Mode::Append,
+            Mode::Ordered(ordered) => Mode::Ordered(ordered),
             Mode::Direct(_) => Mode::Direct(Direct::new(&keys)),
             Mode::Hashed(table) => Mode::Hashed(table.cleared()),
             Mode::Compared(compared) => Mode::Compared(compared.cleared()),
@@ -298,7 +310,39 @@ impl Grouper {
         groups.rows.reserve(self.groups.rows.len());
         std::mem::swap(&mut groups, &mut self.groups);
         let strings = self.encoders.iter_mut().map(Encoder::take_strings).collect();
-        SealedGroups { keys: groups, strings, unhashed }
+        SealedGroups { keys: groups, strings, unhashed, order }
+    }
+
+    pub fn is_ordered(&self) -> bool {
+        matches!(self.mode, Mode::Ordered(_))
+    }
+
+    /// Appends the group ids of a batch, if rows are in order so far.
+    pub fn group_in_order(
+        &mut self,
+        keys: &[ArrayRef],
+        rows: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<Outcome> {
+        match &mut self.mode {
+            Mode::Ordered(ordered) => {
+                ordered.group(&mut self.encoders, &mut self.groups, keys, rows, ids)
+            }
+            _ => Ok(Outcome::Disorder),
+        }
+    }
+
+    /// Looks rows up from here on; `false`: the groups so far must be sealed first, as their strings
+    /// were not looked up.
+    pub fn leave_order(&mut self) -> bool {
+        if self.is_ordered() {
+            let keys: Vec<Key> = self.encoders.iter().map(|e| e.key().clone()).collect();
+            if self.groups() > 0 && keys.iter().any(|key| key.class == Class::Bytes) {
+                return false;
+            }
+            self.mode = Mode::Direct(Direct::new(&keys));
+        }
+        true
     }
 
     /// Appends the group ids of a batch.

@@ -14,6 +14,7 @@ use super::emit::Finished;
 use super::grouper::{GroupKeys, find};
 use super::hash::{BLOCK, Table, partition};
 use super::keys::{Key, null_flag};
+use super::ordered;
 use super::partial::{Chunk, Partial, Sorted, accumulators};
 use super::plan::Plan;
 use super::states::{Merge, States};
@@ -113,15 +114,17 @@ impl Merging {
         limits: Limits,
     ) -> Self {
         let groups: usize = chunks.iter().map(|c| c.groups).sum();
-        let way = match &chunks[..] {
-            [] => Way::Apart,
-            [chunk] if chunk.distinct => Way::Apart,
-            _ if groups <= limits.merge_at_once || spec.key_types.is_empty() => Way::AtOnce,
-            _ => {
-                let partitions = groups.div_ceil(limits.partition_groups).next_power_of_two();
-                let log2 = partitions.ilog2().min(PARTITIONS_LOG2_MAX);
-                Way::Partitions { log2, gathered: groups <= limits.gathered_groups }
-            }
+        let is_one = |chunks: &[Chunk]| chunks.len() <= 1 && chunks.iter().all(|c| c.distinct);
+        let way = if is_one(&chunks) {
+            Way::Apart
+        } else if groups <= limits.merge_at_once || spec.key_types.is_empty() {
+            Way::AtOnce
+        } else if ordered::join(&plan.keys, &mut chunks) {
+            Way::Apart
+        } else {
+            let partitions = groups.div_ceil(limits.partition_groups).next_power_of_two();
+            let log2 = partitions.ilog2().min(PARTITIONS_LOG2_MAX);
+            Way::Partitions { log2, gathered: groups <= limits.gathered_groups }
         };
         let without = without(&chunks);
         chunks.iter_mut().flat_map(|chunk| &mut chunk.strings).for_each(Strings::seal);
@@ -135,7 +138,7 @@ impl Merging {
         let hashed = keys.iter().all(|&k| !self.without.get(k).is_some_and(|without| *without));
         if !keys.is_empty() && hashed && matches!(self.way, Way::Partitions { .. }) {
             let chunk = self.chunks[0].get_mut().map_err(|_| poisoned())?;
-            if chunk.distinct && are_many(&chunk.keys, keys) {
+            if chunk.distinct && chunk.order.is_none() && are_many(&chunk.keys, keys) {
                 self.apart_by = keys.to_vec();
             }
         }
@@ -194,7 +197,7 @@ impl Merging {
             accumulators,
             groups,
         };
-        finished.emit(&self.spec, &self.plan)
+        finished.emit(&self.spec, &self.plan, &chunk.joined)
     }
 
     /// Merges those groups, given with their hashes, of every chunk.
@@ -246,7 +249,7 @@ impl Merging {
                 accumulator.merge(&columns.collect::<Result<Vec<_>>>()?, &ids, total)?;
             }
         }
-        Finished { keys, strings, states, accumulators, groups: total }.emit(spec, plan)
+        Finished { keys, strings, states, accumulators, groups: total }.emit(spec, plan, &[])
     }
 }
 

@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, new_empty_array};
 use thalweg_base::{Error, Result};
 
 use super::grouper::{GroupKeys, Grouper, SealedGroups};
+use super::ordered::{Order, Outcome};
 use super::plan::Plan;
 use super::spill::Sealed;
 use super::states::{Batch, States};
@@ -19,6 +20,9 @@ use crate::encoding::expand;
 /// whose rows were no longer looked for, and of keys that come in many combinations.
 const STRINGS_PER_GROUP_MAX: usize = 8;
 
+/// Groups of a sequence of rows in order, on average, for another to be worth a chunk.
+const SEQUENCE_GROUPS: usize = 1 << 10;
+
 /// Groups and their states, not to change any more. `sorted` comes with merging.
 pub(super) struct Chunk {
     pub keys: GroupKeys,
@@ -31,6 +35,9 @@ pub(super) struct Chunk {
     pub groups: usize,
     /// No group is there twice.
     pub distinct: bool,
+    pub order: Option<Order>,
+    /// Groups that were joined to those of other chunks, ascending.
+    pub joined: Vec<u32>,
     pub sorted: Sorted,
 }
 
@@ -101,7 +108,10 @@ impl Partial {
     /// Of one of several workers none of which has rows of another's groups (see
     /// [`Merging::apart_by`](super::Merging::apart_by)).
     pub fn apart(spec: &Arc<Spec>) -> Result<Self> {
-        Ok(Self { apart: true, ..Self::new(spec, 1)? })
+        let mut part = Self { apart: true, ..Self::new(spec, 1)? };
+        // What is sealed when order ends would have to be merged.
+        part.leave_order()?;
+        Ok(part)
     }
 
     pub(super) fn with_limits(spec: &Arc<Spec>, limits: Limits) -> Result<Self> {
@@ -120,7 +130,7 @@ impl Partial {
             grouper: if single {
                 None
             } else {
-                Some(Grouper::new(&plan.keys, limits.compare_groups)?)
+                Some(Grouper::new(&plan.keys, limits.compare_groups, accumulators.is_empty())?)
             },
             states: States::new(&plan.slots, single),
             spec: Arc::clone(spec),
@@ -175,23 +185,26 @@ impl Partial {
             return Ok(());
         }
         self.ids.clear();
-        let (before, total) = match &mut self.grouper {
+        let (before, total) = match &self.grouper {
             None => {
                 self.ids.resize(rows, 0);
                 (1, 1)
             }
-            Some(grouper) => {
-                let before = grouper.groups();
-                match runs {
-                    None => grouper.group(keys, rows, &mut self.ids)?,
+            Some(_) => {
+                let mut ids = std::mem::take(&mut self.ids);
+                let groups = match runs {
+                    None => self.group(keys, rows, &mut ids)?,
                     Some(runs) => {
-                        self.run_ids.clear();
-                        grouper.group(keys, key_rows, &mut self.run_ids)?;
-                        let id = |&run: &u32| self.run_ids[run as usize];
-                        self.ids.extend(runs.iter().map(id));
+                        let mut run_ids = std::mem::take(&mut self.run_ids);
+                        run_ids.clear();
+                        let groups = self.group(keys, key_rows, &mut run_ids)?;
+                        ids.extend(runs.iter().map(|&run| run_ids[run as usize]));
+                        self.run_ids = run_ids;
+                        groups
                     }
-                }
-                (before, grouper.groups())
+                };
+                self.ids = ids;
+                groups
             }
         };
         self.rows += key_rows;
@@ -210,11 +223,47 @@ impl Partial {
         Ok(())
     }
 
+    /// Appends the group ids of a batch; how many groups there were and are.
+    fn group(
+        &mut self,
+        keys: &[ArrayRef],
+        rows: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<(usize, usize)> {
+        let may_begin = self.groups() >= self.chunks.len() * SEQUENCE_GROUPS;
+        let Some(grouper) = &mut self.grouper else { return Ok((1, 1)) };
+        let mut before = grouper.groups();
+        let mut outcome = grouper.group_in_order(keys, rows, ids)?;
+        if outcome == Outcome::Begins && may_begin {
+            self.seal()?;
+            let Some(grouper) = &mut self.grouper else { return Ok((1, 1)) };
+            before = 0;
+            outcome = grouper.group_in_order(keys, rows, ids)?;
+        }
+        if outcome != Outcome::Grouped {
+            self.leave_order()?;
+            let Some(grouper) = &mut self.grouper else { return Ok((1, 1)) };
+            before = grouper.groups();
+            grouper.group(keys, rows, ids)?;
+        }
+        Ok((before, self.grouper.as_ref().map_or(1, Grouper::groups)))
+    }
+
+    /// From here on rows are looked up.
+    fn leave_order(&mut self) -> Result<()> {
+        if self.grouper.as_mut().is_some_and(|grouper| !grouper.leave_order()) {
+            self.seal()?;
+            self.grouper.as_mut().map(Grouper::leave_order);
+        }
+        Ok(())
+    }
+
     /// Whether the first table is not worth to be filled up.
     fn looks_in_vain(&self, groups: usize) -> bool {
         self.chunks.is_empty()
             && self.accumulators.is_empty()
             && self.append_chunks == 0
+            && !self.grouper.as_ref().is_some_and(Grouper::is_ordered)
             && groups >= self.limits.trial_groups
             && groups * TRIAL_NEW_GROUPS.1 > self.rows * TRIAL_NEW_GROUPS.0
     }
@@ -266,21 +315,34 @@ impl Partial {
         if distinct {
             let mostly_new = groups * NEW_GROUPS_MAX.1 > self.rows * NEW_GROUPS_MAX.0;
             // Externals' states may be large ones: sets, lists.
-            if mostly_new && self.accumulators.is_empty() {
+            let is_ordered = self.grouper.as_ref().is_some_and(Grouper::is_ordered);
+            if mostly_new && self.accumulators.is_empty() && !is_ordered {
                 self.append_chunks = CHUNKS_UNTIL_TRIAL;
             }
         } else {
             self.append_chunks -= 1;
         }
-        let SealedGroups { keys, strings, unhashed } = match &mut self.grouper {
-            None => SealedGroups { keys: GroupKeys::new(0), strings: vec![], unhashed: None },
+        let SealedGroups { keys, strings, unhashed, order } = match &mut self.grouper {
+            None => SealedGroups::default(),
             Some(grouper) => grouper.seal(self.append_chunks > 0),
         };
         let mut states = std::mem::replace(&mut self.states, States::new(&self.plan.slots, false));
         states.resize(groups);
         let externals = self.accumulators.iter_mut().map(|a| a.state()).collect::<Result<_>>()?;
         let sorted = Sorted::default();
-        let chunk = Chunk { keys, strings, unhashed, states, externals, groups, distinct, sorted };
+        let joined = vec![];
+        let chunk = Chunk {
+            keys,
+            strings,
+            unhashed,
+            states,
+            externals,
+            groups,
+            distinct,
+            order,
+            joined,
+            sorted,
+        };
         self.chunks_bytes += chunk.bytes();
         self.chunks.push(chunk);
         self.rows = 0;
@@ -300,7 +362,8 @@ impl Partial {
             return Ok(vec![]);
         }
         self.seal()?;
-        self.grouper = Some(Grouper::new(&self.plan.keys, self.limits.compare_groups)?);
+        let in_order = self.grouper.as_ref().is_some_and(Grouper::is_ordered);
+        self.grouper = Some(Grouper::new(&self.plan.keys, self.limits.compare_groups, in_order)?);
         self.chunks_bytes = 0;
         let (spec, plan) = (&self.spec, &self.plan);
         let sealed = |chunk| Sealed { spec: Arc::clone(spec), plan: Arc::clone(plan), chunk };

@@ -221,6 +221,8 @@ fn chunk(plan: &Plan, batch: &RecordBatch) -> Result<Chunk> {
         states,
         groups,
         distinct: false,
+        order: None,
+        joined: vec![],
         sorted: Sorted::default(),
     })
 }

@@ -378,6 +378,8 @@ struct Case {
     spills: u64,
     /// Of 100 rows, how many have the keys of the row before.
     repeats: u64,
+    /// Rows are in the order of the first key, which the others depend on, but for so many of 1000.
+    disorder: Option<u64>,
 }
 
 /// The pieces of each part, as a reader of a file gets them.
@@ -463,6 +465,23 @@ fn check(case: &Case) {
         })
         .collect();
 
+    if let Some(disorder) = case.disorder {
+        let by_first_key = |row: &Row| match row.keys.first() {
+            Some(Cell::Int(first)) => *first,
+            _ => i128::MIN,
+        };
+        rows.sort_by_key(by_first_key);
+        for n in 1..rows.len() {
+            if rows[n].keys.first() == rows[n - 1].keys.first() && random_of.below(1000) >= disorder
+            {
+                rows[n].keys = rows[n - 1].keys.clone();
+            }
+        }
+        for _ in 0..rows.len() * disorder as usize / 1000 {
+            let [a, b] = [(); 2].map(|()| random_of.below(rows.len() as u64) as usize);
+            rows.swap(a, b);
+        }
+    }
     for n in 1..rows.len() {
         if random_of.below(100) < case.repeats {
             rows[n].keys = rows[n - 1].keys.clone();
@@ -573,6 +592,7 @@ proptest! {
         chunk_groups in prop::sample::select(vec![4usize, 64, 1 << 17]),
         spills in prop::sample::select(vec![0u64, 0, 1, 40]),
         repeats in prop::sample::select(vec![0u64, 0, 60]),
+        disorder in prop::sample::select(vec![None, Some(0u64), Some(0), Some(2)]),
     ) {
         check(&Case {
             seed,
@@ -586,6 +606,7 @@ proptest! {
             limits: limits(chunk_groups),
             spills,
             repeats,
+            disorder,
         });
     }
 }
@@ -603,6 +624,7 @@ fn case(keys: Vec<DataType>) -> Case {
         limits: limits(1 << 17),
         spills: 0,
         repeats: 50,
+        disorder: None,
     }
 }
 
@@ -613,6 +635,7 @@ fn every_function_over_every_key() {
         for nulls in [0, 5] {
             check(&Case { nulls, ..case(vec![key.clone()]) });
             check(&Case { nulls, spills: 50, ..case(vec![key.clone()]) });
+            check(&Case { nulls, disorder: Some(0), spread: 2000, ..case(vec![key.clone()]) });
             check(&Case { nulls, spread: 100_000, limits: limits(64), ..case(vec![key.clone()]) });
         }
     }
@@ -646,6 +669,82 @@ fn rows_pass_through_when_they_find_no_groups() {
     });
 }
 
+/// Groups by a number and two texts, of rows that are in order, from so many workers, who take turns.
+fn in_order(
+    workers: usize,
+    rows: i64,
+    key: impl Fn(i64) -> i64,
+    text: impl Fn(i64) -> String,
+) -> (Merging, HashMap<(i64, String), i64>) {
+    let spec = Arc::new(Spec {
+        key_types: vec![DataType::Utf8View, DataType::Date32, DataType::Utf8],
+        argument_types: vec![DataType::Int64],
+        functions: vec![function(Kind::Sum, &[0], None)],
+    });
+    let limits = Limits { merge_at_once: 10, ..limits(5000) };
+    let mut parts: Vec<Partial> =
+        (0..workers).map(|_| Partial::with_limits(&spec, limits).unwrap()).collect();
+    let mut expected = HashMap::new();
+    for (n, batch) in (0..rows).collect::<Vec<_>>().chunks(1000).enumerate() {
+        let texts: Vec<String> = batch.iter().map(|&row| text(row)).collect();
+        let dates: Date32Array = batch.iter().map(|&row| Some(key(row) as i32)).collect();
+        let short: StringArray = texts.iter().map(|t| Some(&t[..5])).collect();
+        let short = arrow::compute::cast(&short, &key_types_dictionary()).unwrap();
+        let long: StringArray = texts.iter().map(Some).collect();
+        let keys: [ArrayRef; 3] = [short, Arc::new(dates), Arc::new(long)];
+        let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; batch.len()]));
+        parts[n / 4 % workers].push(&keys, &[ones], &[], batch.len()).unwrap();
+        for (&row, text) in batch.iter().zip(texts) {
+            *expected.entry((key(row), text)).or_insert(0) += 1;
+        }
+    }
+    (Merging::with_limits(spec, parts, limits).unwrap(), expected)
+}
+
+fn key_types_dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8View))
+}
+
+#[test]
+fn groups_of_rows_in_order_are_not_merged_but_where_workers_meet() {
+    let text = |row: i64| format!("{:05} is the text", row / 3);
+    let check = |workers, key: &dyn Fn(i64) -> i64, text: &dyn Fn(i64) -> String, apart| {
+        let (merging, expected) = in_order(workers, 45_500, key, text);
+        assert_eq!(merging.phases() == 0, apart);
+        run(&merging);
+        let mut found = HashMap::new();
+        for groups in (0..merging.parts()).flat_map(|part| merging.groups(part).unwrap()) {
+            assert!(groups.rows > 0);
+            let texts = expand(&groups.columns[2], &DataType::Utf8).unwrap();
+            let short = expand(&groups.columns[0], &DataType::Utf8View).unwrap();
+            let dates = groups.columns[1].as_primitive::<Date32Type>();
+            let sums = groups.columns[3].as_primitive::<Int64Type>();
+            for row in 0..groups.rows {
+                let text = texts.as_string::<i32>().value(row).to_string();
+                assert_eq!(short.as_string_view().value(row), &text[..5]);
+                let group = (dates.value(row).into(), text);
+                assert_eq!(found.insert(group, sums.value(row)), None, "each group once");
+            }
+        }
+        assert!(found == expected);
+    };
+    for workers in 1..4 {
+        // Some groups have rows in two batches, and some of these in those of two workers.
+        check(workers, &|row| row / 3, &text, true);
+        // A text changes alone, also where two workers meet; or a worker's rows begin again.
+        check(workers, &|row| row / 3, &|row| text(row + row / 20_000), false);
+        check(workers, &|row| row / 3, &|row| text(row + row / 12_000), false);
+        check(workers, &|row| row % 30_000 / 3, &text, false);
+    }
+    // Every other block first, then those between. Where blocks meet, there is a gap in a batch.
+    let block = |row: i64| row / 6500 * 2 % 7 * 6500 + row % 6500;
+    for workers in 1..4 {
+        check(workers, &|row| block(row) / 3, &|row| text(block(row)), true);
+    }
+    // Those of one worker are between those of another.
+    check(2, &|row| row / 3 % 4000, &|row| text(row % 12_000), false);
+}
+
 /// Numbers and texts by which rows are grouped, and the groups of one worker of two, counted.
 struct Named {
     spec: Arc<Spec>,
@@ -668,11 +767,12 @@ impl Named {
         Named { part: Partial::with_limits(&spec, limits).unwrap(), spec }
     }
 
-    /// The second text is long, and NULL in every seventh row.
+    /// The second text is long, and NULL in every seventh row. Numbers descend where they are given
+    /// to ascend.
     fn push(&mut self, rows: impl Iterator<Item = (i64, usize)>) {
         let rows: Vec<(i64, usize)> = rows.collect();
         for rows in rows.chunks(1500) {
-            let numbers = Int64Array::from_iter_values(rows.iter().map(|(number, _)| *number));
+            let numbers = Int64Array::from_iter_values(rows.iter().map(|(number, _)| -number));
             let short = StringViewArray::from_iter_values(rows.iter().map(|(_, n)| n.to_string()));
             let long = |(_, n): &(i64, usize)| (n % 7 > 0).then(|| format!("the text number {n}"));
             let long: StringArray = rows.iter().map(long).collect();
@@ -686,7 +786,7 @@ impl Named {
     fn push_joined(&mut self, all: &StringViewArray, rows: impl Iterator<Item = (i64, usize)>) {
         let rows: Vec<(i64, usize)> = rows.collect();
         for rows in rows.chunks(1500) {
-            let numbers = Int64Array::from_iter_values(rows.iter().map(|(number, _)| *number));
+            let numbers = Int64Array::from_iter_values(rows.iter().map(|(number, _)| -number));
             let short = StringViewArray::from_iter_values(rows.iter().map(|(_, n)| n.to_string()));
             let places: UInt32Array =
                 rows.iter().map(|(_, n)| (n % 7 > 0).then_some(*n as u32)).collect();
@@ -807,7 +907,7 @@ fn a_table_is_tried_again_after_a_while() {
     });
     let mut part = Partial::with_limits(&spec, limits(10)).unwrap();
     for batch in 0..30 {
-        let keys = Int64Array::from_iter_values(batch * 10..batch * 10 + 10);
+        let keys = Int64Array::from_iter_values((batch * 10..batch * 10 + 10).map(|k| -k));
         part.push(&[Arc::new(keys)], &[], &[], 10).unwrap();
     }
     let chunks = part.into_chunks().unwrap();
@@ -826,7 +926,7 @@ fn the_first_table_is_given_up_early_for_a_chunk() {
         let mut part = Partial::with_limits(&spec, limits(100)).unwrap();
         for batch in 0..30 {
             let keys =
-                Int64Array::from_iter_values((batch * 10..batch * 10 + 10).map(|k| k % groups));
+                Int64Array::from_iter_values((batch * 10..batch * 10 + 10).map(|k| -(k % groups)));
             part.push(&[Arc::new(keys)], &[], &[], 10).unwrap();
         }
         let chunks = part.into_chunks().unwrap();
