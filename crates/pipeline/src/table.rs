@@ -73,6 +73,10 @@ struct Limits {
     small_bitmap_bits_per_row: u64,
     /// And up to this for any.
     tiny_bitmap_bits: u64,
+    /// Of a wider range, smaller tables have one of that many bits, each for some keys in a row.
+    coarse_bitmap_bits: u64,
+    /// Or of these for each row.
+    coarse_bitmap_bits_per_row: u64,
     /// The largest table by index without a bitmap in front of it.
     dense_filter_places: u64,
     /// And for each row of it.
@@ -99,6 +103,9 @@ const LIMITS: Limits = Limits {
     small_bitmap_bits_per_row: 8 * 1024,
     // 64 KB, emptied in 3 µs.
     tiny_bitmap_bits: 512 * 1024,
+    // 4 KB. If keys are anywhere, 1 in 32 others passes.
+    coarse_bitmap_bits: 32 * 1024,
+    coarse_bitmap_bits_per_row: 32,
     // 32 KiB, what its first-level cache holds.
     dense_filter_places: 8 * 1024,
     // If all values come up as often, seven in eight find nothing.

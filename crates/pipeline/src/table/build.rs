@@ -453,7 +453,7 @@ impl Layout {
             Layout::Dense(packing) => {
                 let count = packing.count;
                 let sparse = count / limits.dense_filter_places_per_row >= rows as u64;
-                (count > limits.dense_filter_places && sparse).then_some(Shape::Bitmap { count })
+                (count > limits.dense_filter_places && sparse).then(|| Shape::bitmap(count, count))
             }
             Layout::Packed(packing) => Shape::new(packing.count, rows, bucket_bytes(rows), limits),
             Layout::Rows => None,

@@ -5,7 +5,8 @@
 //! | packed keys | filter | passes |
 //! |---|---|---|
 //! | of a range of not too many times the rows, and of sparse tables by index | a bitmap of the range | keys that are there |
-//! | of any other range, in a large table | a Bloom filter: 3 bits of one word for each key | and 1 to 2 % of the others |
+//! | of a wider range, in a small table | the same with a bit for some keys in a row | and others close by |
+//! | of a wider range, in a large table | a Bloom filter: 3 bits of one word for each key | and 1 to 2 % of the others |
 //!
 //! Batches of which most rows pass show that the filter is not worth its time; after one of these
 //! some go without.
@@ -31,9 +32,10 @@ const REST: usize = 15;
 /// Which filter a table has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// A bit for each packed key below `count`, and one more: 0, for all beyond.
+    /// A bit for each `2^shift` packed keys, `bits` in all, and one more: 0, for all beyond.
     Bitmap {
-        count: u64,
+        bits: u64,
+        shift: u32,
     },
     Bloom {
         words: usize,
@@ -47,18 +49,27 @@ impl Shape {
         let small = limits.tiny_bitmap_bits.max(rows_64 * limits.small_bitmap_bits_per_row);
         let small = limits.small_bitmap_bits.min(small);
         let large = limits.bitmap_bits.min(rows_64 * limits.bitmap_bits_per_row);
+        let coarse = limits.coarse_bitmap_bits.max(rows_64 * limits.coarse_bitmap_bits_per_row);
         if count <= small.max(large) {
-            Some(Shape::Bitmap { count })
+            Some(Shape::bitmap(count, count))
         } else if table_bytes >= limits.bloom_table_bytes {
             Some(Shape::Bloom { words: rows.div_ceil(ROWS_PER_WORD).max(1) })
+        } else if coarse > 0 {
+            Some(Shape::bitmap(count, coarse))
         } else {
             None
         }
     }
 
+    /// Of keys below `count`, of not more bits than that.
+    pub fn bitmap(count: u64, bits_max: u64) -> Self {
+        let shift = count.div_ceil(bits_max.max(1)).max(1).next_power_of_two().ilog2();
+        Shape::Bitmap { bits: count.div_ceil(1 << shift), shift }
+    }
+
     fn words(self) -> usize {
         match self {
-            Shape::Bitmap { count } => count as usize / 64 + 1,
+            Shape::Bitmap { bits, .. } => bits as usize / 64 + 1,
             Shape::Bloom { words } => words,
         }
     }
@@ -91,7 +102,10 @@ impl AtomicFilter {
     /// Adds keys, at once with others.
     pub fn add(&self, keys: &[u64]) {
         match self.shape {
-            Shape::Bitmap { .. } => self.set(keys, |key| ((key / 64) as usize, 1 << (key % 64))),
+            Shape::Bitmap { shift, .. } => self.set(keys, |key| {
+                let bit = key >> shift;
+                ((bit / 64) as usize, 1 << (bit % 64))
+            }),
             Shape::Bloom { words } => self.set(keys, |key| {
                 let hash = hash(key);
                 (home(hash, words), bloom_bits(hash))
@@ -179,18 +193,20 @@ impl Filter {
     /// Finds the packed keys that the table may have.
     pub fn pass(&self, keys: &[u64], passed: &mut Passed) {
         match self.shape {
-            Shape::Bitmap { count } => pass(self.bitmap(count), keys.iter().copied(), passed),
+            Shape::Bitmap { bits, shift } => {
+                pass(self.bitmap(bits, shift), keys.iter().copied(), passed);
+            }
             Shape::Bloom { .. } => pass(self.bloom(), keys.iter().copied(), passed),
         }
         self.observe(keys.len(), passed.len);
     }
 
-    fn bitmap(&self, count: u64) -> impl Fn(u64) -> bool {
+    fn bitmap(&self, bits: u64, shift: u32) -> impl Fn(u64) -> bool {
         let words = &*self.words;
-        debug_assert!(count / 64 < words.len() as u64);
+        debug_assert!(bits / 64 < words.len() as u64);
         move |key| {
-            let bit = key.min(count);
-            // SAFETY: `bit <= count`, for which there is a word, see `Shape::words`.
+            let bit = (key >> shift).min(bits);
+            // SAFETY: `bit <= bits`, for which there is a word, see `Shape::words`.
             let word = unsafe { *words.get_unchecked((bit / 64) as usize) };
             (word >> (bit % 64)) & 1 != 0
         }
@@ -255,8 +271,8 @@ impl Visit for PassValues<'_> {
         let Self { filter, digit: &Digit { min, reach, .. }, passed } = self;
         let keys = values.iter().map(|value| value.distance(min));
         match filter.shape {
-            Shape::Bitmap { count } => {
-                let may_have = filter.bitmap(count);
+            Shape::Bitmap { bits, shift } => {
+                let may_have = filter.bitmap(bits, shift);
                 pass(|key| (key <= reach) & may_have(key), keys, passed);
             }
             Shape::Bloom { .. } => {

@@ -282,13 +282,21 @@ enum Layouts {
     Usual,
     Hashed,
     Bitmap,
+    /// A bit for some keys in a row.
+    Coarse,
     Bloom,
     /// By index, with a bitmap in front.
     Sparse,
 }
 
-const LAYOUTS: [Layouts; 5] =
-    [Layouts::Usual, Layouts::Hashed, Layouts::Bitmap, Layouts::Bloom, Layouts::Sparse];
+const LAYOUTS: [Layouts; 6] = [
+    Layouts::Usual,
+    Layouts::Hashed,
+    Layouts::Bitmap,
+    Layouts::Coarse,
+    Layouts::Bloom,
+    Layouts::Sparse,
+];
 
 impl Layouts {
     fn limits(self) -> Limits {
@@ -298,6 +306,8 @@ impl Layouts {
             large_dense_places_per_row: 0,
             bitmap_bits_per_row: 0,
             small_bitmap_bits: 0,
+            coarse_bitmap_bits: 0,
+            coarse_bitmap_bits_per_row: 0,
             ..LIMITS
         };
         match self {
@@ -308,6 +318,7 @@ impl Layouts {
                 small_bitmap_bits_per_row: u64::from(u32::MAX),
                 ..hashed
             },
+            Layouts::Coarse => Limits { coarse_bitmap_bits: 20, ..hashed },
             Layouts::Bloom => Limits { bloom_table_bytes: 0, ..hashed },
             Layouts::Sparse => {
                 Limits { dense_filter_places: 0, dense_filter_places_per_row: 1, ..LIMITS }
@@ -516,8 +527,10 @@ fn filters_pass_what_is_there_and_rest_where_most_is() {
         nulls_equal: false,
         keep_null_keys: false,
     };
-    let rows = 40_000i64;
-    for (stretch, bitmap) in [(20, true), (1 << 40, false)] {
+    for (rows, stretch, bitmap) in
+        [(40_000, 20, true), (40_000, 1 << 40, false), (4000, 1 << 30, true)]
+    {
+        let rows: i64 = rows;
         let array = |keys: &mut dyn Iterator<Item = i64>| -> ArrayRef {
             Arc::new(Int64Array::from_iter_values(keys))
         };
