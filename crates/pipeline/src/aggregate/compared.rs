@@ -52,7 +52,7 @@ pub(super) struct Compared {
 /// Where the texts of a key come from: those of a joined table are in the same buffers batch after
 /// batch, and then they need not be copied. Others would each be held for a few texts.
 #[derive(Default)]
-struct Source {
+pub(super) struct Source {
     /// Of the batch before.
     before: Vec<Buffer>,
     held: Vec<Buffer>,
@@ -70,8 +70,12 @@ impl Source {
         Source { before: before.to_vec(), ..Source::default() }
     }
 
+    pub fn bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     /// Whether the texts in these buffers, of the next batch, are not to be copied to the `strings`.
-    fn is_shared(&mut self, buffers: &[Buffer], strings: &mut Strings) -> bool {
+    pub fn is_shared(&mut self, buffers: &[Buffer], strings: &mut Strings) -> bool {
         let again = are_same(&self.before, buffers);
         if !again {
             self.before = buffers.to_vec();
@@ -90,17 +94,17 @@ impl Source {
 }
 
 /// The texts of one key of a batch, as Arrow's views.
-struct Texts {
+pub(super) struct Texts {
     key: usize,
-    views: ScalarBuffer<u128>,
-    buffers: Vec<Buffer>,
+    pub views: ScalarBuffer<u128>,
+    pub buffers: Vec<Buffer>,
     /// The groups' strings share these buffers.
-    shared: bool,
+    pub shared: bool,
     nulls: Option<NullBuffer>,
 }
 
 impl Texts {
-    fn new(key: usize, array: &ArrayRef) -> Result<Self> {
+    pub fn new(key: usize, array: &ArrayRef) -> Result<Self> {
         fn of<T: ByteViewType>(key: usize, array: &GenericByteViewArray<T>) -> Texts {
             Texts {
                 key,
@@ -124,7 +128,7 @@ impl Texts {
     }
 
     /// The bytes of a text that does not stand in its view.
-    fn long(&self, row: usize) -> &[u8] {
+    pub fn long(&self, row: usize) -> &[u8] {
         long_of(&self.buffers, self.views[row])
     }
 
@@ -177,7 +181,7 @@ impl Compared {
     pub fn bytes(&self) -> usize {
         let buffers = (self.packed.capacity() + self.hashes.capacity()) * size_of::<u64>()
             + self.candidates.capacity() * size_of::<u32>();
-        let held = self.sources.iter().map(|source| source.held_bytes);
+        let held = self.sources.iter().map(Source::bytes);
         self.table.bytes() + buffers + held.sum::<usize>()
     }
 

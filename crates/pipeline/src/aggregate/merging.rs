@@ -13,7 +13,7 @@ use thalweg_base::{Error, Result};
 use super::emit::Finished;
 use super::grouper::{GroupKeys, find};
 use super::hash::{BLOCK, Table, partition};
-use super::keys::{Key, null_flag};
+use super::keys::{Class, Key, null_flag};
 use super::ordered;
 use super::partial::{Chunk, Partial, Sorted, accumulators};
 use super::plan::Plan;
@@ -25,6 +25,9 @@ use crate::phases::Phases;
 
 /// Chunks whose groups are told apart by hashes without strings, at most.
 const UNHASHED_CHUNKS_MAX: usize = 16;
+
+/// Values that a key has for each group, at most, for groups to come in its order.
+const VALUES_PER_GROUP_MAX: u64 = 8;
 
 /// Some groups: the columns of keys, then results. Keys may come in encoded forms.
 #[derive(Clone, Debug)]
@@ -62,6 +65,15 @@ pub struct Merging {
     without: Vec<bool>,
     /// Keys by which groups are sorted into partitions, if not by all.
     apart_by: Vec<usize>,
+    /// Groups come in the order of their only key.
+    range: Option<Range>,
+}
+
+/// Values that a key may have.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    min: u64,
+    bits: u32,
 }
 
 impl Merging {
@@ -129,7 +141,17 @@ impl Merging {
         let without = without(&chunks);
         chunks.iter_mut().flat_map(|chunk| &mut chunk.strings).for_each(Strings::seal);
         let chunks = chunks.into_iter().map(RwLock::new).collect();
-        Self { spec, plan, way, chunks, unmerged: groups, common_bits, without, apart_by: vec![] }
+        Self {
+            spec,
+            plan,
+            way,
+            chunks,
+            unmerged: groups,
+            common_bits,
+            without,
+            apart_by: vec![],
+            range: None,
+        }
     }
 
     /// Groups that have these keys in common shall be in one part, if that leaves no part much larger
@@ -137,10 +159,41 @@ impl Merging {
     pub fn apart_by(mut self, keys: &[usize]) -> Result<Self> {
         let hashed = keys.iter().all(|&k| !self.without.get(k).is_some_and(|without| *without));
         if !keys.is_empty() && hashed && matches!(self.way, Way::Partitions { .. }) {
-            let chunk = self.chunks[0].get_mut().map_err(|_| poisoned())?;
-            if chunk.distinct && chunk.order.is_none() && are_many(&chunk.keys, keys) {
+            let mut are_apart = false;
+            let mut groups = 0;
+            for chunk in &mut self.chunks {
+                let chunk = chunk.get_mut().map_err(|_| poisoned())?;
+                // Of those in order the same text may have several codes.
+                if chunk.distinct && chunk.order.is_none() && chunk.groups > groups {
+                    (groups, are_apart) = (chunk.groups, are_many(&chunk.keys, keys));
+                }
+            }
+            if are_apart {
                 self.apart_by = keys.to_vec();
             }
+        }
+        Ok(self)
+    }
+
+    /// The groups shall come in the order of their only key, if its values are close together.
+    pub fn in_order(mut self) -> Result<Self> {
+        let [Key { class: Class::Word, .. }] = &self.plan.keys[..] else { return Ok(self) };
+        if self.is_apart() {
+            return Ok(self);
+        }
+        let (mut min, mut max) = (i64::MAX, i64::MIN);
+        for chunk in &mut self.chunks {
+            let chunk = chunk.get_mut().map_err(|_| poisoned())?;
+            if chunk.keys.flagged || !chunk.externals.is_empty() {
+                return Ok(self);
+            }
+            let words = chunk.keys.rows.iter().map(|word| word.cast_signed());
+            (min, max) = words.fold((min, max), |(min, max), word| (min.min(word), max.max(word)));
+        }
+        let values = max.checked_sub(min).map_or(u64::MAX, i64::cast_unsigned);
+        if values <= (self.unmerged as u64).saturating_mul(VALUES_PER_GROUP_MAX) {
+            self.range =
+                Some(Range { min: min.cast_unsigned(), bits: u64::BITS - values.leading_zeros() });
         }
         Ok(self)
     }
@@ -185,6 +238,9 @@ impl Merging {
     /// A chunk that needs no merging.
     fn finish_chunk(&self, chunk: &mut Chunk) -> Result<Vec<Groups>> {
         let groups = chunk.groups;
+        if let Some(range) = self.range.filter(|_| chunk.order.is_none()) {
+            put_in_order(range, &mut chunk.keys, &mut chunk.states);
+        }
         let mut accumulators = accumulators(&self.spec, &self.plan)?;
         let ids: Vec<u32> = (0..groups as u32).collect();
         for (accumulator, states) in accumulators.iter_mut().zip(&chunk.externals) {
@@ -249,6 +305,10 @@ impl Merging {
                 accumulator.merge(&columns.collect::<Result<Vec<_>>>()?, &ids, total)?;
             }
         }
+        if let Some(range) = self.range {
+            states.resize(total);
+            put_in_order(range, &mut keys, &mut states);
+        }
         Finished { keys, strings, states, accumulators, groups: total }.emit(spec, plan, &[])
     }
 }
@@ -279,7 +339,8 @@ impl Phases for Merging {
         if phase > 0 {
             return chunk.permute();
         }
-        let partitioning = Partitioning { log2, common_bits: self.common_bits, by: &self.apart_by };
+        let (by, range) = (&self.apart_by[..], self.range);
+        let partitioning = Partitioning { log2, common_bits: self.common_bits, by, range };
         chunk.sort(&self.plan, partitioning, &self.without);
         Ok(())
     }
@@ -349,10 +410,10 @@ impl<'a> Codes<'a> {
 
 /// Keys whose strings hashes do without: they are not needed to tell the groups of any chunk apart.
 fn without(chunks: &[Chunk]) -> Vec<bool> {
-    let Some(first) = chunks.first().and_then(|chunk| chunk.unhashed.as_ref()) else {
-        return vec![];
-    };
-    let agree = chunks.iter().all(|chunk| chunk.unhashed.as_ref() == Some(first));
+    // Those in order are told apart by their leading key, which is no text.
+    let mut known = chunks.iter().filter(|c| c.order.is_none()).map(|c| c.unhashed.as_ref());
+    let Some(Some(first)) = known.next() else { return vec![] };
+    let agree = known.all(|unhashed| unhashed == Some(first));
     // Groups of the same hash and other strings may be in every chunk.
     if agree && chunks.len() <= UNHASHED_CHUNKS_MAX { first.clone() } else { vec![] }
 }
@@ -442,6 +503,14 @@ fn find_bytes(
     }
 }
 
+fn put_in_order(range: Range, keys: &mut GroupKeys, states: &mut States) {
+    let order = range.order(keys);
+    let mut rows = vec![];
+    keys.gather(&order, keys.flagged, &mut rows);
+    keys.rows = rows;
+    states.permute(&order);
+}
+
 /// Whether partitions by these keys are about even, by a sample: of two groups mostly each has its own,
 /// and none is that of many groups.
 fn are_many(groups: &GroupKeys, keys: &[usize]) -> bool {
@@ -463,17 +532,37 @@ pub(super) struct Partitioning<'a> {
     pub common_bits: u32,
     /// Keys whose hashes these are, if not of all.
     pub by: &'a [usize],
+    /// The only key decides, and not its hash.
+    pub range: Option<Range>,
+}
+
+impl Range {
+    fn partition(self, word: u64, log2: u32) -> u64 {
+        word.wrapping_sub(self.min) >> self.bits.saturating_sub(log2)
+    }
+
+    /// Groups in the order of their only key.
+    fn order(self, keys: &GroupKeys) -> Vec<u32> {
+        let pair = |(group, &word): (usize, &u64)| (word.wrapping_sub(self.min), group as u32);
+        let mut pairs: Vec<(u64, u32)> = keys.rows.iter().enumerate().map(pair).collect();
+        pairs.sort_unstable();
+        pairs.into_iter().map(|(_, group)| group).collect()
+    }
 }
 
 impl Chunk {
     /// Finds the groups of each partition; they stay where they are.
     pub(super) fn sort(&mut self, plan: &Plan, way: Partitioning, without: &[bool]) {
         let partition = |hash: u64| partition(hash << way.common_bits, way.log2);
-        let (hashes, of_some) = match plan.keys.is_empty() {
+        let (hashes, mut decisive) = match plan.keys.is_empty() {
             true => (vec![0; self.groups], vec![]),
             false => self.keys.content_hashes(&plan.keys, &mut self.strings, without, way.by),
         };
-        let decisive = if way.by.is_empty() { &hashes } else { &of_some };
+        if let Some(range) = way.range {
+            let part = |&word: &u64| range.partition(word, way.log2) << (u32::BITS - way.log2);
+            decisive = self.keys.rows.iter().map(part).collect();
+        }
+        let decisive = if decisive.is_empty() { &hashes } else { &decisive };
         let mut ends = vec![0; 1 << way.log2];
         decisive.iter().for_each(|&h| ends[partition(h)] += 1);
         let mut next = 0;

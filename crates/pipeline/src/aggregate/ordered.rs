@@ -16,8 +16,8 @@
 //! ```
 //!
 //! A table that several workers have loaded is several such sequences, each with gaps that others
-//! fill. So a worker's rows may begin anew, in another chunk, where it had none. In a batch a gap may
-//! be in the middle.
+//! fill. So a worker's rows may begin anew, in another chunk, where it had none. In the middle of a
+//! batch there may be a gap, or the end of a sequence.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +26,19 @@ use arrow::compute::{SortOptions, take};
 use arrow::datatypes::DataType;
 use thalweg_base::Result;
 
+use super::compared::{Source, Texts};
 use super::grouper::GroupKeys;
 use super::hash::BLOCK;
 use super::keys::{Class, Encoded, Encoder, Key, Values};
 use super::partial::Chunk;
 use super::states::Merge;
-use crate::encoding::internal;
+use crate::encoding::{codes, internal};
 
 /// Groups for each that is joined, at least: between two of these, groups come as one batch.
 const GROUPS_PER_JOINED: usize = 1 << 10;
+
+/// Rows of a batch that are in order, at least, for the rest of it to be looked at by itself.
+const SEQUENCE_ROWS: usize = 64;
 
 /// Leading keys of some rows in order, and the groups that these begin and end with.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +61,16 @@ pub(super) enum Outcome {
     Grouped,
     /// Nothing: it would begin a sequence, once the groups so far are sealed.
     Begins,
+    /// Nothing: so many rows are in order, and the next is not.
+    Descends(usize),
     /// Nothing: it is not in order.
     Disorder,
+}
+
+impl Order {
+    pub fn bytes(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
+    }
 }
 
 /// Makes groups of rows while they are in order.
@@ -71,6 +83,8 @@ pub(super) struct Ordered {
     covered: BTreeMap<i64, i64>,
     /// The last row of every key that is text.
     last_texts: Vec<Option<ArrayRef>>,
+    /// Of every key.
+    sources: Vec<Source>,
     firsts: Vec<u32>,
 }
 
@@ -83,14 +97,16 @@ impl Ordered {
             spans: vec![],
             covered: BTreeMap::new(),
             last_texts: vec![None; keys.len()],
+            sources: keys.iter().map(|_| Source::default()).collect(),
             firsts: vec![],
         })
     }
 
     pub fn bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>()
-            + self.covered.len() * size_of::<(i64, i64)>()
+            + self.covered.len() * 2 * size_of::<(i64, i64)>()
             + self.firsts.capacity() * size_of::<u32>()
+            + self.sources.iter().map(Source::bytes).sum::<usize>()
     }
 
     /// The order of the groups so far, which are sealed: the next row begins a group.
@@ -129,11 +145,15 @@ impl Ordered {
             Some(lead) => lead..lead + 1,
             None => 0..keys.len(),
         };
+        let mut outcome = Outcome::Disorder;
         for lead in leads.filter(|&k| may_lead(encoders[k].key())) {
             let Some(leading) = words[lead] else { continue };
-            if self.follow(leading, groups.groups, ids)
-                && self.agree(lead, &words, keys, groups, &ids[start..])?
-            {
+            if !self.follow(leading, groups.groups, ids) {
+                let descent = leading.windows(2).position(|pair| pair[0] > pair[1]);
+                if let Some(last) = descent.filter(|last| *last >= SEQUENCE_ROWS) {
+                    outcome = Outcome::Descends(last + 1);
+                }
+            } else if self.agree(lead, &words, keys, groups, &ids[start..])? {
                 let spans = self.spans_of(leading, &ids[start..]);
                 let last = self.spans.last().map_or(i64::MIN, |span| span.last);
                 if spans.iter().flatten().any(|span| self.is_covered(span)) {
@@ -154,7 +174,7 @@ impl Ordered {
             }
             ids.truncate(start);
         }
-        Ok(Outcome::Disorder)
+        Ok(outcome)
     }
 
     /// Appends ids as leading keys have them, and finds the rows that begin a group; `false`: one
@@ -227,7 +247,7 @@ impl Ordered {
 
     /// The groups that begin in a batch.
     fn append(
-        &self,
+        &mut self,
         words: &[Option<&[i64]>],
         encoders: &mut [Encoder],
         groups: &mut GroupKeys,
@@ -241,11 +261,14 @@ impl Ordered {
             return Ok(());
         }
         groups.rows.resize(start + firsts.len() * stride, 0);
-        // Texts are those of all keys' columns, as encoders want them.
+        // Texts by the columns of all keys, as encoders want them.
         let rows = UInt32Array::from(firsts.to_vec());
+        let are_views = |array: &ArrayRef| {
+            matches!(array.data_type(), DataType::Utf8View | DataType::BinaryView)
+        };
         let texts = keys.iter().zip(words).map(|(array, words)| match words {
-            Some(_) => Ok(array.slice(0, 0)),
-            None => take(array, &rows, None).map_err(internal),
+            None if !are_views(array) => take(array, &rows, None).map_err(internal),
+            _ => Ok(array.slice(0, 0)),
         });
         let texts = texts.collect::<Result<Vec<_>>>()?;
         for (k, (encoder, words)) in encoders.iter_mut().zip(words).enumerate() {
@@ -254,6 +277,16 @@ impl Ordered {
                 Some(words) => places
                     .zip(firsts)
                     .for_each(|(place, &row)| *place = words[row as usize].cast_unsigned()),
+                None if are_views(&keys[k]) => {
+                    let (mut texts, strings) = (Texts::new(k, &keys[k])?, &mut encoder.strings);
+                    texts.shared = self.sources[k].is_shared(&texts.buffers, strings);
+                    for (place, &row) in places.zip(firsts) {
+                        let row = row as usize;
+                        let bytes = || texts.long(row);
+                        let code = strings.append_view(texts.views[row], texts.shared, bytes, None);
+                        *place = code.into();
+                    }
+                }
                 None => {
                     let encoded = encoder.encode(&texts, firsts.len(), true)?;
                     if let Values::Codes(codes) = encoded.values {
@@ -265,7 +298,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// The spans of a batch: two, if the widest gap in it is wider than all the rest.
+    /// The spans of a batch: on both sides of the widest gap in it.
     fn spans_of(&self, leading: &[i64], ids: &[u32]) -> [Option<Span>; 2] {
         let span = |rows: std::ops::Range<usize>| Span {
             first: leading[rows.start],
@@ -282,7 +315,7 @@ impl Ordered {
                 (widest, after) = (gap, row as usize);
             }
         }
-        match widest > width(0, leading.len() - 1) / 2 {
+        match after > 0 {
             true => [Some(span(0..after)), Some(span(after..leading.len()))],
             false => [Some(span(0..leading.len())), None],
         }
@@ -295,18 +328,14 @@ impl Ordered {
     }
 
     fn cover(&mut self, span: Span) {
-        let first = match self.spans.last_mut() {
+        match self.spans.last_mut() {
             Some(before) if before.last_group == span.first_group => {
-                self.covered.remove(&before.last);
                 (before.last, before.last_group) = (span.last, span.last_group);
-                before.first
             }
-            _ => {
-                self.spans.push(span);
-                span.first
-            }
-        };
-        self.covered.insert(span.last, first);
+            _ => self.spans.push(span),
+        }
+        let first = self.covered.entry(span.last).or_insert(span.first);
+        *first = span.first.min(*first);
     }
 }
 
@@ -326,10 +355,14 @@ fn same_texts<'a>(
         DataType::BinaryView => Some(array.as_binary_view().views()),
         _ => None,
     };
-    // Rows that a join makes of one have the same view.
-    let views = views(some).zip(views(others)).filter(|_| std::ptr::eq(some, others));
+    // Of one array: rows that a join makes of one have the same view.
+    let is_one = std::ptr::eq(some, others);
+    let views = views(some).filter(|_| is_one);
+    let codes = codes(some.as_ref()).filter(|_| is_one);
     Ok(move |a: usize, b: usize| {
-        views.is_some_and(|(some, others)| some[a] == others[b]) || order(a, b).is_eq()
+        views.is_some_and(|views| views[a] == views[b])
+            || codes.as_ref().is_some_and(|codes| codes[a] == codes[b])
+            || order(a, b).is_eq()
     })
 }
 

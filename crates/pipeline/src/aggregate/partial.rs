@@ -1,5 +1,6 @@
 //! What one worker aggregates.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, new_empty_array};
@@ -64,7 +65,9 @@ impl Chunk {
     fn bytes(&self) -> usize {
         let externals = self.externals.iter().flatten().map(|a| a.get_array_memory_size());
         let strings = self.strings.iter().map(Strings::bytes);
-        self.keys.bytes() + self.states.bytes() + externals.sum::<usize>() + strings.sum::<usize>()
+        let order = self.order.as_ref().map_or(0, Order::bytes);
+        let rest = externals.sum::<usize>() + strings.sum::<usize>();
+        self.keys.bytes() + self.states.bytes() + order + rest
     }
 }
 
@@ -181,8 +184,29 @@ impl Partial {
         {
             return Err(Error::internal("a batch is not what the aggregation was planned for"));
         }
+        if let Break(first) = self.push_batch((keys, key_rows, runs), arguments, filters, rows)? {
+            // The rows of another sequence are a batch of their own.
+            for (from, rows) in [(0, first), (first, rows - first)] {
+                let cut = |arrays: &[ArrayRef]| -> Vec<ArrayRef> {
+                    arrays.iter().map(|array| array.slice(from, rows)).collect()
+                };
+                let filters: Vec<_> = filters.iter().map(|f| f.slice(from, rows)).collect();
+                self.push_runs(&cut(keys), None, &cut(arguments), &filters, rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `Break`: nothing was done, as only so many rows are in order.
+    fn push_batch(
+        &mut self,
+        (keys, key_rows, runs): (&[ArrayRef], usize, Option<&[u32]>),
+        arguments: &[ArrayRef],
+        filters: &[BooleanArray],
+        rows: usize,
+    ) -> Result<ControlFlow<usize>> {
         if rows == 0 {
-            return Ok(());
+            return Ok(Continue(()));
         }
         self.ids.clear();
         let (before, total) = match &self.grouper {
@@ -193,18 +217,21 @@ impl Partial {
             Some(_) => {
                 let mut ids = std::mem::take(&mut self.ids);
                 let groups = match runs {
-                    None => self.group(keys, rows, &mut ids)?,
+                    None => self.group(keys, rows, true, &mut ids)?,
                     Some(runs) => {
                         let mut run_ids = std::mem::take(&mut self.run_ids);
                         run_ids.clear();
-                        let groups = self.group(keys, key_rows, &mut run_ids)?;
+                        let groups = self.group(keys, key_rows, false, &mut run_ids)?;
                         ids.extend(runs.iter().map(|&run| run_ids[run as usize]));
                         self.run_ids = run_ids;
                         groups
                     }
                 };
                 self.ids = ids;
-                groups
+                match groups {
+                    Continue(groups) => groups,
+                    Break(first) => return Ok(Break(first)),
+                }
             }
         };
         self.rows += key_rows;
@@ -220,33 +247,41 @@ impl Partial {
             self.seal()?;
             self.append_chunks = self.append_chunks.min(1);
         }
-        Ok(())
+        Ok(Continue(()))
     }
 
-    /// Appends the group ids of a batch; how many groups there were and are.
+    /// Appends the group ids of a batch; how many groups there were and are. `Break`: see
+    /// [`Self::push_batch`], if it may be cut.
     fn group(
         &mut self,
         keys: &[ArrayRef],
         rows: usize,
+        may_cut: bool,
         ids: &mut Vec<u32>,
-    ) -> Result<(usize, usize)> {
+    ) -> Result<ControlFlow<usize, (usize, usize)>> {
         let may_begin = self.groups() >= self.chunks.len() * SEQUENCE_GROUPS;
-        let Some(grouper) = &mut self.grouper else { return Ok((1, 1)) };
+        let Some(grouper) = &mut self.grouper else { return Ok(Continue((1, 1))) };
         let mut before = grouper.groups();
         let mut outcome = grouper.group_in_order(keys, rows, ids)?;
+        if let Outcome::Descends(first) = outcome
+            && may_cut
+            && may_begin
+        {
+            return Ok(Break(first));
+        }
         if outcome == Outcome::Begins && may_begin {
             self.seal()?;
-            let Some(grouper) = &mut self.grouper else { return Ok((1, 1)) };
+            let Some(grouper) = &mut self.grouper else { return Ok(Continue((1, 1))) };
             before = 0;
             outcome = grouper.group_in_order(keys, rows, ids)?;
         }
         if outcome != Outcome::Grouped {
             self.leave_order()?;
-            let Some(grouper) = &mut self.grouper else { return Ok((1, 1)) };
+            let Some(grouper) = &mut self.grouper else { return Ok(Continue((1, 1))) };
             before = grouper.groups();
             grouper.group(keys, rows, ids)?;
         }
-        Ok((before, self.grouper.as_ref().map_or(1, Grouper::groups)))
+        Ok(Continue((before, self.grouper.as_ref().map_or(1, Grouper::groups))))
     }
 
     /// From here on rows are looked up.
@@ -260,7 +295,7 @@ impl Partial {
 
     /// Whether the first table is not worth to be filled up.
     fn looks_in_vain(&self, groups: usize) -> bool {
-        self.chunks.is_empty()
+        self.chunks.iter().all(|chunk| chunk.order.is_some())
             && self.accumulators.is_empty()
             && self.append_chunks == 0
             && !self.grouper.as_ref().is_some_and(Grouper::is_ordered)

@@ -671,29 +671,36 @@ fn rows_pass_through_when_they_find_no_groups() {
 
 /// Groups by a number and two texts, of rows that are in order, from so many workers, who take turns.
 fn in_order(
+    batch_rows: usize,
     workers: usize,
     rows: i64,
     key: impl Fn(i64) -> i64,
     text: impl Fn(i64) -> String,
 ) -> (Merging, HashMap<(i64, String), i64>) {
     let spec = Arc::new(Spec {
-        key_types: vec![DataType::Utf8View, DataType::Date32, DataType::Utf8],
+        key_types: vec![DataType::Utf8View, DataType::Date32, DataType::Utf8View],
         argument_types: vec![DataType::Int64],
         functions: vec![function(Kind::Sum, &[0], None)],
     });
     let limits = Limits { merge_at_once: 10, ..limits(5000) };
     let mut parts: Vec<Partial> =
         (0..workers).map(|_| Partial::with_limits(&spec, limits).unwrap()).collect();
+    let all = StringViewArray::from_iter_values((0..rows).map(&text));
     let mut expected = HashMap::new();
-    for (n, batch) in (0..rows).collect::<Vec<_>>().chunks(1000).enumerate() {
+    for (n, batch) in (0..rows).collect::<Vec<_>>().chunks(batch_rows).enumerate() {
         let texts: Vec<String> = batch.iter().map(|&row| text(row)).collect();
         let dates: Date32Array = batch.iter().map(|&row| Some(key(row) as i32)).collect();
         let short: StringArray = texts.iter().map(|t| Some(&t[..5])).collect();
         let short = arrow::compute::cast(&short, &key_types_dictionary()).unwrap();
-        let long: StringArray = texts.iter().map(Some).collect();
-        let keys: [ArrayRef; 3] = [short, Arc::new(dates), Arc::new(long)];
+        // Texts of a joined table, and now and then of others.
+        let rows: UInt32Array = batch.iter().map(|&row| Some(row as u32)).collect();
+        let long = match n % 16 {
+            3 => Arc::new(StringViewArray::from_iter_values(&texts)),
+            _ => arrow::compute::take(&all, &rows, None).unwrap(),
+        };
+        let keys: [ArrayRef; 3] = [short, Arc::new(dates), long];
         let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; batch.len()]));
-        parts[n / 4 % workers].push(&keys, &[ones], &[], batch.len()).unwrap();
+        parts[n * batch_rows / 4000 % workers].push(&keys, &[ones], &[], batch.len()).unwrap();
         for (&row, text) in batch.iter().zip(texts) {
             *expected.entry((key(row), text)).or_insert(0) += 1;
         }
@@ -708,19 +715,20 @@ fn key_types_dictionary() -> DataType {
 #[test]
 fn groups_of_rows_in_order_are_not_merged_but_where_workers_meet() {
     let text = |row: i64| format!("{:05} is the text", row / 3);
-    let check = |workers, key: &dyn Fn(i64) -> i64, text: &dyn Fn(i64) -> String, apart| {
-        let (merging, expected) = in_order(workers, 45_500, key, text);
+    type Of<'a, T> = &'a dyn Fn(i64) -> T;
+    let check = |batch_rows, workers, key: Of<i64>, text: Of<String>, apart| {
+        let (merging, expected) = in_order(batch_rows, workers, 45_500, key, text);
         assert_eq!(merging.phases() == 0, apart);
         run(&merging);
         let mut found = HashMap::new();
         for groups in (0..merging.parts()).flat_map(|part| merging.groups(part).unwrap()) {
             assert!(groups.rows > 0);
-            let texts = expand(&groups.columns[2], &DataType::Utf8).unwrap();
+            let texts = expand(&groups.columns[2], &DataType::Utf8View).unwrap();
             let short = expand(&groups.columns[0], &DataType::Utf8View).unwrap();
             let dates = groups.columns[1].as_primitive::<Date32Type>();
             let sums = groups.columns[3].as_primitive::<Int64Type>();
             for row in 0..groups.rows {
-                let text = texts.as_string::<i32>().value(row).to_string();
+                let text = texts.as_string_view().value(row).to_string();
                 assert_eq!(short.as_string_view().value(row), &text[..5]);
                 let group = (dates.value(row).into(), text);
                 assert_eq!(found.insert(group, sums.value(row)), None, "each group once");
@@ -730,19 +738,73 @@ fn groups_of_rows_in_order_are_not_merged_but_where_workers_meet() {
     };
     for workers in 1..4 {
         // Some groups have rows in two batches, and some of these in those of two workers.
-        check(workers, &|row| row / 3, &text, true);
+        check(1000, workers, &|row| row / 3, &text, true);
         // A text changes alone, also where two workers meet; or a worker's rows begin again.
-        check(workers, &|row| row / 3, &|row| text(row + row / 20_000), false);
-        check(workers, &|row| row / 3, &|row| text(row + row / 12_000), false);
-        check(workers, &|row| row % 30_000 / 3, &text, false);
+        check(1000, workers, &|row| row / 3, &|row| text(row + row / 20_000), false);
+        check(1000, workers, &|row| row / 3, &|row| text(row + row / 12_000), false);
+        check(1000, workers, &|row| row % 30_000 / 3, &text, false);
     }
     // Every other block first, then those between. Where blocks meet, there is a gap in a batch.
     let block = |row: i64| row / 6500 * 2 % 7 * 6500 + row % 6500;
     for workers in 1..4 {
-        check(workers, &|row| block(row) / 3, &|row| text(block(row)), true);
+        check(1000, workers, &|row| block(row) / 3, &|row| text(block(row)), true);
+    }
+    // The end of a sequence may be within a batch, but they must not be too short.
+    for (length, apart) in [(6500, true), (700, false)] {
+        let sequences = 45_500 / length;
+        let block = |row: i64| row / length * 2 % sequences * length + row % length;
+        check(13_000, 1, &|row| block(row) / 3, &|row| text(block(row)), apart);
     }
     // Those of one worker are between those of another.
-    check(2, &|row| row / 3 % 4000, &|row| text(row % 12_000), false);
+    check(1000, 2, &|row| row / 3 % 4000, &|row| text(row % 12_000), false);
+}
+
+#[test]
+fn groups_come_in_the_order_of_their_key_if_that_is_asked_for() {
+    let spec = Arc::new(Spec {
+        key_types: vec![DataType::Int64],
+        argument_types: vec![DataType::Int64],
+        functions: vec![function(Kind::Sum, &[0], None), function(Kind::CountRows, &[], None)],
+    });
+    let random = &mut Prng::new(3);
+    for (workers, values, stretch) in [
+        (1, 700, 1),
+        (1, 20_000, 1),
+        (2, 700, 3),
+        (2, 20_000, 3),
+        (3, 20_000, 1),
+        (2, 900, 1 << 40),
+    ] {
+        let limits = limits(5000);
+        let mut parts: Vec<Partial> =
+            (0..workers).map(|_| Partial::with_limits(&spec, limits).unwrap()).collect();
+        let mut expected = std::collections::BTreeMap::new();
+        for batch in 0..60 {
+            let numbers = (0..500).map(|_| (random.below(values) as i64 - 300) * stretch);
+            let numbers: Vec<i64> = numbers.collect();
+            for &number in &numbers {
+                let (sum, count) = expected.entry(number).or_insert((0, 0));
+                (*sum, *count) = (*sum + number % 7, *count + 1);
+            }
+            let sums = Int64Array::from_iter_values(numbers.iter().map(|number| number % 7));
+            let keys: ArrayRef = Arc::new(Int64Array::from(numbers));
+            parts[batch % workers].push(&[keys], &[Arc::new(sums)], &[], 500).unwrap();
+        }
+        let merging = Merging::with_limits(Arc::clone(&spec), parts, limits).unwrap();
+        let merging = merging.in_order().unwrap();
+        let mut found = vec![];
+        for groups in groups(&merging) {
+            let [keys, sums, counts] =
+                [0, 1, 2].map(|c| groups.columns[c].as_primitive::<Int64Type>().values().to_vec());
+            found.extend(keys.into_iter().zip(sums.into_iter().zip(counts)));
+        }
+        let in_order: Vec<_> = expected.into_iter().collect();
+        // Of values far apart only what they are is sure.
+        if stretch > 1000 {
+            found.sort_unstable();
+        }
+        assert_eq!(found, in_order, "{workers} workers, {values} values");
+    }
 }
 
 /// Numbers and texts by which rows are grouped, and the groups of one worker of two, counted.

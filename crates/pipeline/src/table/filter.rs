@@ -63,7 +63,7 @@ impl Shape {
 
     /// Of keys below `count`, of not more bits than that.
     pub fn bitmap(count: u64, bits_max: u64) -> Self {
-        let shift = count.div_ceil(bits_max.max(1)).max(1).next_power_of_two().ilog2();
+        let shift = count.div_ceil(bits_max.max(2)).max(1).next_power_of_two().ilog2();
         Shape::Bitmap { bits: count.div_ceil(1 << shift), shift }
     }
 
