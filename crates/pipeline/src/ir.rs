@@ -251,6 +251,17 @@ impl Plan {
         keys.collect()
     }
 
+    /// Whether a sink's groups are by rows of a table, which are fetched to group them again.
+    pub fn is_fetched(&self, sink: usize) -> bool {
+        let mut readers = self.pipelines.iter().filter(|p| p.reads_groups(sink));
+        let fetches = |reader: &Pipeline| {
+            let first = reader.steps.first();
+            matches!(first, Some(Step::Fetch { row: 0, .. }))
+                && matches!(self.sinks[reader.sink], Sink::Aggregate(_))
+        };
+        readers.next().is_some_and(fetches) && readers.next().is_none()
+    }
+
     /// Whether a later pipeline feeds the same sink.
     pub fn is_fed_again(&self, pipeline: usize) -> bool {
         let sink = self.pipelines[pipeline].sink;

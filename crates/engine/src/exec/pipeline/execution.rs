@@ -438,7 +438,11 @@ impl Shared {
                     return self.finish_spilling(sink);
                 }
                 let again = self.plan.grouped_again_by(sink);
-                let merging = Merging::new(Arc::clone(spec), partials)?.apart_by(&again)?;
+                let mut merging = Merging::new(Arc::clone(spec), partials)?.apart_by(&again)?;
+                if self.plan.is_fetched(sink) {
+                    // Rows that were in order are grouped again without a look.
+                    merging = merging.in_order()?;
+                }
                 let merging = Arc::new(self.work_off(merging).await?);
                 if readers <= 1 {
                     return Ok(Finished::Merging(merging));

@@ -27,11 +27,14 @@ use super::join::wanted;
 use super::{Compiler, Feed};
 use crate::exec::ScanExec;
 
-/// As many rows there must be for each group of rows.
-const ROWS_PER_GROUP: f64 = 4.0;
+/// As many rows there must be for each group of rows, by how many texts these have for themselves:
+/// the more there are to look up or to compare, the more grouping by the rows saves.
+const ROWS_PER_GROUP: [f64; 4] = [4.0, 4.0, 2.0, 1.0];
 /// One of the columns must have so many values for each row of the table: else grouping by the rows
 /// makes many more groups.
 const VALUES_PER_ROW: f64 = 0.5;
+/// And so many for each row before any filter, as numbers of distinct values are.
+const VALUES_PER_STORED_ROW: f64 = 0.05;
 /// Of a key of which nothing is known.
 const VALUES: f64 = 16.0;
 
@@ -60,15 +63,17 @@ impl Compiler {
         }
         let context = StatisticsContext::new();
         let Some((rows, statistics)) = known(&context, input) else { return vec![] };
-        let (mut groups, mut found, mut first) = (1.0, vec![], feed.types.len());
+        let (mut groups, mut texts) = (1.0, 0);
+        let (mut found, mut first) = (vec![], feed.types.len());
         for step in &feed.steps {
             let registers = first..first + step.added(&self.sinks);
             first = registers.end;
             if let Step::Probe(probe) = step
-                && let Some(table_rows) = self.decides(&context, probe, &registers, keys)
+                && let Some((table_rows, own)) = self.decides(&context, probe, &registers, keys)
             {
                 found.push(LateTable { sink: probe.sink, unread: registers.start, registers });
                 groups *= table_rows;
+                texts += own;
             }
         }
         // A register that somebody reads is gathered, and then nobody knows of which row it was.
@@ -81,7 +86,7 @@ impl Compiler {
                 mark_read(key, &computed, &mut read);
             }
         }
-        if groups * ROWS_PER_GROUP > rows as f64 {
+        if groups * ROWS_PER_GROUP[texts.min(ROWS_PER_GROUP.len() - 1)] > rows as f64 {
             return vec![];
         }
         others.iter().for_each(|expr| mark_read(expr, &computed, &mut read));
@@ -94,14 +99,14 @@ impl Compiler {
     }
 
     /// The rows of a probe's table, if there is a text of it among the keys, and one of the keys
-    /// has nearly another value for each of its rows.
+    /// has nearly another value for each of its rows; and how many texts have.
     fn decides(
         &self,
         context: &StatisticsContext,
         probe: &Probe,
         registers: &Range<Register>,
         keys: &[Expr],
-    ) -> Option<f64> {
+    ) -> Option<(f64, usize)> {
         let (plan, _) = self.built.iter().find(|(_, sink)| *sink == probe.sink)?;
         let join = plan.downcast_ref::<HashJoinExec>()?;
         let own = keys.iter().filter_map(|key| match key {
@@ -115,9 +120,14 @@ impl Compiler {
         }
         let (rows, statistics) = known(context, join.left())?;
         let wanted = wanted(join);
-        let values = own.filter_map(|(r, _)| distinct(&statistics, wanted[r - registers.start]));
-        let enough = stored_rows(join.left()) as f64 * VALUES_PER_ROW;
-        (values.fold(0.0, f64::max) >= enough).then_some(rows.max(1) as f64)
+        let of_stored = stored_rows(join.left()) as f64 * VALUES_PER_STORED_ROW;
+        let enough = of_stored.max(rows as f64 * VALUES_PER_ROW);
+        let own = own.filter(|(r, _)| {
+            let values = distinct(&statistics, wanted[r - registers.start]);
+            values.is_some_and(|values| values >= enough)
+        });
+        let texts = own.clone().filter(|(_, data_type)| is_bytes(data_type)).count();
+        (own.count() > 0).then_some((rows.max(1) as f64, texts))
     }
 
     /// Groups by the rows of tables instead of their columns, and these groups by the keys, and
@@ -203,7 +213,7 @@ fn distinct(statistics: &Statistics, column: usize) -> Option<f64> {
     known.distinct_count.get_value().map(|&n| n as f64)
 }
 
-/// Of the largest table below, without any filter, as numbers of distinct values are.
+/// Of the largest table below, without any filter.
 fn stored_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     match plan.downcast_ref::<ScanExec>() {
         Some(scan) => scan.contents().rows() as usize,
