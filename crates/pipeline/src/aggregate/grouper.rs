@@ -254,7 +254,7 @@ impl Grouper {
     pub fn new(keys: &[Key], compare_at: usize, in_order: bool) -> Result<Self> {
         let encoders = keys.iter().map(|k| Encoder::new(k.clone())).collect::<Result<Vec<_>>>()?;
         let groups = GroupKeys::new(keys.len());
-        let ordered = Ordered::new(keys).filter(|_| in_order);
+        let ordered = in_order.then(|| Ordered::new(keys)).flatten();
         let mode = ordered.map_or_else(|| Mode::Direct(Direct::new(keys)), Mode::Ordered);
         Ok(Self { encoders, groups, mode, compare_at, packed: vec![], hashes: vec![] })
     }

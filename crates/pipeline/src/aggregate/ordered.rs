@@ -261,23 +261,13 @@ impl Ordered {
             return Ok(());
         }
         groups.rows.resize(start + firsts.len() * stride, 0);
-        // Texts by the columns of all keys, as encoders want them.
-        let rows = UInt32Array::from(firsts.to_vec());
-        let are_views = |array: &ArrayRef| {
-            matches!(array.data_type(), DataType::Utf8View | DataType::BinaryView)
-        };
-        let texts = keys.iter().zip(words).map(|(array, words)| match words {
-            None if !are_views(array) => take(array, &rows, None).map_err(internal),
-            _ => Ok(array.slice(0, 0)),
-        });
-        let texts = texts.collect::<Result<Vec<_>>>()?;
         for (k, (encoder, words)) in encoders.iter_mut().zip(words).enumerate() {
             let places = groups.rows[start..].iter_mut().skip(k).step_by(stride);
             match words {
                 Some(words) => places
                     .zip(firsts)
                     .for_each(|(place, &row)| *place = words[row as usize].cast_unsigned()),
-                None if are_views(&keys[k]) => {
+                None if views(&keys[k]).is_some() => {
                     let (mut texts, strings) = (Texts::new(k, &keys[k])?, &mut encoder.strings);
                     texts.shared = self.sources[k].is_shared(&texts.buffers, strings);
                     for (place, &row) in places.zip(firsts) {
@@ -288,7 +278,11 @@ impl Ordered {
                     }
                 }
                 None => {
-                    let encoded = encoder.encode(&texts, firsts.len(), true)?;
+                    // Among the columns of all keys, as encoders want them.
+                    let rows = UInt32Array::from(firsts.to_vec());
+                    let mut columns = keys.to_vec();
+                    columns[k] = take(&keys[k], &rows, None).map_err(internal)?;
+                    let encoded = encoder.encode(&columns, firsts.len(), true)?;
                     if let Values::Codes(codes) = encoded.values {
                         places.zip(codes).for_each(|(place, code)| *place = code.into());
                     }
@@ -344,17 +338,20 @@ fn may_lead(key: &Key) -> bool {
     matches!(key.class, Class::Word | Class::Decimal)
 }
 
+fn views(array: &ArrayRef) -> Option<&[u128]> {
+    match array.data_type() {
+        DataType::Utf8View => Some(array.as_string_view().views()),
+        DataType::BinaryView => Some(array.as_binary_view().views()),
+        _ => None,
+    }
+}
+
 /// Whether a text of some is that of others, none of which is NULL.
 fn same_texts<'a>(
     some: &'a ArrayRef,
     others: &'a ArrayRef,
 ) -> Result<impl Fn(usize, usize) -> bool + 'a> {
     let order = make_comparator(some, others, SortOptions::default()).map_err(internal)?;
-    let views = |array: &'a ArrayRef| match array.data_type() {
-        DataType::Utf8View => Some(array.as_string_view().views()),
-        DataType::BinaryView => Some(array.as_binary_view().views()),
-        _ => None,
-    };
     // Of one array: rows that a join makes of one have the same view.
     let is_one = std::ptr::eq(some, others);
     let views = views(some).filter(|_| is_one);

@@ -259,21 +259,18 @@ impl Partial {
         may_cut: bool,
         ids: &mut Vec<u32>,
     ) -> Result<ControlFlow<usize, (usize, usize)>> {
-        let may_begin = self.groups() >= self.chunks.len() * SEQUENCE_GROUPS;
         let Some(grouper) = &mut self.grouper else { return Ok(Continue((1, 1))) };
         let mut before = grouper.groups();
         let mut outcome = grouper.group_in_order(keys, rows, ids)?;
-        if let Outcome::Descends(first) = outcome
-            && may_cut
-            && may_begin
-        {
-            return Ok(Break(first));
-        }
-        if outcome == Outcome::Begins && may_begin {
-            self.seal()?;
-            let Some(grouper) = &mut self.grouper else { return Ok(Continue((1, 1))) };
-            before = 0;
-            outcome = grouper.group_in_order(keys, rows, ids)?;
+        match outcome {
+            Outcome::Descends(first) if may_cut && self.may_begin() => return Ok(Break(first)),
+            Outcome::Begins if self.may_begin() => {
+                self.seal()?;
+                let Some(grouper) = &mut self.grouper else { return Ok(Continue((1, 1))) };
+                before = 0;
+                outcome = grouper.group_in_order(keys, rows, ids)?;
+            }
+            _ => {}
         }
         if outcome != Outcome::Grouped {
             self.leave_order()?;
@@ -282,6 +279,11 @@ impl Partial {
             grouper.group(keys, rows, ids)?;
         }
         Ok(Continue((before, self.grouper.as_ref().map_or(1, Grouper::groups))))
+    }
+
+    /// Whether another sequence of rows in order is worth a chunk.
+    fn may_begin(&self) -> bool {
+        self.groups() >= self.chunks.len() * SEQUENCE_GROUPS
     }
 
     /// From here on rows are looked up.
@@ -295,12 +297,12 @@ impl Partial {
 
     /// Whether the first table is not worth to be filled up.
     fn looks_in_vain(&self, groups: usize) -> bool {
-        self.chunks.iter().all(|chunk| chunk.order.is_some())
+        groups >= self.limits.trial_groups
+            && groups * TRIAL_NEW_GROUPS.1 > self.rows * TRIAL_NEW_GROUPS.0
             && self.accumulators.is_empty()
             && self.append_chunks == 0
             && !self.grouper.as_ref().is_some_and(Grouper::is_ordered)
-            && groups >= self.limits.trial_groups
-            && groups * TRIAL_NEW_GROUPS.1 > self.rows * TRIAL_NEW_GROUPS.0
+            && self.chunks.iter().all(|chunk| chunk.order.is_some())
     }
 
     fn update_externals(

@@ -1,9 +1,9 @@
 //! Keys of groups that a joined table decides.
 //!
-//! Who groups a large table by names and descriptions of a small one joined to it would look each
-//! row's texts up to find its group. But they are the same for all rows that go with one row of the
-//! small table. So rows are grouped by the number of that row first, and then the groups that this
-//! gives, which are few, by the texts:
+//! Who groups a table by names and descriptions of another one joined to it would look each row's
+//! texts up to find its group. But they are the same for all rows that go with one row of the other
+//! table. So rows are grouped by the number of that row first, and then the groups that this gives,
+//! which are fewer and come in the order of these rows, by the texts:
 //!
 //! ```text
 //!   scan → probe #0 → group by row of #0, d_year        groups of #1 → fetch from #0 → group by
