@@ -12,8 +12,8 @@
 //!              task 0   task 1   task 2
 //! ```
 //! No task has more than a few thousand rows, and none waits for another of its phase. If only the
-//! first rows are asked for, a worker keeps no more than those, and throws away at once what comes
-//! after the last of them.
+//! first rows are asked for, a worker keeps about as many, takes no more than these of a batch, and
+//! throws away at once what comes after the last of them.
 
 use std::borrow::Borrow;
 use std::sync::{Mutex, OnceLock};
@@ -31,6 +31,9 @@ use crate::phases::Phases;
 
 /// Rows of a run, and about as many of a task of the second phase.
 const RUN_ROWS: usize = 16 * 1024;
+
+/// The same where only a few rows are asked for: those that are kept are found so often.
+const FEWEST_RUN_ROWS: usize = 1024;
 
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -101,43 +104,61 @@ impl Collected {
         if self.spec.fetch == Some(0) {
             return Ok(());
         }
-        let mut keys: Vec<ArrayRef> = keys
+        let keys: Vec<ArrayRef> = keys
             .iter()
             .zip(&self.spec.keys)
             .map(|(key, (data_type, _))| expand(key, data_type))
             .collect::<Result<_>>()?;
-        let mut payload: Vec<ArrayRef> = payload
-            .iter()
-            .zip(&self.spec.payload_types)
-            .map(|(column, data_type)| expand(column, data_type))
-            .collect::<Result<_>>()?;
-        let mut converted = self.converter.convert_columns(&keys).map_err(internal)?;
-        if let Some(bound) = &self.bound {
-            let below = (0..rows).filter(|&r| converted.row(r).as_ref() < bound.as_slice());
-            let below: UInt32Array = below.map(|r| r as u32).collect::<Vec<_>>().into();
-            if below.is_empty() {
-                return Ok(());
-            }
-            if below.len() < rows {
-                let picked = |c: &ArrayRef| take(c, &below, None).map_err(internal);
-                keys = keys.iter().map(picked).collect::<Result<_>>()?;
-                payload = payload.iter().map(picked).collect::<Result<_>>()?;
-                converted = self.converter.convert_columns(&keys).map_err(internal)?;
+        let keys = self.converter.convert_columns(&keys).map_err(internal)?;
+        let mut payload = payload.to_vec();
+        match self.spec.fetch {
+            None => keys.iter().for_each(|key| self.keys.push(key)),
+            Some(fetch) => {
+                let first = self.first_of(&keys, fetch);
+                if first.is_empty() {
+                    return Ok(());
+                }
+                first.iter().for_each(|&row| self.keys.push(keys.row(row as usize)));
+                if first.len() < rows {
+                    let first = UInt32Array::from(first);
+                    let picked = |c: &ArrayRef| take(c, &first, None).map_err(internal);
+                    payload = payload.iter().map(picked).collect::<Result<_>>()?;
+                }
             }
         }
-        for row in &converted {
-            self.keys.push(row);
-        }
+        let columns = payload.iter().zip(&self.spec.payload_types);
+        payload = columns.map(|(c, data_type)| expand(c, data_type)).collect::<Result<_>>()?;
         if self.spec.fetch.is_some() {
             // Few rows are kept, whose texts may be views into those of all.
             payload = payload.iter().map(compacted).collect();
         }
         payload.iter().for_each(|column| self.held.add(column));
         self.batches.push(payload);
-        if self.keys.num_rows() >= RUN_ROWS {
+        if self.keys.num_rows() >= self.run_rows() {
             self.close_run()?;
         }
         Ok(())
+    }
+
+    /// Rows of a run: if only the first are asked for, about as many as are kept.
+    fn run_rows(&self) -> usize {
+        let enough = |fetch: usize| fetch.saturating_mul(2).clamp(FEWEST_RUN_ROWS, RUN_ROWS);
+        self.spec.fetch.map_or(RUN_ROWS, enough)
+    }
+
+    /// The rows of a batch that can be among the first.
+    fn first_of(&mut self, keys: &Rows, fetch: usize) -> Vec<u32> {
+        let key = |row: &u32| keys.row(*row as usize);
+        let mut rows: Vec<u32> = (0..keys.num_rows() as u32).collect();
+        if let Some(bound) = &self.bound {
+            rows.retain(|row| key(row).as_ref() < bound.as_slice());
+        }
+        if rows.len() > fetch {
+            rows.select_nth_unstable_by(fetch - 1, |a, b| key(a).cmp(&key(b)));
+            self.bound = Some(key(&rows[fetch - 1]).as_ref().to_vec());
+            rows.truncate(fetch);
+        }
+        rows
     }
 
     fn close_run(&mut self) -> Result<()> {

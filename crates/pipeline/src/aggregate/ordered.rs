@@ -17,7 +17,7 @@
 //!
 //! A table that several workers have loaded is several such sequences, each with gaps that others
 //! fill. So a worker's rows may begin anew, in another chunk, where it had none. In the middle of a
-//! batch there may be a gap, or the end of a sequence.
+//! batch there may be gaps, or the end of a sequence.
 
 use std::collections::BTreeMap;
 
@@ -36,6 +36,9 @@ use crate::encoding::{codes, internal};
 
 /// Groups for each that is joined, at least: between two of these, groups come as one batch.
 const GROUPS_PER_JOINED: usize = 1 << 10;
+
+/// A gap so many times as wide as those of a batch are on average may be another worker's.
+const WIDE_GAP: u64 = 16;
 
 /// Rows of a batch that are in order, at least, for the rest of it to be looked at by itself.
 const SEQUENCE_ROWS: usize = 64;
@@ -156,7 +159,7 @@ impl Ordered {
             } else if self.agree(lead, &words, keys, groups, &ids[start..])? {
                 let spans = self.spans_of(leading, &ids[start..]);
                 let last = self.spans.last().map_or(i64::MIN, |span| span.last);
-                if spans.iter().flatten().any(|span| self.is_covered(span)) {
+                if spans.iter().any(|span| self.is_covered(span)) {
                     ids.truncate(start);
                     return Ok(Outcome::Disorder);
                 }
@@ -165,7 +168,7 @@ impl Ordered {
                     return Ok(Outcome::Begins);
                 }
                 self.append(&words, encoders, groups, keys)?;
-                spans.into_iter().flatten().for_each(|span| self.cover(span));
+                spans.into_iter().for_each(|span| self.cover(span));
                 self.lead = Some(lead);
                 for ((text, array), words) in self.last_texts.iter_mut().zip(keys).zip(&words) {
                     *text = words.is_none().then(|| array.slice(rows - 1, 1));
@@ -292,8 +295,8 @@ impl Ordered {
         Ok(())
     }
 
-    /// The spans of a batch: on both sides of the widest gap in it.
-    fn spans_of(&self, leading: &[i64], ids: &[u32]) -> [Option<Span>; 2] {
+    /// The spans of a batch: it is cut at the widest gap, and at all [wide](WIDE_GAP) ones.
+    fn spans_of(&self, leading: &[i64], ids: &[u32]) -> Vec<Span> {
         let span = |rows: std::ops::Range<usize>| Span {
             first: leading[rows.start],
             last: leading[rows.end - 1],
@@ -302,17 +305,24 @@ impl Ordered {
         };
         let width =
             |from: usize, to: usize| leading[to].wrapping_sub(leading[from]).cast_unsigned();
-        let (mut widest, mut after) = (0, 0);
+        let rows = leading.len();
+        let mean = width(0, rows - 1) / self.firsts.len().max(1) as u64;
+        let wide = mean.max(1).saturating_mul(WIDE_GAP);
+        let (mut widest, mut after, mut cuts) = (0, 0, vec![]);
         for &row in self.firsts.iter().skip_while(|row| **row == 0) {
             let gap = width(row as usize - 1, row as usize);
             if gap > widest {
                 (widest, after) = (gap, row as usize);
             }
+            if gap >= wide {
+                cuts.push(row as usize);
+            }
         }
-        match after > 0 {
-            true => [Some(span(0..after)), Some(span(after..leading.len()))],
-            false => [Some(span(0..leading.len())), None],
+        if widest < wide && after > 0 {
+            cuts.push(after);
         }
+        let ends = cuts.iter().copied().chain([rows]);
+        [0].iter().chain(&cuts).zip(ends).map(|(&start, end)| span(start..end)).collect()
     }
 
     /// Whether there were rows within a span.

@@ -749,6 +749,12 @@ fn groups_of_rows_in_order_are_not_merged_but_where_workers_meet() {
     for workers in 1..4 {
         check(1000, workers, &|row| block(row) / 3, &|row| text(block(row)), true);
     }
+    // Every batch of the one has several gaps, which those of the other fill.
+    let stripe = |row: i64| {
+        let (stretch, row) = (row / 4000, row % 4000);
+        stretch / 2 * 8000 + (row / 250 * 2 + stretch % 2) * 250 + row % 250
+    };
+    check(1000, 2, &stripe, &|row| text(stripe(row) * 3), true);
     // The end of a sequence may be within a batch, but they must not be too short.
     for (length, apart) in [(6500, true), (700, false)] {
         let sequences = 45_500 / length;
