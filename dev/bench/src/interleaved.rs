@@ -1,6 +1,8 @@
 //! The same queries on pairs of engines over the same tables, query by query in turn, so that a
 //! disturbance of the machine hits all alike.
 
+use std::sync::Barrier;
+
 use thalweg_base::{Error, Result};
 use thalweg_engine::Session;
 
@@ -14,6 +16,31 @@ pub(crate) type Runner<'a> = Box<dyn FnMut(&Query) -> Result<(u64, f64)> + 'a>;
 
 pub(crate) fn on(session: &Session) -> Runner<'_> {
     Box::new(|query| timed(session, query))
+}
+
+/// Runs a query on all of them at the same time, and gives the milliseconds for each of these runs: of
+/// as many as `sessions`, the mean divided by their number.
+pub(crate) fn on_all(sessions: &[Session]) -> Runner<'_> {
+    Box::new(|query| {
+        let together = Barrier::new(sessions.len());
+        let run = |session| {
+            together.wait();
+            timed(session, query)
+        };
+        let all = std::thread::scope(|scope| {
+            let threads: Vec<_> = sessions.iter().map(|s| scope.spawn(|| run(s))).collect();
+            let failed = |_| Error::internal("a thread that ran a query panicked");
+            let ended = threads.into_iter().map(|t| t.join().map_err(failed)?);
+            ended.collect::<Result<Vec<(u64, f64)>>>()
+        })?;
+        let rows = all.first().map_or(0, |(rows, _)| *rows);
+        if all.iter().any(|(others, _)| *others != rows) {
+            return Err(Error::internal(format!("{} gave engines different rows", query.name)));
+        }
+        let count = all.len().max(1) as f64;
+        let ms: f64 = all.iter().map(|(_, ms)| ms).sum();
+        Ok((rows, ms / count / count))
+    })
 }
 
 /// The times of each query on both engines of each pair, which are warm. Each run begins with the
@@ -73,6 +100,7 @@ mod tests {
         let query =
             |sql: &str| Query { name: "Q1".into(), number: 1, statements: vec![sql.into()] };
         let mut pairs = [[0, 1], [1, 1]].map(|pair| pair.map(|n| on(&sessions[n])));
+        pairs[1][0] = on_all(&sessions);
         let times = measure("", &mut pairs, &[query("select 1"), query("select 2")], 3).unwrap();
         assert_eq!(times.len(), 2);
         assert!(times.iter().all(|pair| pair.len() == 2));

@@ -94,6 +94,8 @@ pub struct Options {
     pub data_sets: Vec<DataSetKind>,
     /// `Suite::Scan` empties the page cache of the table before every read.
     pub cold: bool,
+    /// `Suite::Scaling` runs each query on as many engines of one thread each, too, at the same time.
+    pub share_nothing: bool,
 }
 
 /// How far a long step is.

@@ -1,5 +1,5 @@
 //! Power runs on two variants of the engine, query by query in turn, over the same database: what the
-//! scheduler costs, and what threads bring.
+//! scheduler costs, what threads bring, and what the machine gives engines that share nothing.
 
 use thalweg_base::{Error, Result};
 use thalweg_engine::Config;
@@ -71,8 +71,18 @@ fn measure(
         second.set_policy(*policy);
     }
     let sessions = [stored.engine.session(), second.session()];
+    let apart = match what {
+        What::Threads { threads } if options.share_nothing => {
+            let one = || {
+                let engine = stored.second_engine(Config { threads: 1, ..run::config(options) })?;
+                Ok(engine.session())
+            };
+            (0..threads).map(|_| one()).collect::<Result<Vec<_>>>()?
+        }
+        _ => vec![],
+    };
     let (mut machine, mut peers) = match what {
-        What::Scheduler => (None, vec![]),
+        What::Scheduler | What::Engines { .. } => (None, vec![]),
         What::Threads { threads } => {
             let start = |kind: &PeerKind| {
                 let start = |threads| compare::start(*kind, threads, workload, &stored.files);
@@ -83,12 +93,15 @@ fn measure(
         }
     };
     say(&format!("{title}, warming up"));
-    for session in &sessions {
+    for session in sessions.iter().chain(&apart) {
         power::once(session, workload)?;
     }
-    let mut names = vec![title.clone()];
+    let mut names = vec![(title.clone(), what)];
+    if !apart.is_empty() {
+        names.push((title.clone(), What::Engines { count: apart.len() }));
+    }
     for [all, one] in &mut peers {
-        names.push(format!("{title}, {} {}", all.kind().name(), all.version()));
+        names.push((format!("{title}, {} {}", all.kind().name(), all.version()), what));
         for query in &workload.queries {
             compare::run_on(all, query).map_err(|e| e.context(&query.name))?;
             compare::run_on(one, query).map_err(|e| e.context(&query.name))?;
@@ -97,11 +110,13 @@ fn measure(
     if let Some(machine) = &mut machine {
         machine.measure(ROUNDS);
     }
-    let ours = sessions.each_ref().map(interleaved::on);
-    let theirs = peers.iter_mut().map(|pair| pair.each_mut().map(compare::on));
-    let mut pairs: Vec<[Runner; 2]> = std::iter::once(ours).chain(theirs).collect();
+    let mut pairs: Vec<[Runner; 2]> = vec![sessions.each_ref().map(interleaved::on)];
+    if !apart.is_empty() {
+        pairs.push([interleaved::on_all(&apart), interleaved::on(&sessions[1])]);
+    }
+    pairs.extend(peers.iter_mut().map(|pair| pair.each_mut().map(compare::on)));
     let all_times = interleaved::measure(&title, &mut pairs, &workload.queries, options.runs)?;
-    let variants = names.into_iter().zip(all_times).map(|(name, times)| {
+    let variants = names.into_iter().zip(all_times).map(|((name, what), times)| {
         let queries = workload.queries.iter().zip(times);
         let queries = queries.map(|(query, times)| QueryVariants::new(&query.name, times));
         Variants::new(name, what, options.runs, queries.collect())

@@ -37,7 +37,8 @@ use thalweg_engine::PolicyKind;
 /// `streams` runs SSB and TPC-H in 1, 2, 4, 8 and 16 streams at once, each count beside as many
 /// power runs in turn, with work shared between queries that run at the same time and without.
 /// `overhead` runs both alone, with the scheduler and with tasks that run as soon as they can, query
-/// by query in turn; `scaling` in the same way with all threads and with one.
+/// by query in turn; `scaling` in the same way with all threads and with one, and with
+/// `--share-nothing` on as many engines of one thread each at once.
 ///
 /// `coverage` plans the queries of SSB, TPC-H, TPC-DS and ClickBench, and shows which of them run
 /// wholly on pipelines and which operators the others need. It runs none of them.
@@ -154,6 +155,11 @@ pub struct Args {
     /// `scan` reads from the disk every time, not from the page cache
     #[arg(long)]
     pub cold: bool,
+
+    /// `scaling` runs each query on as many engines of one thread each at the same time, too: they
+    /// share nothing but the machine. Each has a cache of its own
+    #[arg(long)]
+    pub share_nothing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -279,6 +285,7 @@ fn start(args: Args) -> Result<()> {
         data: args.data,
         data_sets: args.data_sets.iter().map(|n| DataSetKind::parse(n)).collect::<Result<_>>()?,
         cold: args.cold,
+        share_nothing: args.share_nothing,
         format: match args.format {
             DataFormat::Csv => FileFormat::Csv,
             DataFormat::Parquet => FileFormat::Parquet,

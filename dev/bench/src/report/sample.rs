@@ -222,6 +222,10 @@ pub fn scaling() -> Variants {
     Variants { machine: machine.map(yardstick).to_vec(), ..found }
 }
 
+pub fn engines() -> Variants {
+    variants(What::Engines { count: 2 }, &[("Q1", 0.1, 0.19), ("Q11", 0.01, 0.011)])
+}
+
 fn variants(what: What, queries: &[(&str, f64, f64)]) -> Variants {
     let query = |&(name, first, second): &(&str, f64, f64)| {
         QueryVariants::new(name, [timing(first, 0.05), timing(second, 0.1)])
