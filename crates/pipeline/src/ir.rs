@@ -10,6 +10,7 @@
 //! second half works part by part.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -262,6 +263,20 @@ impl Plan {
         readers.next().is_some_and(fetches) && readers.next().is_none()
     }
 
+    /// Whether pipeline `n` may run at the same time as those just `before` it: all of them build
+    /// tables, each its own, and none reads that of another.
+    pub fn may_run_beside(&self, before: Range<usize>, n: usize) -> bool {
+        let builds = |n: usize| {
+            matches!(self.sinks[self.pipelines[n].sink], Sink::Build(_)) && !self.is_fed_again(n)
+        };
+        let own = &self.pipelines[n];
+        let is_apart = |other: usize| {
+            let sink = self.pipelines[other].sink;
+            builds(other) && sink != own.sink && !own.reads(sink)
+        };
+        builds(n) && before.into_iter().all(is_apart)
+    }
+
     /// Whether a later pipeline feeds the same sink.
     pub fn is_fed_again(&self, pipeline: usize) -> bool {
         let sink = self.pipelines[pipeline].sink;
@@ -270,6 +285,15 @@ impl Plan {
 }
 
 impl Pipeline {
+    /// Whether its source or one of its steps is what a sink has become.
+    pub fn reads(&self, sink: usize) -> bool {
+        let source = match self.source {
+            Source::Groups(s) | Source::Table { sink: s, .. } => s == sink,
+            Source::External(_) | Source::Parts { .. } => false,
+        };
+        source || self.steps.iter().any(|step| step.table() == Some(sink))
+    }
+
     /// Whether its source are the groups of a sink.
     pub fn reads_groups(&self, sink: usize) -> bool {
         matches!(self.source, Source::Groups(groups) if groups == sink)
@@ -396,5 +420,51 @@ impl fmt::Display for Sink {
             Sink::Emit(_) => "emit",
             Sink::Discard => "end",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_do_not_need_each_other_are_built_at_the_same_time() {
+        let build = || {
+            Sink::Build(table::Spec {
+                key_types: vec![],
+                payload_types: vec![],
+                nulls_equal: false,
+                keep_null_keys: false,
+            })
+        };
+        let pipeline = |table: Option<usize>, sink| {
+            let kind = Join::Semi;
+            let probe = |sink| Step::Probe(Probe { sink, keys: vec![], kind, condition: None });
+            Pipeline {
+                source: Source::External(0),
+                types: vec![],
+                names: vec![],
+                steps: table.map(probe).into_iter().collect(),
+                sink,
+                inputs: vec![],
+            }
+        };
+        let plan = Plan {
+            pipelines: vec![
+                pipeline(None, 0),
+                pipeline(None, 1),
+                pipeline(Some(1), 2),
+                pipeline(None, 3),
+                pipeline(None, 3),
+                pipeline(Some(3), 4),
+            ],
+            sinks: vec![build(), build(), build(), build(), Sink::Emit(vec![])],
+        };
+        assert!(plan.may_run_beside(0..1, 1));
+        assert!(plan.may_run_beside(0..1, 2));
+        assert!(!plan.may_run_beside(0..2, 2), "it probes what the one before builds");
+        assert!(!plan.may_run_beside(2..3, 3), "another feeds its table, too");
+        assert!(!plan.may_run_beside(3..4, 4), "they feed one table");
+        assert!(!plan.may_run_beside(2..3, 5), "its rows go out");
     }
 }

@@ -256,40 +256,79 @@ impl Shared {
                 parts.push(vec![]);
                 continue;
             }
-            let sink = plan.pipelines[n].sink;
-            let metrics = &self.metrics[whole[n]];
-            // By the clock, of all workers together.
-            let time = |name: &'static str| MetricBuilder::new(metrics).subset_time(name, 0);
-            if !is_void(&plan, n, &sinks) {
-                let elapsed = time("elapsed");
-                let _timer = elapsed.timer();
-                let place = Place { plan: Arc::clone(&plan), n, metrics: metrics.clone() };
-                let before = parts[sink].split_off(0);
-                parts[sink] = self.pipeline(place, &sinks, before, outputs).await?;
+            // Tables that do not need each other are built at the same time: where one ends on one
+            // core, another has work for the rest.
+            let mut end = n + 1;
+            while end < plan.pipelines.len()
+                && plan.may_run_beside(n..end, end)
+                && self.last_in_parts(&plan.pipelines[end]).is_none()
+            {
+                end += 1;
             }
-            if !plan.is_fed_again(n) {
-                let parts = parts[sink].split_off(0);
-                let elapsed = time("elapsed_in_sink");
-                let timer = elapsed.timer();
-                let finished = match self.plan.sinks.get(sink) {
-                    Some(_) => self.finish(sink, parts).await?,
-                    // Where a pipeline was cut.
-                    None => Finished::Nothing,
-                };
-                timer.done();
-                let mut after: Vec<_> = sinks.iter().cloned().collect();
-                after[sink] = Some(finished);
-                for (i, state) in after.iter_mut().enumerate() {
-                    if state.is_some() && !is_read_after(&plan, i, n) {
-                        *state = None;
-                        self.free(i);
-                    }
+            let mut stages = (n..end).map(|n| {
+                let place =
+                    Place { plan: Arc::clone(&plan), n, metrics: self.metrics[whole[n]].clone() };
+                let before = parts[plan.pipelines[n].sink].split_off(0);
+                Arc::clone(self).stage(place, Arc::clone(&sinks), before, outputs.to_vec())
+            });
+            // The first runs here: a small pipeline needs no other task.
+            let first = stages.next();
+            let others: Vec<_> = stages.map(Offered::new).collect();
+            let mut ended = Vec::with_capacity(end - n);
+            if let Some(first) = first {
+                ended.push(first.await?);
+            }
+            for other in others {
+                ended.push(other.join().await??);
+            }
+            let mut after: Vec<_> = sinks.iter().cloned().collect();
+            for (n, ended) in (n..end).zip(ended) {
+                match ended {
+                    Ended::Fed(fed) => parts[plan.pipelines[n].sink] = fed,
+                    Ended::Finished(finished) => after[plan.pipelines[n].sink] = Some(finished),
                 }
-                sinks = Arc::new(after);
             }
-            n += 1;
+            for (i, state) in after.iter_mut().enumerate() {
+                if state.is_some() && !is_read_after(&plan, i, end - 1) {
+                    *state = None;
+                    self.free(i);
+                }
+            }
+            sinks = Arc::new(after);
+            n = end;
         }
         Ok(())
+    }
+
+    /// Runs a pipeline, and finishes its sink if no later one feeds it.
+    async fn stage(
+        self: Arc<Self>,
+        place: Place,
+        sinks: Sinks,
+        before: Vec<Part>,
+        outputs: Vec<Sender>,
+    ) -> Result<Ended, Stop> {
+        let (plan, n, metrics) = (Arc::clone(&place.plan), place.n, place.metrics.clone());
+        // By the clock, of all workers together.
+        let time = |name: &'static str| MetricBuilder::new(&metrics).subset_time(name, 0);
+        let parts = if is_void(&plan, n, &sinks) {
+            before
+        } else {
+            let elapsed = time("elapsed");
+            let _timer = elapsed.timer();
+            self.pipeline(place, &sinks, before, &outputs).await?
+        };
+        if plan.is_fed_again(n) {
+            return Ok(Ended::Fed(parts));
+        }
+        let elapsed = time("elapsed_in_sink");
+        let _timer = elapsed.timer();
+        let sink = plan.pipelines[n].sink;
+        Ok(Ended::Finished(match self.plan.sinks.get(sink) {
+            Some(_) => self.finish(sink, parts).await?,
+            // Where a pipeline was cut.
+            None => Finished::Nothing,
+        }))
     }
 
     /// The last step that probes a table in files with rows that have not been split for it.
@@ -610,6 +649,13 @@ impl Shared {
     }
 }
 
+/// What has become of the sink of a pipeline that has ended.
+enum Ended {
+    /// It will be fed by others.
+    Fed(Vec<Part>),
+    Finished(Finished),
+}
+
 /// A pipeline, the plan that it is in, and where its figures go.
 #[derive(Clone)]
 struct Place {
@@ -703,11 +749,5 @@ fn is_void(plan: &Plan, n: usize, sinks: &Sinks) -> bool {
 
 /// Whether a pipeline after the `n`th reads what the sink has become.
 fn is_read_after(plan: &Plan, sink: usize, n: usize) -> bool {
-    plan.pipelines[n + 1..].iter().any(|pipeline| {
-        let source = match pipeline.source {
-            Source::Groups(s) | Source::Table { sink: s, .. } => s == sink,
-            Source::External(_) | Source::Parts { .. } => false,
-        };
-        source || pipeline.steps.iter().any(|step| step.table() == Some(sink))
-    })
+    plan.pipelines[n + 1..].iter().any(|pipeline| pipeline.reads(sink))
 }
