@@ -264,15 +264,19 @@ impl Plan {
     }
 
     /// Whether pipeline `n` may run at the same time as those just `before` it: all of them build
-    /// tables, each its own, and none reads that of another.
+    /// tables, each its own, and none reads that of another, or one whose rows another marks.
     pub fn may_run_beside(&self, before: Range<usize>, n: usize) -> bool {
         let builds = |n: usize| {
             matches!(self.sinks[self.pipelines[n].sink], Sink::Build(_)) && !self.is_fed_again(n)
         };
         let own = &self.pipelines[n];
         let is_apart = |other: usize| {
-            let sink = self.pipelines[other].sink;
-            builds(other) && sink != own.sink && !own.reads(sink)
+            let (sink, steps) = (self.pipelines[other].sink, &self.pipelines[other].steps);
+            let marks_own = |step: &Step| match step {
+                Step::Probe(probe) => probe.kind.marks_table() && own.reads(probe.sink),
+                _ => false,
+            };
+            builds(other) && sink != own.sink && !own.reads(sink) && !steps.iter().any(marks_own)
         };
         builds(n) && before.into_iter().all(is_apart)
     }
@@ -437,9 +441,9 @@ mod tests {
                 keep_null_keys: false,
             })
         };
+        let probe = |sink, kind| Step::Probe(Probe { sink, keys: vec![], kind, condition: None });
         let pipeline = |table: Option<usize>, sink| {
-            let kind = Join::Semi;
-            let probe = |sink| Step::Probe(Probe { sink, keys: vec![], kind, condition: None });
+            let probe = |sink| probe(sink, Join::Semi);
             Pipeline {
                 source: Source::External(0),
                 types: vec![],
@@ -449,7 +453,7 @@ mod tests {
                 inputs: vec![],
             }
         };
-        let plan = Plan {
+        let mut plan = Plan {
             pipelines: vec![
                 pipeline(None, 0),
                 pipeline(None, 1),
@@ -466,5 +470,9 @@ mod tests {
         assert!(!plan.may_run_beside(2..3, 3), "another feeds its table, too");
         assert!(!plan.may_run_beside(3..4, 4), "they feed one table");
         assert!(!plan.may_run_beside(2..3, 5), "its rows go out");
+        let mark = Join::Pairs { outer: false, mark: true };
+        plan.pipelines[0].steps.push(probe(1, mark));
+        assert!(!plan.may_run_beside(0..1, 2), "it may read the marks");
+        assert!(plan.may_run_beside(0..1, 1));
     }
 }

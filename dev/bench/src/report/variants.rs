@@ -269,7 +269,7 @@ Q11            |     10.0  ±5 % |    11.0 ±10 % | 1.10×
 ---------------|----------------|---------------|------
 Sum of medians |          110.0 |         201.0 | 1.83×
 Geometric mean |                |               | 1.45×
-* ratio of the sums in single runs: 1.74× to 1.91×, 3 runs
+* ratio of the sums in single runs: 1.73× to 1.91×, 3 runs
 * 1 of 2 take more than 20 ms on one thread; of these the least ratio is 1.90× (Q1)
 ";
         assert_eq!(text(&sample::engines(), Options::default()), expected);
