@@ -1,8 +1,10 @@
 //! Power runs on two variants of the engine, query by query in turn, over the same database: what the
 //! scheduler costs, what threads bring, and what the machine gives engines that share nothing.
 
+use std::sync::Arc;
+
 use thalweg_base::{Error, Result};
-use thalweg_engine::Config;
+use thalweg_engine::{Config, Engine};
 
 use crate::interleaved::Runner;
 use crate::machine::Machine;
@@ -65,19 +67,15 @@ fn measure(
     second: Config,
     options: &Options,
 ) -> Result<Vec<Variants>> {
-    let second = stored.second_engine(second)?;
-    if let Some(policy) = options.policies.first() {
-        stored.engine.set_policy(*policy);
-        second.set_policy(*policy);
-    }
-    let sessions = [stored.engine.session(), second.session()];
+    let with_policy = |engine: Arc<Engine>| {
+        options.policies.first().inspect(|policy| engine.set_policy(**policy));
+        engine.session()
+    };
+    let one_more = || Ok(with_policy(stored.second_engine(second.clone())?));
+    let sessions = [with_policy(Arc::clone(&stored.engine)), one_more()?];
     let apart = match what {
         What::Threads { threads } if options.share_nothing => {
-            let one = || {
-                let engine = stored.second_engine(Config { threads: 1, ..run::config(options) })?;
-                Ok(engine.session())
-            };
-            (0..threads).map(|_| one()).collect::<Result<Vec<_>>>()?
+            (0..threads).map(|_| one_more()).collect::<Result<Vec<_>>>()?
         }
         _ => vec![],
     };

@@ -19,7 +19,7 @@ pub enum What {
     /// So many threads, and one.
     Threads { threads: usize },
     /// So many engines of one thread each at the same time, and one alone. A time of the former is
-    /// that of all runs divided by their number.
+    /// the mean of theirs, divided by their number.
     Engines { count: usize },
 }
 
@@ -140,7 +140,7 @@ impl Variants {
             }
             What::Threads { .. } => "Ratio: how many times as long the query takes on one thread",
             What::Engines { .. } => {
-                "Times of a query: until all of them are done, divided by how many engines run it"
+                "Times on several engines: their mean, divided by how many of them run the query"
             }
         }
     }
@@ -261,7 +261,7 @@ Geometric mean |                |               | 1.50×
     fn engines_that_share_nothing_have_the_same_table() {
         let expected = "\
 TPC-H SF 1, 2 engines of one thread each at once, and one alone
-Times of a query: until all of them are done, divided by how many engines run it
+Times on several engines: their mean, divided by how many of them run the query
 Query          | 2 engines (ms) | 1 engine (ms) | Ratio
 ---------------|----------------|---------------|------
 Q1             |    100.0  ±5 % |   190.0 ±10 % | 1.90×
