@@ -58,14 +58,14 @@ impl<T: Send + 'static> Beside<T> {
 
 /// A part of a query that another thread begins, or else who waits for it: a thread that was woken may
 /// not get a core for milliseconds.
-pub struct Offered<T: Send + 'static> {
+struct Offered<T: Send + 'static> {
     /// Whoever takes it runs it.
     future: Arc<Mutex<Option<BoxFuture<'static, T>>>>,
     task: Beside<Option<T>>,
 }
 
 impl<T: Send + 'static> Offered<T> {
-    pub fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+    fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
         let future = Arc::new(Mutex::new(Some(future.boxed())));
         let offered = Arc::clone(&future);
         let task = Beside::spawn(async move {
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Offered<T> {
     }
 
     /// Waits for its end, or runs it here.
-    pub async fn join(self) -> Result<T> {
+    async fn join(self) -> Result<T> {
         let left = self.future.lock().take();
         if let Some(future) = left {
             drop(self.task);
@@ -85,6 +85,25 @@ impl<T: Send + 'static> Offered<T> {
         let ended = self.task.join().await?;
         ended.ok_or_else(|| into_datafusion(Error::internal("a task was taken twice")))
     }
+}
+
+/// Runs the first here, as what is small needs no other thread, and offers the rest meanwhile. What
+/// they come to, in order.
+pub async fn all_offered<F, T, E>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>, E>
+where
+    F: Future<Output = Result<T, E>> + Send + 'static,
+    T: Send + 'static,
+    E: From<DataFusionError> + Send + 'static,
+{
+    let mut futures = futures.into_iter();
+    let Some(first) = futures.next() else { return Ok(vec![]) };
+    let rest: Vec<_> = futures.map(Offered::new).collect();
+    let mut all = Vec::with_capacity(1 + rest.len());
+    all.push(first.await?);
+    for offered in rest {
+        all.push(offered.join().await??);
+    }
+    Ok(all)
 }
 
 /// tokio keeps what a worker has woken or spawned last for that worker, to be polled next, and lets

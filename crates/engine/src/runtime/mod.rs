@@ -21,7 +21,7 @@ mod scheduled;
 mod threads;
 mod tracer;
 
-pub use beside::{Beside, Offered};
+pub use beside::{Beside, all_offered};
 use lanes::Lane;
 
 pub use driver::{Driver, Listed, no_workload};

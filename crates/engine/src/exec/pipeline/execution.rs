@@ -38,7 +38,7 @@ use crate::error::into_datafusion;
 use crate::exec::adapted;
 use crate::exec::again::{again, unfed};
 use crate::rules::fuse::{Input, Value};
-use crate::runtime::{Beside, Offered, Run, checkpoint};
+use crate::runtime::{Beside, Run, all_offered, checkpoint};
 
 /// Batches that wait for a consumer, per output.
 const WAITING_BATCHES_MAX: usize = 2;
@@ -265,22 +265,13 @@ impl Shared {
             {
                 end += 1;
             }
-            let mut stages = (n..end).map(|n| {
+            let stages = (n..end).map(|n| {
                 let place =
                     Place { plan: Arc::clone(&plan), n, metrics: self.metrics[whole[n]].clone() };
                 let before = parts[plan.pipelines[n].sink].split_off(0);
                 Arc::clone(self).stage(place, Arc::clone(&sinks), before, outputs.to_vec())
             });
-            // The first runs here: a small pipeline needs no other task.
-            let first = stages.next();
-            let others: Vec<_> = stages.map(Offered::new).collect();
-            let mut ended = Vec::with_capacity(end - n);
-            if let Some(first) = first {
-                ended.push(first.await?);
-            }
-            for other in others {
-                ended.push(other.join().await??);
-            }
+            let ended = all_offered(stages).await?;
             let mut after: Vec<_> = sinks.iter().cloned().collect();
             for (n, ended) in (n..end).zip(ended) {
                 match ended {
@@ -399,20 +390,9 @@ impl Shared {
                     Output::Client(Client::new(&self.schema, outputs.to_vec(), own))
                 }
             };
-            tasks.push((worker, puller, output));
+            tasks.push(work(Arc::clone(self), place.clone(), worker, puller, output));
         }
-        // The first runs here: a small pipeline needs no other task.
-        let (worker, puller, output) = tasks.remove(0);
-        let others: Vec<_> = tasks
-            .into_iter()
-            .map(|(worker, puller, output)| {
-                Offered::new(work(Arc::clone(self), place.clone(), worker, puller, output))
-            })
-            .collect();
-        let mut done = vec![work(Arc::clone(self), place, worker, puller, output).await?];
-        for other in others {
-            done.push(other.join().await??);
-        }
+        let mut done = all_offered(tasks).await?;
         done.extend(parts);
         Ok(done)
     }
@@ -623,20 +603,15 @@ impl Shared {
                 loop {
                     let n = next.fetch_add(1, Relaxed);
                     if n >= count {
-                        return Ok(());
+                        return Ok::<(), Stop>(());
                     }
-                    task(n).map_err(into_datafusion)?;
+                    task(n)?;
                     checkpoint().await;
                 }
             }
         };
         let workers = if rows < ROWS_BESIDE_MIN { 1 } else { self.workers_max };
-        let others = 1..count.min(workers);
-        let others: Vec<_> = others.map(|_| Offered::new(run())).collect();
-        run().await.map_err(Stop::Failed)?;
-        for other in others {
-            other.join().await??;
-        }
+        all_offered((0..count.min(workers)).map(|_| run())).await?;
         Ok(())
     }
 
