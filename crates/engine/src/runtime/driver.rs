@@ -1,7 +1,7 @@
 //! The scheduler's state machine behind a lock, with the tasks it grants slots to.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Clock, Error, QueryId, Result, SystemClock, TaskId};
 use thalweg_scheduler::policy::remaining_ns;
 use thalweg_scheduler::{
-    Action, Age, Arrival, Estimate, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd,
-    QueryState, Scheduler, ServerLimits, SlotView, Turn, WaitReason, task_index,
+    Action, Arrival, Estimate, Histogram, MemoryRefusal, Phase, PolicyKind, PollEnd, QueryState,
+    Scheduler, ServerLimits, SlotView, Turn, WaitReason, task_index,
 };
 use tokio::sync::Notify;
 
@@ -20,7 +20,7 @@ use super::lanes::{Lane, Lanes, Rivals};
 use super::log::{Logged, Totals};
 use super::resident::Resident;
 use super::run::{Run, Terms};
-use super::threads::{Grant, Granted, Threads};
+use super::threads::{Grant, Granted, PollOf, Threads};
 use crate::config::Config;
 
 pub struct Driver {
@@ -47,9 +47,6 @@ const TICK_MIN: Duration = Duration::from_millis(1);
 
 /// How often it is looked what the process holds: queries fill 10 to 20 MiB meanwhile.
 const RESIDENT_LOOK_NS: u64 = 10_000_000;
-
-/// Where a task is ended that will not be polled again.
-pub const ENDS: (Lane, Age) = (Lane::Front, Age::Fresh);
 
 /// A query that is alive.
 pub struct Listed {
@@ -118,18 +115,26 @@ struct Inner {
 
 struct Registered {
     granted: Weak<dyn Granted>,
+    /// Nobody waits for its query any more.
+    left: Arc<AtomicBool>,
     /// Of its quanta, in CPU time.
     longest_ns: u64,
 }
 
+/// Where a task is ended that will not be polled again.
+pub const ENDS: (Lane, PollOf) = (Lane::Front, PollOf::END);
+
 impl Inner {
-    /// Of the thread that is to poll a task that was granted a slot, and of its query.
-    fn place_of(&mut self, task: TaskId, now_ns: u64) -> (Lane, Age) {
-        let Some(age) = self.scheduler.age_of(task) else { return ENDS };
-        let registered = self.tasks.get(task_index(task)).and_then(Option::as_ref);
-        let longest_ns = registered.map_or(0, |task| task.longest_ns);
-        let held = self.scheduler.slots_held().map(|slot| slot.age);
-        (self.lanes.granted(age, longest_ns, held, now_ns), age)
+    /// Of the thread that is to poll a task that was granted a slot, and what that poll is for.
+    fn place_of(&mut self, task: TaskId, now_ns: u64) -> (Lane, PollOf) {
+        let Some(state) = self.scheduler.query_of(task) else { return ENDS };
+        let poll = PollOf { query: Some(state.query), age: state.age() };
+        let registered = |task| self.tasks.get(task_index(task)).and_then(Option::as_ref);
+        let longest_ns = registered(task).map_or(0, |task| task.longest_ns);
+        // Who asks one query after the other meets none of them.
+        let is_left = |task| registered(task).is_some_and(|task| task.left.load(Ordering::Relaxed));
+        let held = self.scheduler.slots_held().filter(|slot| !is_left(slot.task));
+        (self.lanes.granted(poll.age, longest_ns, held.map(|slot| slot.age), now_ns), poll)
     }
 
     /// A quantum of a task was over after so much CPU time.
@@ -243,13 +248,13 @@ impl Driver {
                 Action::Admitted(_) | Action::Spill(_) => {}
                 Action::Grant(_) | Action::Cancel(_) => {}
             }
-            let (lane, age) = match action {
+            let (lane, poll) = match action {
                 Action::Grant(task) => inner.place_of(task, now),
                 _ => ENDS,
             };
             let task = action.task().and_then(|task| inner.tasks.get(task_index(task))?.as_ref());
             if let Some(task) = task.and_then(|task| task.granted.upgrade()) {
-                let grant = Grant { task, lane, age };
+                let grant = Grant { task, lane, poll };
                 match first {
                     None => first = Some(grant),
                     Some(_) => more.push(grant),
@@ -469,20 +474,22 @@ impl Driver {
         self.clock.now_ns()
     }
 
-    /// Registers a task of `query`, which is told its id first; `false` if the query is over.
+    /// Registers a task of a query, which is told its id first; `false` if the query is over.
     pub fn task_spawned(
         &self,
-        query: QueryId,
+        run: &Run,
         task: Weak<dyn Granted>,
         told: impl FnOnce(TaskId),
     ) -> bool {
         self.change(|inner, now, actions| {
-            let Some(id) = inner.scheduler.task_spawned(query, now, actions) else { return false };
+            let spawned = inner.scheduler.task_spawned(run.id(), now, actions);
+            let Some(id) = spawned else { return false };
             let index = task_index(id);
             if inner.tasks.len() <= index {
                 inner.tasks.resize_with(index + 1, || None);
             }
-            inner.tasks[index] = Some(Registered { granted: task, longest_ns: 0 });
+            let left = Arc::clone(run.left());
+            inner.tasks[index] = Some(Registered { granted: task, left, longest_ns: 0 });
             told(id);
             true
         })

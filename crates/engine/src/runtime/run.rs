@@ -105,7 +105,7 @@ pub struct Run {
     /// It ended in an error.
     failed: AtomicBool,
     /// Its client has been answered, or has gone.
-    left: AtomicBool,
+    left: Arc<AtomicBool>,
     cancel: Mutex<Option<Cancel>>,
     joined: Mutex<Option<QueryId>>,
     /// Rung when `cancel` is set.
@@ -142,7 +142,7 @@ impl Run {
             planned_ns: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            left: Arc::default(),
             cancel: Mutex::new(None),
             joined: Mutex::new(None),
             bell: Notify::new(),
@@ -329,6 +329,10 @@ impl Run {
     /// Nobody waits for it any more: it ends as soon as its tasks have.
     pub fn note_left(&self) {
         self.left.store(true, Ordering::Release);
+    }
+
+    pub(super) fn left(&self) -> &Arc<AtomicBool> {
+        &self.left
     }
 
     pub(super) fn is_left(&self) -> bool {

@@ -66,7 +66,8 @@ impl<T> Work<T> {
 impl<T: Send + 'static> Scheduled<T> {
     /// Registers the future as queued at once.
     pub fn new(run: Arc<Run>, future: BoxFuture<'static, T>) -> Self {
-        let (driver, query) = (Arc::clone(run.driver()), run.id());
+        let driver = Arc::clone(run.driver());
+        let query = Arc::clone(&run);
         let task = Arc::new(Task {
             driver: Arc::clone(&driver),
             id: OnceLock::new(),
@@ -74,7 +75,7 @@ impl<T: Send + 'static> Scheduled<T> {
             waiter: AtomicWaker::new(),
         });
         let granted: Weak<Task<T>> = Arc::downgrade(&task);
-        if !driver.task_spawned(query, granted, |id| {
+        if !driver.task_spawned(&query, granted, |id| {
             let _ = task.id.set(id);
         }) {
             // The query is over. Whoever awaits this is being cancelled as well.
@@ -112,8 +113,8 @@ impl<T: Send + 'static> Drop for Scheduled<T> {
             Phase::Waiting(work) => {
                 *phase = Phase::Unwanted(work);
                 drop(phase);
-                let (lane, age) = ENDS;
-                task.driver.threads().push(Grant { task: Arc::clone(task) as _, lane, age });
+                let (lane, poll) = ENDS;
+                task.driver.threads().push(Grant { task: Arc::clone(task) as _, lane, poll });
             }
             // Who polls it sees that it is gone. A result is dropped outside the lock.
             other => {

@@ -5,10 +5,10 @@
 //! woken for it. Who slept last is woken first: its caches are warm, and the threads that
 //! are there for the scheduler's reserve sleep as long as it is not in use.
 //!
-//! A thread that finds nothing to take looks on for a moment before it sleeps, while others poll and
-//! unless what it polled was fresh: the next pipeline of that query begins soon. Linux may put a thread
-//! that wakes up where another one runs, though a core is free that has just become so, and there it
-//! waits for the next tick, which may be 4 ms away.
+//! A thread that finds nothing to take looks on for a moment before it sleeps, while others poll for
+//! the query that it has polled for: its next pipeline begins soon. Linux may put a thread that wakes
+//! up where another one runs, though a core is free that has just become so, and there it waits for
+//! the next tick, which may be 4 ms away. Queries of one task, as look-ups are, keep no core busy so.
 //!
 //! Threads are of [lanes](super::lanes), and a thread polls the tasks of its own only. While there are
 //! more polls than cores, those of older queries [pause](Threads::pause).
@@ -23,7 +23,7 @@ use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use thalweg_base::{Clock, SystemClock};
+use thalweg_base::{Clock, QueryId, SystemClock};
 use thalweg_scheduler::Age;
 use tokio::runtime::Handle;
 
@@ -44,7 +44,19 @@ pub trait Granted: Send + Sync {
 pub struct Grant {
     pub task: Arc<dyn Granted>,
     pub lane: Lane,
+    pub poll: PollOf,
+}
+
+/// What a poll is for.
+#[derive(Clone, Copy)]
+pub struct PollOf {
+    /// `None`: it ends a task that will not be polled again.
+    pub query: Option<QueryId>,
     pub age: Age,
+}
+
+impl PollOf {
+    pub const END: PollOf = PollOf { query: None, age: Age::Fresh };
 }
 
 /// How a poll has [paused](Threads::pause).
@@ -76,6 +88,8 @@ struct State {
     lanes: [Waiting; Lane::ALL.len()],
     /// Under way or about to be, by age, without those that pause.
     polls: [usize; Age::COUNT],
+    /// Of each poll, also one that pauses, its query.
+    queries: Vec<QueryId>,
     paused: Vec<(Age, Thread)>,
     closed: bool,
 }
@@ -83,11 +97,26 @@ struct State {
 #[derive(Default)]
 struct Waiting {
     /// At most as many as there are slots wait here for long.
-    granted: VecDeque<(Age, Arc<dyn Granted>)>,
+    granted: VecDeque<(PollOf, Arc<dyn Granted>)>,
     asleep: Vec<Thread>,
 }
 
 impl State {
+    fn begins(&mut self, poll: PollOf) {
+        self.polls[poll.age as usize] += 1;
+        self.queries.extend(poll.query);
+    }
+
+    /// Whether others poll for the same query.
+    fn ended(&mut self, poll: PollOf) -> bool {
+        self.polls[poll.age as usize] -= 1;
+        let Some(query) = poll.query else { return false };
+        if let Some(n) = self.queries.iter().position(|of| *of == query) {
+            self.queries.swap_remove(n);
+        }
+        self.queries.contains(&query)
+    }
+
     /// Who goes on as there is a core for it.
     fn resumed(&mut self, cores: usize) -> Option<Thread> {
         if self.polls.iter().sum::<usize>() >= cores {
@@ -123,8 +152,8 @@ impl State {
 }
 
 thread_local! {
-    /// Of the query that this thread polls.
-    static AGE: Cell<Option<Age>> = const { Cell::new(None) };
+    /// The poll of this thread.
+    static POLL: Cell<Option<PollOf>> = const { Cell::new(None) };
     /// For how long the poll of this thread has paused.
     static PAUSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// This thread is about to take a task.
@@ -190,19 +219,19 @@ impl Threads {
     }
 
     pub fn push(&self, grant: Grant) {
-        let Grant { task, lane, age } = grant;
+        let Grant { task, lane, poll } = grant;
         let mut state = self.state.lock();
         if state.closed {
             // Dropped where nobody holds the lock.
             drop(state);
             return;
         }
-        state.polls[age as usize] += 1;
+        state.begins(poll);
         if lane == Lane::Back {
             self.in_back.begins();
         }
         let waiting = &mut state.lanes[lane as usize];
-        waiting.granted.push_back((age, task));
+        waiting.granted.push_back((poll, task));
         self.granted[lane as usize].store(waiting.granted.len(), Ordering::Relaxed);
         let takes = Lane::current() == Some(lane) && TAKES.replace(false);
         let woken = if takes { None } else { waiting.asleep.pop() };
@@ -216,14 +245,13 @@ impl Threads {
     fn take(&self, lane: Lane) -> Option<Arc<dyn Granted>> {
         let this = std::thread::current();
         let mut state = self.state.lock();
-        let ended = AGE.take();
-        if let Some(age) = ended {
-            state.polls[age as usize] -= 1;
+        let mut looks_on = false;
+        if let Some(poll) = POLL.take() {
+            looks_on = state.ended(poll);
             if lane == Lane::Back {
                 self.in_back.ended();
             }
         }
-        let mut looks_on = ended.is_some_and(|age| age > Age::Fresh);
         loop {
             if state.closed {
                 return None;
@@ -231,9 +259,9 @@ impl Threads {
             let waiting = &mut state.lanes[lane as usize];
             // It may have woken without being told to.
             waiting.asleep.retain(|thread| thread.id() != this.id());
-            if let Some((age, task)) = waiting.granted.pop_front() {
+            if let Some((poll, task)) = waiting.granted.pop_front() {
                 self.granted[lane as usize].store(waiting.granted.len(), Ordering::Relaxed);
-                AGE.set(Some(age));
+                POLL.set(Some(poll));
                 return Some(task);
             }
             waiting.asleep.push(this.clone());
@@ -243,7 +271,7 @@ impl Threads {
             if let Some(thread) = resumed {
                 thread.unpark();
             }
-            let looks = std::mem::take(&mut looks_on) && polls > 0 && polls < self.cores;
+            let looks = std::mem::take(&mut looks_on) && polls < self.cores;
             if !(looks && self.sees_grant(lane)) {
                 std::thread::park();
             }
@@ -269,7 +297,7 @@ impl Threads {
     /// In the middle of a poll: leaves the core to younger queries, if there are more polls than cores,
     /// until there are not, but not for longer than `longest`.
     pub fn pause(&self, longest: Duration) -> Pause {
-        let Some(age) = AGE.get() else { return Pause::None };
+        let Some(PollOf { age, .. }) = POLL.get() else { return Pause::None };
         let this = std::thread::current();
         if !self.state.lock().pauses(age, &this, self.cores) {
             return Pause::None;
@@ -324,7 +352,7 @@ mod tests {
 
     /// After which a thread looks on.
     fn grant(lane: Lane, task: Arc<dyn Granted>) -> Grant {
-        Grant { task, lane, age: Age::Long }
+        Grant { task, lane, poll: PollOf { query: Some(QueryId(1)), age: Age::Long } }
     }
 
     impl Drop for Told {
@@ -401,7 +429,8 @@ mod tests {
         let begin = |age| {
             let (asks, asked) = mpsc::channel();
             let task = Arc::new(Polls(Arc::clone(&threads), Mutex::new(asked), paused.clone()));
-            threads.push(Grant { task, lane: Lane::Front, age });
+            let poll = PollOf { query: Some(QueryId(1)), age };
+            threads.push(Grant { task, lane: Lane::Front, poll });
             asks
         };
         let next = || told.recv_timeout(FOREVER / 2).expect("it was not resumed");

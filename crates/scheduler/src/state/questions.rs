@@ -38,10 +38,10 @@ impl Scheduler {
         })
     }
 
-    /// Of the query of a living task.
-    pub fn age_of(&self, task: TaskId) -> Option<Age> {
+    /// The query of a living task.
+    pub fn query_of(&self, task: TaskId) -> Option<&QueryState> {
         let task = self.tasks.find(task)?;
-        Some(self.query(self.tasks[task].query).state.age())
+        Some(&self.query(self.tasks[task].query).state)
     }
 
     /// CPU times of all quanta there ever were.

@@ -22,7 +22,7 @@ impl Scheduler {
     /// for each that is in use beyond those there are, or for as many as there are: then a quantum that
     /// does not end is not waited for. A task of one that is not older counts too once it is
     /// [overdue](crate::OVERDUE_NS). A driver with a reserve has threads for all of them, and lets
-    /// quanta of older queries ([`age_of`](Self::age_of)) run at a lower priority, or they would slow
+    /// quanta of older queries ([`query_of`](Self::query_of)) run at a lower priority, or they would slow
     /// down those that they were to make room for.
     pub fn set_reserve(&mut self, reserve: usize, now_ns: u64, actions: &mut Vec<Action>) {
         self.reserve = reserve;
