@@ -1,5 +1,7 @@
 //! What a sink has still to do when all of its rows are in.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use thalweg_base::Result;
 
 /// Work in phases of tasks, of about a millisecond each. A phase begins when the one before is done;
@@ -14,8 +16,151 @@ pub trait Phases: Send + Sync {
 
     fn tasks(&self, phase: usize) -> usize;
 
+    /// How many of the last phase's tasks, which are its last ones, may run while this one still
+    /// does: no fewer than in the phase before.
+    fn early_tasks(&self, _phase: usize) -> usize {
+        0
+    }
+
     fn run(&self, phase: usize, task: usize) -> Result<()>;
 
     /// When every task has run.
     fn finish(self) -> Result<Self::Output>;
+}
+
+/// Hands out the tasks of some work to any number of threads.
+pub struct Turns<P> {
+    work: P,
+    /// By phase.
+    next: Box<[AtomicUsize]>,
+    /// By phase, those that have not ended.
+    left: Box<[AtomicUsize]>,
+    /// Tasks of the last phase that were begun early.
+    early: AtomicUsize,
+}
+
+impl<P: Phases> Turns<P> {
+    pub fn new(work: P) -> Self {
+        let phases = 0..work.phases();
+        let left = phases.clone().map(|phase| AtomicUsize::new(work.tasks(phase))).collect();
+        let next = phases.map(|_| AtomicUsize::new(0)).collect();
+        Turns { work, next, left, early: AtomicUsize::new(0) }
+    }
+
+    pub fn phases(&self) -> usize {
+        self.next.len()
+    }
+
+    /// Threads that find something to do in a phase.
+    pub fn threads(&self, phase: usize) -> usize {
+        self.work.tasks(phase) + self.work.early_tasks(phase)
+    }
+
+    /// Runs a task of a phase; or once all of these have begun and while not all have ended, one of
+    /// the last phase, rather than wait. `false`: there is none. The phases before must be done.
+    pub fn run(&self, phase: usize) -> Result<bool> {
+        let last = self.phases() - 1;
+        let early = if phase == last { self.early.load(Ordering::Relaxed) } else { 0 };
+        let task = self.next[phase].fetch_add(1, Ordering::Relaxed);
+        if task < self.work.tasks(phase) - early {
+            self.work.run(phase, task)?;
+            self.left[phase].fetch_sub(1, Ordering::Relaxed);
+            return Ok(true);
+        }
+        if phase == last || self.left[phase].load(Ordering::Relaxed) == 0 {
+            return Ok(false);
+        }
+        let most = self.work.early_tasks(phase);
+        let more = |early| (early < most).then_some(early + 1);
+        let begun = self.early.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let Ok(begun) = begun else { return Ok(false) };
+        self.work.run(last, self.work.tasks(last) - 1 - begun)?;
+        Ok(true)
+    }
+
+    pub fn into_work(self) -> P {
+        self.work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Phases of 3, 5 and 12 tasks; of the last, 8 may run early once the first phase is done.
+    #[derive(Default)]
+    struct Noted(Mutex<HashSet<(usize, usize)>>);
+
+    const TASKS: [usize; 3] = [3, 5, 12];
+    const EARLY: [usize; 3] = [0, 8, 8];
+
+    impl Phases for Noted {
+        type Output = usize;
+
+        fn rows(&self) -> usize {
+            0
+        }
+
+        fn phases(&self) -> usize {
+            TASKS.len()
+        }
+
+        fn tasks(&self, phase: usize) -> usize {
+            TASKS[phase]
+        }
+
+        fn early_tasks(&self, phase: usize) -> usize {
+            EARLY[phase]
+        }
+
+        fn run(&self, phase: usize, task: usize) -> Result<()> {
+            let done = |phase: usize, noted: &HashSet<_>| {
+                (0..TASKS[phase]).all(|task| noted.contains(&(phase, task)))
+            };
+            std::thread::yield_now();
+            let mut noted = self.0.lock().unwrap();
+            let needed = if phase == 2 && task >= TASKS[2] - EARLY[1] { 1 } else { phase };
+            assert!((0..needed).all(|before| done(before, &noted)), "{phase} {task}");
+            assert!(noted.insert((phase, task)), "{phase} {task} is run again");
+            Ok(())
+        }
+
+        fn finish(self) -> Result<usize> {
+            Ok(self.0.into_inner().unwrap().len())
+        }
+    }
+
+    #[test]
+    fn each_task_runs_once_and_none_before_what_it_needs() {
+        for threads in 1..5 {
+            for _ in 0..50 {
+                let turns = Turns::new(Noted::default());
+                for phase in 0..turns.phases() {
+                    std::thread::scope(|scope| {
+                        for _ in 0..threads.min(turns.threads(phase)) {
+                            scope.spawn(|| while turns.run(phase).unwrap() {});
+                        }
+                    });
+                }
+                assert_eq!(turns.into_work().finish().unwrap(), 20);
+            }
+        }
+    }
+
+    #[test]
+    fn who_would_wait_runs_a_task_of_the_last_phase() {
+        let turns = Turns::new(Noted::default());
+        while turns.run(0).unwrap() {}
+        // All have begun, and one has not ended.
+        turns.next[1].store(TASKS[1], Ordering::Relaxed);
+        turns.left[1].store(1, Ordering::Relaxed);
+        for early in 0..EARLY[1] {
+            assert!(turns.run(1).unwrap());
+            assert!(turns.work.0.lock().unwrap().contains(&(2, TASKS[2] - 1 - early)));
+        }
+        assert!(!turns.run(1).unwrap(), "the others have to wait");
+    }
 }

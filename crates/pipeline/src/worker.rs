@@ -368,8 +368,12 @@ impl Worker {
         self.part.spill()
     }
 
-    pub fn into_part(self) -> Part {
-        self.part
+    /// When the source has no more.
+    pub fn into_part(mut self) -> Result<Part> {
+        if let Part::Build(collected) = &mut self.part {
+            collected.put_together()?;
+        }
+        Ok(self.part)
     }
 
     /// Takes a batch from before step `step` to before the next probe that makes pairs, or into the

@@ -1,12 +1,14 @@
 //! From collected rows to a table, in tasks for any number of threads.
 //!
 //! ```text
-//! phase 0   pages of the table touched                                dictionaries made one
+//! phase 0   the table emptied                                         dictionaries made one
 //! phase 1   keys of chunks of rows: packed, or encoded and hashed
 //!             dense: stored in their places; hashed: put into the filter
-//! phase 2   rows inserted, or (dense) checked to have stayed;         payload copied
+//! phase 2   rows inserted, or (dense) checked to have stayed;         payload copied (*)
 //!             those with equal keys chained
 //! ```
+//! (*) also sooner, by who would wait for the end of a phase: once dictionaries are one, if there are
+//! any.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -21,7 +23,7 @@ use super::collect::{Collected, Given, Piece, pieces_in};
 use super::filter::{AtomicFilter, Shape};
 use super::pack::Packing;
 use super::payload::Column;
-use super::shared::{AtomicBucket, AtomicBuckets, Shared, settled_u32, unset_u32};
+use super::shared::{self, AtomicBucket, AtomicBuckets, Shared, settled_u32, unset_u32};
 use super::word::{Bounds, is_word};
 use super::{Found, Index, LIMITS, Limits, Spec, Table, dense, slots};
 use crate::encoding;
@@ -36,7 +38,7 @@ pub const KEY_ROWS: usize = 16 * 1024;
 /// The bytes of a task that empties a table. Where memory is new the kernel makes each page when it
 /// is touched first, which is most of the time of filling a large table; where it is not, somebody
 /// has to write the zeros. The first task to fill it, whose keys lie everywhere, would do it all.
-const CLEARED_BYTES: usize = 512 * 1024;
+const CLEARED_BYTES: usize = 128 * 1024;
 
 pub struct Building {
     spec: Spec,
@@ -176,6 +178,16 @@ impl Building {
         self.filter.map_or(0, Shape::memory_bytes)
     }
 
+    /// Of the last phase.
+    fn payload_tasks(&self) -> usize {
+        self.columns.iter().map(Column::tasks).sum()
+    }
+
+    /// The phases that must be done before the payload is copied.
+    fn payload_needs(&self) -> usize {
+        usize::from(self.columns.iter().any(|column| column.unify_tasks() > 0))
+    }
+
     fn work(&self) -> &Work {
         self.work.get_or_init(|| {
             let rows = self.rows;
@@ -202,16 +214,20 @@ impl Building {
         })
     }
 
-    fn run_first(&self, task: usize) -> Result<()> {
+    /// # Safety
+    /// The task must run once only, and before those of the other phases.
+    unsafe fn run_first(&self, task: usize) -> Result<()> {
         let cleared = self.table_bytes.div_ceil(CLEARED_BYTES);
         if task < cleared {
-            self.clear(task);
+            // SAFETY: as the caller vouches.
+            unsafe { self.clear(task) };
             return Ok(());
         }
         let mut rest = task - cleared;
         let cleared = self.filter_bytes().div_ceil(CLEARED_BYTES);
         if rest < cleared {
-            self.clear_filter(rest);
+            // SAFETY: as the caller vouches.
+            unsafe { self.clear_filter(rest) };
             return Ok(());
         }
         rest -= cleared;
@@ -225,7 +241,7 @@ impl Building {
     }
 
     /// # Safety
-    /// The task must run once only, and all of the phases before must be done and visible.
+    /// The task must run once only, and what it needs of the phases before must be done and visible.
     unsafe fn run_last(&self, task: usize) -> Result<()> {
         let key_tasks = self.rows.div_ceil(KEY_ROWS);
         if task < key_tasks {
@@ -244,19 +260,28 @@ impl Building {
     }
 
     /// Empties a part of the table.
-    fn clear(&self, task: usize) {
+    ///
+    /// # Safety
+    /// As [`Self::run_first`].
+    unsafe fn clear(&self, task: usize) {
         match &self.work().keys {
-            Keys::Dense { first } => clear(first, task, |place| place.store(0, Ordering::Relaxed)),
+            // SAFETY: the task's own part, which nobody else has before the next phase.
+            Keys::Dense { first } => unsafe { shared::clear(part(first, task)) },
             Keys::Packed { slots, .. } | Keys::Rows { slots, .. } => {
-                clear(slots.as_slice(), task, AtomicBucket::clear);
+                // SAFETY: as above.
+                unsafe { shared::clear(part(slots.as_slice(), task)) }
             }
         }
     }
 
     /// The same of the filter.
-    fn clear_filter(&self, task: usize) {
+    ///
+    /// # Safety
+    /// As [`Self::run_first`].
+    unsafe fn clear_filter(&self, task: usize) {
         if let Some(filter) = &self.work().filter {
-            clear(filter.words(), task, |word| word.store(0, Ordering::Relaxed));
+            // SAFETY: as above.
+            unsafe { shared::clear(part(filter.words(), task)) }
         }
     }
 
@@ -370,11 +395,17 @@ impl Phases for Building {
         self.progress.taken[phase].len()
     }
 
-    /// Does a task; each once, and none before all of the phase before are done.
+    fn early_tasks(&self, phase: usize) -> usize {
+        if phase >= self.payload_needs() { self.payload_tasks() } else { 0 }
+    }
+
+    /// Does a task; each once, and none before all that it needs are done.
     fn run(&self, phase: usize, task: usize) -> Result<()> {
-        self.progress.begin(phase, task)?;
-        // SAFETY: `begin` let this task through, so that nobody else runs it, and what the phases
-        // before wrote is visible.
+        let copies = phase == PHASES - 1 && task >= self.tasks(phase) - self.payload_tasks();
+        let needed = if copies { self.payload_needs() } else { phase };
+        self.progress.begin(phase, task, needed)?;
+        // SAFETY: `begin` let this task through, so that nobody else runs it, and what was written in
+        // the phases that it needs is visible.
         unsafe {
             match phase {
                 0 => self.run_first(task)?,
@@ -470,11 +501,11 @@ fn places(packing: &Packing) -> usize {
     packing.count as usize + 1
 }
 
-/// Calls `clear` for all of a task's part of a table.
-fn clear<T>(table: &[T], task: usize, clear: impl Fn(&T)) {
+/// A task's part of a table that is emptied.
+fn part<T>(table: &[T], task: usize) -> &[T] {
     let all = CLEARED_BYTES / size_of::<T>();
     let end = table.len().min((task + 1) * all);
-    table[end.min(task * all)..end].iter().for_each(clear);
+    &table[end.min(task * all)..end]
 }
 
 fn slice(piece: &Piece, of: &std::ops::Range<usize>) -> Vec<ArrayRef> {
@@ -485,8 +516,8 @@ fn slice(piece: &Piece, of: &std::ops::Range<usize>) -> Vec<ArrayRef> {
     }
 }
 
-/// Which tasks are taken, and how many are left: so that each runs once, and a phase begins when
-/// the one before is done. The tasks' access to shared memory rests on it.
+/// Which tasks are taken, and how many are left: so that each runs once, and none before those that it
+/// needs are done. The tasks' access to shared memory rests on it.
 struct Progress {
     taken: [Box<[AtomicBool]>; PHASES],
     left: [AtomicUsize; PHASES],
@@ -500,11 +531,12 @@ impl Progress {
         }
     }
 
-    fn begin(&self, phase: usize, task: usize) -> Result<()> {
+    /// `needed`: how many phases must be done.
+    fn begin(&self, phase: usize, task: usize, needed: usize) -> Result<()> {
         let taken = self.taken.get(phase).and_then(|tasks| tasks.get(task));
         let taken = taken.ok_or_else(|| no_task(phase, task))?;
         // Acquire: with the Release of each `end`, what was written before is visible.
-        if self.left[..phase].iter().any(|left| left.load(Ordering::Acquire) > 0) {
+        if self.left[..needed].iter().any(|left| left.load(Ordering::Acquire) > 0) {
             let message =
                 format!("a join's phase {phase} was begun before the one before it ended");
             return Err(Error::internal(message));

@@ -176,7 +176,8 @@ impl Collected {
         self.pieces.push(piece);
     }
 
-    fn put_together(&mut self) -> Result<()> {
+    /// What came in small batches, so far. Else it is done when the table is begun, and for all workers.
+    pub fn put_together(&mut self) -> Result<()> {
         let small = std::mem::take(&mut self.small);
         (self.small_rows, self.small_bytes) = (0, 0);
         if let Some(piece) = Piece::of(small)? {

@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 use std::mem::{MaybeUninit, align_of, size_of};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use arrow::buffer::Buffer;
 
@@ -76,6 +76,28 @@ impl<T: Zero + arrow::datatypes::ArrowNativeType> Shared<T> {
         // SAFETY: as the caller vouches.
         Buffer::from_vec(unsafe { self.into_vec() })
     }
+}
+
+/// A type of atomic numbers and nothing else.
+///
+/// # Safety
+/// All of it must be atomic, and all zeros a valid value.
+pub unsafe trait Atomic {}
+// SAFETY: it is one.
+unsafe impl Atomic for AtomicU32 {}
+// SAFETY: it is one.
+unsafe impl Atomic for AtomicU64 {}
+// SAFETY: an array of them.
+unsafe impl Atomic for AtomicBucket {}
+
+/// Makes all of them zero, many at a time: a store to each would be one by one.
+///
+/// # Safety
+/// Nobody else may read or write any of them meanwhile.
+pub unsafe fn clear<T: Atomic>(atomics: &[T]) {
+    // SAFETY: atomics may be written behind a shared reference, all zeros are values, and the caller
+    // vouches for being alone.
+    unsafe { atomics.as_ptr().cast_mut().write_bytes(0, atomics.len()) }
 }
 
 /// Atomic numbers, zero at first.
@@ -157,14 +179,6 @@ const _: () = assert!(
         && align_of::<AtomicBucket>() == align_of::<Bucket>()
         && size_of::<Bucket>() == align_of::<Bucket>()
 );
-
-impl AtomicBucket {
-    pub fn clear(&self) {
-        for word in self.keys.iter().chain(&self.rows) {
-            word.store(0, Ordering::Relaxed);
-        }
-    }
-}
 
 impl AtomicBuckets {
     /// Buckets that are whatever the memory was.

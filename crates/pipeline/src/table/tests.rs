@@ -12,7 +12,7 @@ use thalweg_base::Prng;
 
 use super::collect::Piece;
 use super::*;
-use crate::phases::Phases;
+use crate::phases::{Phases, Turns};
 
 /// What a column of a test is made of.
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +228,18 @@ fn build_within(
 ) -> Table {
     let building = Building::with_limits(spec, parts, limits).unwrap();
     building.memory_bytes_needed();
+    if random.below(2) == 0 {
+        let turns = Turns::new(building);
+        for phase in 0..turns.phases() {
+            std::thread::scope(|scope| {
+                for _ in 1..threads {
+                    scope.spawn(|| while turns.run(phase).unwrap() {});
+                }
+                while turns.run(phase).unwrap() {}
+            });
+        }
+        return turns.into_work().finish().unwrap();
+    }
     for phase in 0..building.phases() {
         let mut tasks = (0..building.tasks(phase)).collect::<Vec<_>>();
         random.shuffle(&mut tasks);

@@ -22,7 +22,7 @@ use thalweg_base::Error;
 use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
 use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::ir::{Pipeline, Plan, Sink, Source, Step};
-use thalweg_pipeline::phases::Phases;
+use thalweg_pipeline::phases::{Phases, Turns};
 use thalweg_pipeline::sort::{Collected, Sorting};
 use thalweg_pipeline::table::Building;
 use thalweg_pipeline::window::Windowing;
@@ -468,12 +468,16 @@ impl Shared {
                 }
                 let merged: Vec<_> = (0..merging.parts()).map(|_| OnceLock::new()).collect();
                 let merged = Arc::new(merged);
-                let all = Arc::clone(&merged);
-                self.tasks(merging.parts(), merging.rows(), move |part| {
-                    let _ = all[part].set(merging.groups(part)?);
-                    Ok(())
-                })
-                .await?;
+                let (next, all) = (AtomicUsize::new(0), Arc::clone(&merged));
+                let (parts, rows) = (merging.parts(), merging.rows());
+                let merge = move || match next.fetch_add(1, Relaxed) {
+                    part if part < parts => {
+                        let _ = all[part].set(merging.groups(part)?);
+                        Ok(true)
+                    }
+                    _ => Ok(false),
+                };
+                self.turns(parts, rows, merge).await?;
                 let groups = merged.iter().filter_map(OnceLock::get).flatten().cloned();
                 let groups: Vec<Groups> = groups.collect();
                 reservation.resize(bytes(&groups));
@@ -580,38 +584,35 @@ impl Shared {
         P: Phases + 'static,
     {
         let rows = work.rows();
-        let work = Arc::new(work);
-        for phase in 0..work.phases() {
-            let (count, work) = (work.tasks(phase), Arc::clone(&work));
-            self.tasks(count, rows, move |task| work.run(phase, task)).await?;
+        let turns = Arc::new(Turns::new(work));
+        for phase in 0..turns.phases() {
+            let (threads, turns) = (turns.threads(phase), Arc::clone(&turns));
+            self.turns(threads, rows, move || turns.run(phase)).await?;
         }
-        let Some(work) = Arc::into_inner(work) else {
+        let Some(turns) = Arc::into_inner(turns) else {
             return Err(internal("a task of a phase that is done is still running"));
         };
-        Ok(work.finish()?)
+        Ok(turns.into_work().finish()?)
     }
 
-    /// Runs `task` for all numbers below `count`, several at once if they are about enough rows.
-    async fn tasks<F>(self: &Arc<Self>, count: usize, rows: usize, task: F) -> Result<(), Stop>
+    /// Calls `turn` until it says that there is no more to do, on `threads` at most, and on one if it
+    /// is about few rows.
+    async fn turns<F>(self: &Arc<Self>, threads: usize, rows: usize, turn: F) -> Result<(), Stop>
     where
-        F: Fn(usize) -> thalweg_base::Result<()> + Send + Sync + 'static,
+        F: Fn() -> thalweg_base::Result<bool> + Send + Sync + 'static,
     {
-        let (next, task) = (Arc::new(AtomicUsize::new(0)), Arc::new(task));
-        let run = move || {
-            let (next, task) = (Arc::clone(&next), Arc::clone(&task));
+        let turn = Arc::new(turn);
+        let run = |_| {
+            let turn = Arc::clone(&turn);
             async move {
-                loop {
-                    let n = next.fetch_add(1, Relaxed);
-                    if n >= count {
-                        return Ok::<(), Stop>(());
-                    }
-                    task(n)?;
+                while turn()? {
                     checkpoint().await;
                 }
+                Ok::<(), Stop>(())
             }
         };
         let workers = if rows < ROWS_BESIDE_MIN { 1 } else { self.workers_max };
-        all_offered((0..count.min(workers)).map(|_| run())).await?;
+        all_offered((0..threads.min(workers)).map(run)).await?;
         Ok(())
     }
 
@@ -689,7 +690,7 @@ async fn work(
         seen.rows_out = 0;
     }
     figures.finish(seen, puller.bytes_in(), shared.context.session_config());
-    Ok(worker.into_part())
+    Ok(worker.into_part()?)
 }
 
 /// How often operators have spilled, and how many bytes.
