@@ -5,11 +5,13 @@
 //!   last ones that ended.
 //! * [`Scheduled`](scheduled): a future that is polled only while it holds a slot, by [`threads`] of
 //!   ours. [`Beside`] is what our operators spawn, and [`tracer`] makes one of what DataFusion spawns.
-//! * [`lanes`]: how far a thread gives way to others before the operating system.
+//! * [`lanes`]: how far a thread gives way to others before the operating system; [`cores`]: no two
+//!   polls share a core while there is one without.
 //! * [`resident`]: freed memory goes back to the system when there is too much of it.
 //! * [`checkpoint`]: where our own operators give way once their quantum is over and others wait.
 
 mod beside;
+mod cores;
 mod driver;
 mod lanes;
 mod log;

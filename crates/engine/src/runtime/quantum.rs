@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_base::TaskId;
 
+use super::cores;
 use super::lanes::{Lane, PAUSE_MAX, STRETCH};
 use super::run::Run;
 use super::threads::Pause;
@@ -127,6 +128,7 @@ fn goes_on() -> bool {
 /// waits; else costs a few nanoseconds.
 pub async fn checkpoint() {
     let now = Instant::now();
+    cores::look(now, || Run::current().is_some_and(|run| run.driver().threads().has_waiting()));
     if (is_over(now) && !goes_on()) || let_by(now) {
         give_way().await;
     }

@@ -27,6 +27,7 @@ use thalweg_base::{Clock, QueryId, SystemClock};
 use thalweg_scheduler::Age;
 use tokio::runtime::Handle;
 
+use super::cores;
 use super::lanes::{Firm, InBack, Lane, Lanes, Used};
 
 /// So long a thread looks on.
@@ -74,6 +75,8 @@ pub struct Threads {
     state: Mutex<State>,
     /// By lane, how many are granted and not taken; for who does not hold the lock.
     granted: [AtomicUsize; Lane::ALL.len()],
+    /// Polls under way or about to be, for the same.
+    polls: AtomicUsize,
     /// Polls that can have one at a time.
     cores: usize,
     /// That this process may use.
@@ -176,6 +179,7 @@ impl Threads {
         Threads {
             state: Mutex::default(),
             granted: Default::default(),
+            polls: AtomicUsize::new(0),
             cores,
             machine_cores,
             firm,
@@ -227,6 +231,7 @@ impl Threads {
             return;
         }
         state.begins(poll);
+        self.polls.fetch_add(1, Ordering::Relaxed);
         if lane == Lane::Back {
             self.in_back.begins();
         }
@@ -247,7 +252,9 @@ impl Threads {
         let mut state = self.state.lock();
         let mut looks_on = false;
         if let Some(poll) = POLL.take() {
+            cores::leave();
             looks_on = state.ended(poll);
+            self.polls.fetch_sub(1, Ordering::Relaxed);
             if lane == Lane::Back {
                 self.in_back.ended();
             }
@@ -261,7 +268,9 @@ impl Threads {
             waiting.asleep.retain(|thread| thread.id() != this.id());
             if let Some((poll, task)) = waiting.granted.pop_front() {
                 self.granted[lane as usize].store(waiting.granted.len(), Ordering::Relaxed);
+                drop(state);
                 POLL.set(Some(poll));
+                cores::enter();
                 return Some(task);
             }
             waiting.asleep.push(this.clone());
@@ -279,10 +288,10 @@ impl Threads {
         }
     }
 
-    /// Looks on until there is something to take.
+    /// Looks on until there is something to take, or nobody polls.
     fn sees_grant(&self, lane: Lane) -> bool {
         let began = Instant::now();
-        while began.elapsed() < LOOKS_ON {
+        while began.elapsed() < LOOKS_ON && self.polls.load(Ordering::Relaxed) > 0 {
             for _ in 0..LOOKS {
                 if self.granted[lane as usize].load(Ordering::Relaxed) > 0 {
                     return true;
@@ -303,13 +312,20 @@ impl Threads {
             return Pause::None;
         }
         let began = Instant::now();
+        cores::leave();
         std::thread::park_timeout(longest);
+        cores::enter();
         // Beyond that it waited for a core.
         PAUSED.set(PAUSED.get() + began.elapsed().min(longest));
         match self.state.lock().goes_on(this.id()) {
             true => Pause::Longest,
             false => Pause::Resumed,
         }
+    }
+
+    /// Whether a task was granted a slot that no thread has taken yet.
+    pub fn has_waiting(&self) -> bool {
+        self.granted.iter().any(|granted| granted.load(Ordering::Relaxed) > 0)
     }
 
     /// Whether nobody gives way at present, and those that do had better not go on.
