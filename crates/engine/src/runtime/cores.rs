@@ -20,8 +20,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 /// So often a poll looks where it is.
 const LOOKS_EVERY: Duration = Duration::from_micros(100);
 
-/// Polls by core.
-static POLLS: [AtomicU32; CpuSet::MAX_CPU] = [const { AtomicU32::new(0) }; CpuSet::MAX_CPU];
+/// How many polls there are on each core, by its number.
+struct Polls([AtomicU32; CpuSet::MAX_CPU]);
+
+/// Of all engines of this process.
+static POLLS: Polls = Polls::none();
 
 /// Those that this process might use when it began.
 static CORES: LazyLock<Vec<usize>> = LazyLock::new(|| {
@@ -39,15 +42,13 @@ thread_local! {
 
 /// A poll begins on this thread, or goes on after it was [left](leave).
 pub fn enter() {
-    count();
-    part(false);
+    POLLS.count();
+    POLLS.part(false);
 }
 
 /// It has ended, or sleeps.
 pub fn leave() {
-    if let Some(core) = AT.take() {
-        POLLS[core].fetch_sub(1, Relaxed);
-    }
+    POLLS.leave();
 }
 
 /// To be called every so often in a poll; `waits` says whether a task waits for a thread.
@@ -56,45 +57,60 @@ pub fn look(now: Instant, waits: impl FnOnce() -> bool) {
         return;
     }
     LOOKED.set(Some(now));
-    count();
+    POLLS.count();
     // Twice: it was woken longer ago than that takes.
     let waits = waits();
-    part(waits && WAITED.replace(waits));
+    POLLS.part(WAITED.replace(waits) && waits);
 }
 
-/// Counts the poll where it is now.
-fn count() {
-    let core = sched_getcpu();
-    if AT.get() != Some(core) && core < POLLS.len() {
-        leave();
-        POLLS[core].fetch_add(1, Relaxed);
-        AT.set(Some(core));
+impl Polls {
+    const fn none() -> Self {
+        Polls([const { AtomicU32::new(0) }; CpuSet::MAX_CPU])
     }
-}
 
-/// Goes to a core without polls, if there are others on this one or it is `wanted`.
-fn part(wanted: bool) {
-    let Some(core) = AT.get() else { return };
-    if POLLS[core].load(Relaxed) < 2 && !wanted {
-        return;
+    fn on(&self, core: usize) -> u32 {
+        self.0[core].load(Relaxed)
     }
-    let is_free = |core: &usize| POLLS[*core].load(Relaxed) == 0;
-    if !CORES.iter().any(is_free) {
-        return;
+
+    /// Counts that of this thread where it is now.
+    fn count(&self) {
+        let core = sched_getcpu();
+        if AT.get() != Some(core) && core < self.0.len() {
+            self.leave();
+            self.0[core].fetch_add(1, Relaxed);
+            AT.set(Some(core));
+        }
     }
-    // Where the system refuses, nothing is lost but time.
-    let Ok(all) = sched_getaffinity(None) else { return };
-    let take = |core: usize| POLLS[core].compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
-    let free = CORES.iter().copied().find(|core| all.is_set(*core) && take(*core));
-    let Some(free) = free else { return };
-    let mut only = CpuSet::new();
-    only.set(free);
-    if sched_setaffinity(None, &only).is_ok() {
-        let _ = sched_setaffinity(None, &all);
+
+    fn leave(&self) {
+        if let Some(core) = AT.take() {
+            self.0[core].fetch_sub(1, Relaxed);
+        }
     }
-    leave();
-    AT.set(Some(free));
-    WAITED.set(false);
+
+    /// Goes to a core without polls, if there are others on this one or it is `wanted`.
+    fn part(&self, wanted: bool) {
+        let Some(core) = AT.get() else { return };
+        let is_shared = self.on(core) > 1 || wanted;
+        if !is_shared || CORES.iter().all(|core| self.on(*core) > 0) {
+            return;
+        }
+        // Where the system refuses, nothing is lost but time.
+        let Ok(all) = sched_getaffinity(None) else { return };
+        let take = |core: usize| self.0[core].compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
+        let free = CORES.iter().copied().find(|core| all.is_set(*core) && take(*core));
+        let Some(free) = free else { return };
+        let mut only = CpuSet::new();
+        only.set(free);
+        WAITED.set(false);
+        if sched_setaffinity(None, &only).is_ok() {
+            let _ = sched_setaffinity(None, &all);
+            self.leave();
+            AT.set(Some(free));
+        } else {
+            self.0[free].fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -103,8 +119,10 @@ mod tests {
 
     use super::*;
 
-    /// Sleeps as a poll on `core`, which it has left if it is to go on, until told to end; the core that
-    /// it is on then.
+    /// Those of other tests are not among them.
+    static OWN: Polls = Polls::none();
+
+    /// A poll that sleeps on `core` until it is told to look where it is; and which core it is on then.
     fn poll_on(core: usize) -> (mpsc::Sender<()>, std::thread::JoinHandle<usize>) {
         let (told, tells) = mpsc::channel::<()>();
         let (began, begins) = mpsc::channel();
@@ -113,13 +131,14 @@ mod tests {
             let mut only = CpuSet::new();
             only.set(core);
             sched_setaffinity(None, &only).unwrap();
-            count();
+            OWN.count();
             sched_setaffinity(None, &all).unwrap();
             began.send(()).unwrap();
             tells.recv().unwrap();
-            look(Instant::now(), || false);
+            OWN.count();
+            OWN.part(false);
             let found = AT.get().unwrap();
-            leave();
+            OWN.leave();
             found
         });
         begins.recv().unwrap();
@@ -133,9 +152,9 @@ mod tests {
         let (tell_b, b) = poll_on(first);
         tell_b.send(()).unwrap();
         assert_ne!(b.join().unwrap(), first);
-        assert_eq!(POLLS[first].load(Relaxed), 1);
+        assert_eq!(OWN.on(first), 1);
         tell_a.send(()).unwrap();
         a.join().unwrap();
-        assert!(POLLS.iter().all(|polls| polls.load(Relaxed) == 0));
+        assert!((0..CpuSet::MAX_CPU).all(|core| OWN.on(core) == 0));
     }
 }
