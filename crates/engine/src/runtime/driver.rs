@@ -474,21 +474,21 @@ impl Driver {
         self.clock.now_ns()
     }
 
-    /// Registers a task of a query, which is told its id first; `false` if the query is over.
+    /// Registers a task of `query`, which is told its id first; `false` if the query is over. `left`:
+    /// whether anybody waits for the query will be said there.
     pub fn task_spawned(
         &self,
-        run: &Run,
+        query: QueryId,
         task: Weak<dyn Granted>,
+        left: Arc<AtomicBool>,
         told: impl FnOnce(TaskId),
     ) -> bool {
         self.change(|inner, now, actions| {
-            let spawned = inner.scheduler.task_spawned(run.id(), now, actions);
-            let Some(id) = spawned else { return false };
+            let Some(id) = inner.scheduler.task_spawned(query, now, actions) else { return false };
             let index = task_index(id);
             if inner.tasks.len() <= index {
                 inner.tasks.resize_with(index + 1, || None);
             }
-            let left = Arc::clone(run.left());
             inner.tasks[index] = Some(Registered { granted: task, left, longest_ns: 0 });
             told(id);
             true

@@ -66,8 +66,8 @@ impl<T> Work<T> {
 impl<T: Send + 'static> Scheduled<T> {
     /// Registers the future as queued at once.
     pub fn new(run: Arc<Run>, future: BoxFuture<'static, T>) -> Self {
-        let driver = Arc::clone(run.driver());
-        let query = Arc::clone(&run);
+        let (driver, query) = (Arc::clone(run.driver()), run.id());
+        let left = Arc::clone(run.left());
         let task = Arc::new(Task {
             driver: Arc::clone(&driver),
             id: OnceLock::new(),
@@ -75,7 +75,7 @@ impl<T: Send + 'static> Scheduled<T> {
             waiter: AtomicWaker::new(),
         });
         let granted: Weak<Task<T>> = Arc::downgrade(&task);
-        if !driver.task_spawned(&query, granted, |id| {
+        if !driver.task_spawned(query, granted, left, |id| {
             let _ = task.id.set(id);
         }) {
             // The query is over. Whoever awaits this is being cancelled as well.
