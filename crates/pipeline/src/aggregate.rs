@@ -48,7 +48,7 @@ use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::DataType;
 use thalweg_base::Result;
 
-pub use merging::{Groups, Merging};
+pub use merging::{AllGroups, Groups, Merging};
 pub use partial::Partial;
 pub use plan::{is_combined, is_native};
 

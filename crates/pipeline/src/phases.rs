@@ -51,9 +51,13 @@ impl<P: Phases> Turns<P> {
         self.next.len()
     }
 
-    /// Threads that find something to do in a phase.
+    /// Threads that find something to do in a phase. The phases before must be done.
     pub fn threads(&self, phase: usize) -> usize {
-        self.work.tasks(phase) + self.work.early_tasks(phase)
+        let begun = self.early.load(Ordering::Relaxed);
+        match phase == self.phases() - 1 {
+            true => self.work.tasks(phase) - begun,
+            false => self.work.tasks(phase) + self.work.early_tasks(phase) - begun,
+        }
     }
 
     /// Runs a task of a phase; or once all of these have begun and while not all have ended, one of
@@ -162,5 +166,6 @@ mod tests {
             assert!(turns.work.0.lock().unwrap().contains(&(2, TASKS[2] - 1 - early)));
         }
         assert!(!turns.run(1).unwrap(), "the others have to wait");
+        assert_eq!(turns.threads(2), TASKS[2] - EARLY[1]);
     }
 }

@@ -4,7 +4,7 @@
 //! keys' hashes, one task a chunk. Every partition is then merged by whoever reads its groups, when
 //! they are read: so they are there twice only for as long as somebody looks at them.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
@@ -347,6 +347,46 @@ impl Phases for Merging {
 
     fn finish(self) -> Result<Merging> {
         Ok(self)
+    }
+}
+
+/// All groups, merged before they are read: for who reads them more than once.
+pub struct AllGroups {
+    merging: Merging,
+    parts: Box<[OnceLock<Vec<Groups>>]>,
+}
+
+impl AllGroups {
+    /// Of what is sorted.
+    pub fn new(merging: Merging) -> Self {
+        let parts = (0..merging.parts()).map(|_| OnceLock::new()).collect();
+        AllGroups { merging, parts }
+    }
+}
+
+impl Phases for AllGroups {
+    type Output = Vec<Groups>;
+
+    fn rows(&self) -> usize {
+        self.merging.rows()
+    }
+
+    fn phases(&self) -> usize {
+        1
+    }
+
+    fn tasks(&self, _: usize) -> usize {
+        self.parts.len()
+    }
+
+    fn run(&self, _: usize, part: usize) -> Result<()> {
+        // Each is run once.
+        let _ = self.parts[part].set(self.merging.groups(part)?);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Vec<Groups>> {
+        Ok(self.parts.into_iter().filter_map(OnceLock::into_inner).flatten().collect())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
@@ -19,7 +19,7 @@ use futures::future::{BoxFuture, Fuse};
 use futures::{FutureExt, StreamExt, stream};
 use parking_lot::Mutex;
 use thalweg_base::Error;
-use thalweg_pipeline::aggregate::{Groups, Merging, Partial};
+use thalweg_pipeline::aggregate::{AllGroups, Groups, Merging, Partial};
 use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::ir::{Pipeline, Plan, Sink, Source, Step};
 use thalweg_pipeline::phases::{Phases, Turns};
@@ -462,24 +462,11 @@ impl Shared {
                     // Rows that were in order are grouped again without a look.
                     merging = merging.in_order()?;
                 }
-                let merging = Arc::new(self.work_off(merging).await?);
+                let merging = self.work_off(merging).await?;
                 if readers <= 1 {
-                    return Ok(Finished::Merging(merging));
+                    return Ok(Finished::Merging(Arc::new(merging)));
                 }
-                let merged: Vec<_> = (0..merging.parts()).map(|_| OnceLock::new()).collect();
-                let merged = Arc::new(merged);
-                let (next, all) = (AtomicUsize::new(0), Arc::clone(&merged));
-                let (parts, rows) = (merging.parts(), merging.rows());
-                let merge = move || match next.fetch_add(1, Relaxed) {
-                    part if part < parts => {
-                        let _ = all[part].set(merging.groups(part)?);
-                        Ok(true)
-                    }
-                    _ => Ok(false),
-                };
-                self.turns(parts, rows, merge).await?;
-                let groups = merged.iter().filter_map(OnceLock::get).flatten().cloned();
-                let groups: Vec<Groups> = groups.collect();
+                let groups = self.work_off(AllGroups::new(merging)).await?;
                 reservation.resize(bytes(&groups));
                 Ok(Finished::Rows(Arc::new(groups)))
             }
@@ -578,42 +565,29 @@ impl Shared {
         Ok(left)
     }
 
-    /// Runs all tasks, phase by phase.
+    /// Runs all tasks, phase by phase, of few rows on one thread.
     async fn work_off<P>(self: &Arc<Self>, work: P) -> Result<P::Output, Stop>
     where
         P: Phases + 'static,
     {
-        let rows = work.rows();
+        let workers = if work.rows() < ROWS_BESIDE_MIN { 1 } else { self.workers_max };
         let turns = Arc::new(Turns::new(work));
         for phase in 0..turns.phases() {
-            let (threads, turns) = (turns.threads(phase), Arc::clone(&turns));
-            self.turns(threads, rows, move || turns.run(phase)).await?;
+            let run = |_| {
+                let turns = Arc::clone(&turns);
+                async move {
+                    while turns.run(phase)? {
+                        checkpoint().await;
+                    }
+                    Ok::<(), Stop>(())
+                }
+            };
+            all_offered((0..turns.threads(phase).min(workers)).map(run)).await?;
         }
         let Some(turns) = Arc::into_inner(turns) else {
             return Err(internal("a task of a phase that is done is still running"));
         };
         Ok(turns.into_work().finish()?)
-    }
-
-    /// Calls `turn` until it says that there is no more to do, on `threads` at most, and on one if it
-    /// is about few rows.
-    async fn turns<F>(self: &Arc<Self>, threads: usize, rows: usize, turn: F) -> Result<(), Stop>
-    where
-        F: Fn() -> thalweg_base::Result<bool> + Send + Sync + 'static,
-    {
-        let turn = Arc::new(turn);
-        let run = |_| {
-            let turn = Arc::clone(&turn);
-            async move {
-                while turn()? {
-                    checkpoint().await;
-                }
-                Ok::<(), Stop>(())
-            }
-        };
-        let workers = if rows < ROWS_BESIDE_MIN { 1 } else { self.workers_max };
-        all_offered((0..threads.min(workers)).map(run)).await?;
-        Ok(())
     }
 
     async fn reserve(&self, reservation: &MemoryReservation, bytes: usize) -> Result<(), Stop> {
