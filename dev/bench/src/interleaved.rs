@@ -9,6 +9,7 @@ use thalweg_engine::Session;
 use crate::power::timed;
 use crate::report::model::Timing;
 use crate::run::say;
+use crate::worker::Worker;
 use crate::workload::Query;
 
 /// Runs a query to its last row: how many there are, and the milliseconds it took.
@@ -16,6 +17,11 @@ pub(crate) type Runner<'a> = Box<dyn FnMut(&Query) -> Result<(u64, f64)> + 'a>;
 
 pub(crate) fn on(session: &Session) -> Runner<'_> {
     Box::new(|query| timed(session, query))
+}
+
+/// On an engine in a process of its own.
+pub(crate) fn in_process(worker: &mut Worker) -> Runner<'_> {
+    Box::new(|query| worker.query(query).map(|asked| (asked.rows, asked.ms)))
 }
 
 /// Runs a query on all of them at the same time, and gives the milliseconds for each of these runs: of

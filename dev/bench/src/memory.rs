@@ -6,7 +6,6 @@
 //! the memory which the kernel counts is of that run alone.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +14,7 @@ use arrow::row::{RowConverter, SortField};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
-use thalweg_engine::{Config, Engine, PolicyKind, Session};
+use thalweg_engine::{Engine, Session};
 
 use crate::generate::Benchmark;
 use crate::peaks::Peaks;
@@ -23,7 +22,7 @@ use crate::report::memory::{self as report, Kind, Limits, MemoryQuery, MemoryRun
 use crate::report::model::Report;
 use crate::report::text as printed;
 use crate::run::{self, Options, Stored, Watch, say};
-use crate::worker::{self, of_this_process};
+use crate::worker::{self, OpenTask, memory_peak_bytes, of_this_process};
 use crate::workload::Workload;
 
 /// Queries at once, unless `--streams` says otherwise.
@@ -50,15 +49,8 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
     let limits = Limits::new(limit);
     // With its cache: the process that follows shall have the machine for itself.
     drop(stored.engine);
-    let policy = options.policies.first().copied().unwrap_or_default();
-    let task = MemoryTask {
-        database: PathBuf::from(&stored.location),
-        queries: queries.clone(),
-        threads: options.threads,
-        policy: policy.name().to_string(),
-        memory_bytes: limits.query_bytes(),
-        cache_bytes: limits.cache_bytes,
-    };
+    let engine = OpenTask::new(&stored.location, options, Some(limits));
+    let task = MemoryTask { engine, queries: queries.clone() };
     say(&format!("{count} at once within {}", thalweg_base::text::bytes(limit)));
     let together = worker::memory(task)?;
     let found = combine(queries, alone, together, limits);
@@ -158,13 +150,8 @@ fn digest(session: &Session, sql: &str, ordered: bool) -> Result<Digest> {
 /// All queries at once under a limit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemoryTask {
-    pub database: PathBuf,
+    pub engine: OpenTask,
     pub queries: Vec<(Kind, String)>,
-    pub threads: usize,
-    pub policy: String,
-    /// For joins, groups and sorts.
-    pub memory_bytes: u64,
-    pub cache_bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -188,17 +175,7 @@ struct Ended {
 
 /// The worker's side.
 pub fn together(task: &MemoryTask) -> Result<Together> {
-    let engine = Engine::open(
-        &task.database.to_string_lossy(),
-        Config {
-            threads: task.threads,
-            policy: task.policy.parse::<PolicyKind>()?,
-            memory_bytes_max: Some(task.memory_bytes),
-            cache_bytes_max: Some(task.cache_bytes),
-            create: false,
-            ..Config::default()
-        },
-    )?;
+    let engine = worker::open(&task.engine)?;
     let sessions: Vec<Session> = task.queries.iter().map(|_| engine.session()).collect();
     let rss_before_bytes = of_this_process("status", "VmRSS:").unwrap_or(0) * 1024;
     // The highest so far is forgotten. Where that is not allowed, it is of the process from its
@@ -221,7 +198,7 @@ pub fn together(task: &MemoryTask) -> Result<Together> {
     };
     let (queries, peaks) = Peaks::during(&engine, run_all);
     let seconds = started.elapsed().as_secs_f64();
-    let rss_peak_bytes = of_this_process("status", "VmHWM:").unwrap_or(0) * 1024;
+    let rss_peak_bytes = memory_peak_bytes();
     Ok(Together {
         queries,
         seconds,

@@ -1,10 +1,11 @@
 //! What it costs to have little memory: power runs on an engine that is allowed little and on one as
 //! it is, query by query in turn, over the same database. Their answers must be equal.
-
-use std::sync::Arc;
+//!
+//! While they are timed, each has a process of its own: an allocator is its whole process's, and where
+//! one engine is to do with little, it would keep little for the other, too.
 
 use thalweg_base::Result;
-use thalweg_engine::{Config, Engine, Session};
+use thalweg_engine::{Config, Session};
 
 use crate::compare;
 use crate::interleaved;
@@ -14,6 +15,7 @@ use crate::report::model::Report;
 use crate::report::out_of_core::{self as report, OutOfCore, QueryOutOfCore};
 use crate::report::text as printed;
 use crate::run::{self, Options, Stored, Watch, say};
+use crate::worker::{OpenTask, Worker};
 use crate::workload::{Query, Workload};
 
 /// What one of the engines is allowed, unless `--memory` says otherwise.
@@ -29,60 +31,59 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
     for (suite, database) in run::suites(options) {
         let mut workload = Workload::new(suite)?.only(&options.queries)?;
         let stored = Stored::open(options, &workload, database, watch)?;
-        let limited = open_limited(&stored, limits, options)?;
+        let limited = stored.second_engine(Config {
+            memory_bytes_max: Some(limits.query_bytes()),
+            cache_bytes_max: Some(limits.cache_bytes),
+            ..run::config(options)
+        })?;
         let title = format!("{suite} SF {}", options.scale_factor);
-        let found = measure(&stored.engine, &limited, limits, &mut workload, title, options.runs)?;
-        println!("{}", report::text(&found, look));
-        wrong.extend(found.wrong.iter().cloned());
-        report.out_of_core.push(found);
+        let asked = workload.queries.len();
+        say(&format!("{title}, answers are compared"));
+        let compared = Compared::run(
+            &[stored.engine.session(), limited.session()],
+            std::mem::take(&mut workload.queries),
+        )?;
+        workload.queries.clone_from(&compared.queries);
         if options.check {
             wrong.extend(run::check(&limited, &workload, options, &stored.files, &mut report)?);
         }
+        // With their caches: the processes that are timed shall have the machine for themselves.
+        drop((limited, stored.engine));
+        let found = measure(&stored.location, limits, compared, asked, title, options)?;
+        println!("{}", report::text(&found, look));
+        wrong.extend(found.wrong.iter().cloned());
+        report.out_of_core.push(found);
     }
     run::write(options, &report)?;
     run::none_wrong(&wrong)
 }
 
 /// Both engines have the same policy.
-fn open_limited(stored: &Stored, limits: Limits, options: &Options) -> Result<Arc<Engine>> {
-    let limited = stored.second_engine(Config {
-        memory_bytes_max: Some(limits.query_bytes()),
-        cache_bytes_max: Some(limits.cache_bytes),
-        ..run::config(options)
-    })?;
-    if let Some(policy) = options.policies.first() {
-        stored.engine.set_policy(*policy);
-        limited.set_policy(*policy);
-    }
-    Ok(limited)
-}
-
-/// Leaves in `workload` what both engines have an answer to.
 fn measure(
-    unlimited: &Arc<Engine>,
-    limited: &Arc<Engine>,
+    location: &str,
     limits: Limits,
-    workload: &mut Workload,
+    compared: Compared,
+    asked: usize,
     title: String,
-    runs: usize,
+    options: &Options,
 ) -> Result<OutOfCore> {
-    let sessions = [unlimited.session(), limited.session()];
-    let asked = workload.queries.len();
-    say(&format!("{title}, warming up, answers are compared"));
-    let WarmUp { queries, peaks, wrong } =
-        WarmUp::run(&sessions, std::mem::take(&mut workload.queries))?;
-    workload.queries = queries;
-    let mut pairs = [sessions.each_ref().map(interleaved::on)];
-    let times = interleaved::measure(&title, &mut pairs, &workload.queries, runs)?;
-    let queries = workload.queries.iter().zip(times.into_iter().flatten()).zip(peaks);
+    let Compared { queries, peaks, wrong } = compared;
+    let open = |limits| Worker::open(OpenTask::new(location, options, limits));
+    let mut workers = [open(None)?, open(Some(limits))?];
+    let mut pairs = [workers.each_mut().map(interleaved::in_process)];
+    interleaved::measure(&format!("{title}, warming up"), &mut pairs, &queries, 1)?;
+    let times = interleaved::measure(&title, &mut pairs, &queries, options.runs)?;
+    drop(pairs);
+    let queries = queries.iter().zip(times.into_iter().flatten()).zip(peaks);
     let queries = queries.map(|((query, [unlimited, limited]), peaks)| {
         QueryOutOfCore::new(&query.name, limited, unlimited, peaks.held_bytes, peaks.spill_bytes)
     });
-    Ok(OutOfCore::new(title, runs, limits, queries.collect(), asked, wrong))
+    let resident = workers.map(|worker| worker.memory_peak_bytes());
+    Ok(OutOfCore::new(title, options.runs, limits, queries.collect(), asked, wrong, resident))
 }
 
-/// The first run. Nobody takes its time, so that it can compare, and look at what is held.
-struct WarmUp {
+/// A run of which nobody takes the time, so that it can compare, and look at what is held.
+struct Compared {
     /// Those that both engines have an answer to.
     queries: Vec<Query>,
     /// Of the limited engine, for each of these.
@@ -91,9 +92,9 @@ struct WarmUp {
     wrong: Vec<String>,
 }
 
-impl WarmUp {
-    fn run([unlimited, limited]: &[Session; 2], queries: Vec<Query>) -> Result<WarmUp> {
-        let mut warm_up = WarmUp { queries: vec![], peaks: vec![], wrong: vec![] };
+impl Compared {
+    fn run([unlimited, limited]: &[Session; 2], queries: Vec<Query>) -> Result<Compared> {
+        let mut compared = Compared { queries: vec![], peaks: vec![], wrong: vec![] };
         for query in queries {
             let answer = |session: &Session| {
                 session.engine().block_on(compare::our_answers(session, &query))
@@ -102,24 +103,25 @@ impl WarmUp {
             let (ours, peaks) = Peaks::during(limited.engine(), || answer(limited));
             match ours.map(|ours| compare::difference(&query, &ours, &theirs)) {
                 Ok(difference) => {
-                    warm_up.wrong.extend(difference.map(|difference| {
+                    compared.wrong.extend(difference.map(|difference| {
                         format!("{}: other than without the limit: {difference}", query.name)
                     }));
-                    warm_up.queries.push(query);
-                    warm_up.peaks.push(peaks);
+                    compared.queries.push(query);
+                    compared.peaks.push(peaks);
                 }
                 Err(e) => {
-                    warm_up.wrong.push(format!("{}: no answer within the limit: {e}", query.name));
+                    compared.wrong.push(format!("{}: no answer within the limit: {e}", query.name));
                 }
             }
         }
-        Ok(warm_up)
+        Ok(compared)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_engine::Engine;
 
     #[test]
     fn an_answer_that_differs_or_is_missing_is_wrong() {
@@ -146,7 +148,7 @@ mod tests {
             statements: vec![format!("select * from {name}")],
         };
         let queries = ["t", "u", "v"].map(query).to_vec();
-        let found = WarmUp::run(&sessions, queries.clone()).unwrap();
+        let found = Compared::run(&sessions, queries.clone()).unwrap();
         let names: Vec<&str> = found.queries.iter().map(|q| q.name.as_str()).collect();
         assert_eq!((names, found.peaks.len()), (vec!["t", "u"], 2));
         assert_eq!(found.wrong.len(), 2);
@@ -154,6 +156,6 @@ mod tests {
         assert!(found.wrong[1].starts_with("v: no answer within the limit: "));
         // The engine without a limit is what the other one is compared with.
         let [unlimited, limited] = sessions;
-        assert!(WarmUp::run(&[limited, unlimited], queries).is_err());
+        assert!(Compared::run(&[limited, unlimited], queries).is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! One load, scan or run under a memory limit in a process of its own, so that what it takes of memory, processor and
-//! disk can be told from everything else. The parent starts `thalweg bench worker`; a task comes
-//! on standard input and what was found goes to standard output, both as JSON.
+//! Loads, scans and queries in a process of its own, so that what they take of memory, processor and
+//! disk can be told from everything else. The parent starts `thalweg bench worker`; tasks come on
+//! standard input and what was found goes to standard output, both as JSON, a line each.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +17,11 @@ use thalweg_engine::{
 
 use crate::load;
 use crate::memory::{self, MemoryTask, Together};
+use crate::power::timed;
+use crate::report::memory::Limits;
 use crate::report::model::LoadTable;
+use crate::run::Options;
+use crate::workload::Query;
 
 /// How the binary is told to call [`serve`].
 const ARGUMENTS: [&str; 2] = ["bench", "worker"];
@@ -31,6 +35,40 @@ enum Task {
     Load(LoadTask),
     Scan(ScanTask),
     Memory(MemoryTask),
+    /// What the queries that follow are asked of.
+    Open(OpenTask),
+    Query(Query),
+}
+
+/// Opens a database that is there.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenTask {
+    pub database: PathBuf,
+    pub threads: usize,
+    pub policy: String,
+    /// `None`: as much as an engine takes.
+    pub limits: Option<Limits>,
+}
+
+impl OpenTask {
+    pub fn new(location: &str, options: &Options, limits: Option<Limits>) -> OpenTask {
+        let policy = options.policies.first().copied().unwrap_or_default();
+        OpenTask {
+            database: PathBuf::from(location),
+            threads: options.threads,
+            policy: policy.name().to_string(),
+            limits,
+        }
+    }
+}
+
+/// A query was run to its last row.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Asked {
+    pub rows: u64,
+    pub ms: f64,
+    /// Of the process since its start; 0 where the system does not say.
+    pub memory_peak_bytes: u64,
 }
 
 /// Makes tables and fills them from CSV files, in one transaction.
@@ -87,44 +125,126 @@ pub fn memory(task: MemoryTask) -> Result<Together> {
 }
 
 fn ask<T: for<'a> Deserialize<'a>>(task: &Task) -> Result<T> {
-    let start = || {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(ARGUMENTS)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Some(mut pipe) = child.stdin.take() {
-            pipe.write_all(&serde_json::to_vec(task)?)?;
-        }
-        child.wait_with_output()
-    };
-    let output = start().map_err(|e| Error::io("cannot run a worker process", e))?;
-    if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr).trim().to_string();
-        return Err(Error::resources(format!("the worker process failed ({})", output.status))
-            .detail(stderr)
-            .hint("signal 9 is mostly the system running out of memory"));
-    }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|e| Error::internal(format!("a worker answered what is no JSON of ours: {e}")))
+    Worker::start()?.ask(task)
 }
 
-/// The worker's side.
+/// A process that answers one task after the other, and is ended when this is dropped.
+pub struct Worker {
+    child: Child,
+    tasks: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    memory_peak_bytes: u64,
+}
+
+impl Worker {
+    /// An engine by itself.
+    pub fn open(task: OpenTask) -> Result<Worker> {
+        let mut worker = Worker::start()?;
+        worker.ask::<()>(&Task::Open(task))?;
+        Ok(worker)
+    }
+
+    pub fn query(&mut self, query: &Query) -> Result<Asked> {
+        let asked: Asked = self.ask(&Task::Query(query.clone()))?;
+        self.memory_peak_bytes = asked.memory_peak_bytes;
+        Ok(asked)
+    }
+
+    /// The most that the process held at a time until its last query ended.
+    pub fn memory_peak_bytes(&self) -> u64 {
+        self.memory_peak_bytes
+    }
+
+    fn start() -> Result<Worker> {
+        let failed = |e| Error::io("cannot start a worker process", e);
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.args(ARGUMENTS).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let (Some(tasks), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::internal("a worker process has no pipes"));
+        };
+        Ok(Worker { child, tasks, answers: BufReader::new(answers), memory_peak_bytes: 0 })
+    }
+
+    fn ask<T: for<'a> Deserialize<'a>>(&mut self, task: &Task) -> Result<T> {
+        let mut line = serde_json::to_string(task)
+            .map_err(|e| Error::internal(format!("a task is no JSON: {e}")))?;
+        line.push('\n');
+        let mut answer = String::new();
+        // One that is gone is told by its answer.
+        let _ = self.tasks.write_all(line.as_bytes());
+        let read = self.answers.read_line(&mut answer);
+        read.map_err(|e| Error::io("cannot read what a worker process answers", e))?;
+        if answer.is_empty() {
+            return Err(self.gone());
+        }
+        serde_json::from_str(&answer)
+            .map_err(|e| Error::internal(format!("a worker answered what is no JSON of ours: {e}")))
+    }
+
+    /// Why is on standard error, which both have.
+    fn gone(&mut self) -> Error {
+        let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+        Error::resources(format!("the worker process failed ({status})"))
+            .hint("signal 9 is mostly the system running out of memory")
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It has no state worth a clean shutdown.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The worker's side: until there are no more tasks, or one fails.
 pub fn serve() -> Result<()> {
-    let task: Task = serde_json::from_reader(std::io::stdin().lock()).map_err(|e| {
+    let mut opened = None;
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| Error::io("cannot read a task", e))?;
+        println!("{}", serve_one(&line, &mut opened)?);
+    }
+    Ok(())
+}
+
+fn serve_one(line: &str, opened: &mut Option<Session>) -> Result<String> {
+    let task: Task = serde_json::from_str(line).map_err(|e| {
         Error::user(format!("this is no task: {e}")).hint(
-            "`bench worker` is what `bench load`, `scan` and `memory` start; it is not for people",
+            "`bench worker` is what `bench load`, `scan`, `memory` and `out-of-core` start; it is \
+             not for people",
         )
     })?;
     let answer = match task {
         Task::Load(task) => serde_json::to_string(&do_load(task)?),
         Task::Scan(task) => serde_json::to_string(&scan_here(&task)?),
         Task::Memory(task) => serde_json::to_string(&memory::together(&task)?),
+        Task::Open(task) => {
+            *opened = Some(open(&task)?.session());
+            serde_json::to_string(&())
+        }
+        Task::Query(query) => {
+            let session = opened.as_ref();
+            let session = session.ok_or_else(|| Error::internal("a query before a database"))?;
+            let (rows, ms) = timed(session, &query)?;
+            let memory_peak_bytes = memory_peak_bytes();
+            serde_json::to_string(&Asked { rows, ms, memory_peak_bytes })
+        }
     };
-    let answer = answer.map_err(|e| Error::internal(format!("an answer is no JSON: {e}")))?;
-    println!("{answer}");
-    Ok(())
+    answer.map_err(|e| Error::internal(format!("an answer is no JSON: {e}")))
+}
+
+pub(crate) fn open(task: &OpenTask) -> Result<Arc<Engine>> {
+    let config = Config {
+        threads: task.threads,
+        policy: task.policy.parse()?,
+        memory_bytes_max: task.limits.map(|limits| limits.query_bytes()),
+        cache_bytes_max: task.limits.map(|limits| limits.cache_bytes),
+        create: false,
+        ..Config::default()
+    };
+    Engine::open(&task.database.to_string_lossy(), config)
 }
 
 fn do_load(task: LoadTask) -> Result<Loaded> {
@@ -150,8 +270,7 @@ fn do_load(task: LoadTask) -> Result<Loaded> {
     let reports = engine.block_on(session.load(load, Arc::<LoadProgress>::default()))?;
     let seconds = started.elapsed().as_secs_f64();
     let tables = reports.iter().map(load::table);
-    let memory_peak_bytes = of_this_process("status", "VmHWM:").unwrap_or(0) * 1024;
-    Ok(Loaded { seconds, tables: tables.collect(), memory_peak_bytes })
+    Ok(Loaded { seconds, tables: tables.collect(), memory_peak_bytes: memory_peak_bytes() })
 }
 
 /// In this process, in an engine that has nothing in its cache.
@@ -171,6 +290,11 @@ pub fn scan_here(task: &ScanTask) -> Result<Scanned> {
     })?;
     let seconds = started.elapsed().as_secs_f64();
     Ok(Scanned { seconds, cpu_seconds: cpu_seconds() - cpu, read_bytes: read_bytes() - read })
+}
+
+/// Of this process since its start, or since the kernel was told to forget it.
+pub(crate) fn memory_peak_bytes() -> u64 {
+    of_this_process("status", "VmHWM:").unwrap_or(0) * 1024
 }
 
 fn read_bytes() -> u64 {
@@ -194,6 +318,27 @@ pub(crate) fn of_this_process(file: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_are_lines_and_queries_need_a_database() {
+        let mut opened = None;
+        let ask = |task: &Task, opened: &mut Option<Session>| {
+            serve_one(&serde_json::to_string(task).unwrap(), opened)
+        };
+        let statements = vec!["select 1\nunion all select 2".to_string()];
+        let query = Task::Query(Query { name: "Q1".into(), number: 1, statements });
+        assert!(ask(&query, &mut opened).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("db");
+        let limits = Some(Limits::new(64 << 20));
+        let task = OpenTask { database, threads: 1, policy: "fair".into(), limits };
+        assert!(ask(&Task::Open(task.clone()), &mut opened).is_err(), "it is not there");
+        drop(Engine::open(&task.database.to_string_lossy(), Config::default()).unwrap());
+        assert_eq!(ask(&Task::Open(task), &mut opened).unwrap(), "null");
+        let asked: Asked = serde_json::from_str(&ask(&query, &mut opened).unwrap()).unwrap();
+        assert!(asked.rows == 2 && asked.ms > 0.0 && asked.memory_peak_bytes > 1 << 20);
+        assert!(serve_one("{}", &mut opened).is_err());
+    }
 
     #[test]
     fn a_task_is_loaded_and_scanned() {

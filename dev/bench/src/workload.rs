@@ -1,12 +1,13 @@
 //! What is asked: the queries of each benchmark, and the tables they are asked of.
 
+use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 use thalweg_engine::Session;
 
 use crate::generate::Benchmark;
 
 /// A query as the benchmark numbers it. Two TPC-DS templates are of two statements.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Query {
     /// As in tables: `Q1.1`, `Q7`.
     pub name: String,

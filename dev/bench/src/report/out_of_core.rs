@@ -29,6 +29,10 @@ pub struct OutOfCore {
     pub equal: usize,
     /// A line for each query whose answer differs or is missing.
     pub wrong: Vec<String>,
+    /// The most memory that the process of each engine held at a time, whatever for; 0 where the
+    /// system does not say.
+    pub unlimited_resident_bytes: u64,
+    pub limited_resident_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +76,7 @@ impl OutOfCore {
         queries: Vec<QueryOutOfCore>,
         asked: usize,
         wrong: Vec<String>,
+        [unlimited_resident_bytes, limited_resident_bytes]: [u64; 2],
     ) -> OutOfCore {
         let times: Vec<_> = queries.iter().map(|q| [&q.unlimited, &q.limited]).collect();
         let [unlimited_ms, limited_ms] = sums_of_medians(&times);
@@ -86,6 +91,8 @@ impl OutOfCore {
             equal: asked - wrong.len(),
             wrong,
             queries,
+            unlimited_resident_bytes,
+            limited_resident_bytes,
         }
     }
 
@@ -129,6 +136,11 @@ impl OutOfCore {
         vec![
             self.sum.remark(self.runs),
             self.limits.remark(),
+            format!(
+                "resident at most: {} within the limit, {} without it; each in a process of its own",
+                bytes(self.limited_resident_bytes),
+                bytes(self.unlimited_resident_bytes)
+            ),
             "held: reserved for joins, groups and sorts; spilled: in spill files".into(),
             format!(
                 "{} of {} answers are equal within the limit and without it",
@@ -170,6 +182,7 @@ Q9             |  600.0 ±10 % |    300.0  ±5 % |         2.00× | 700.0 MiB | 
 Sum of medians |        700.0 |          400.0 |         1.75× |           |
 * ratio of the sums in single runs: 1.66× to 1.83×, 3 runs
 * limit 1.0 GiB: 768.0 MiB for joins, groups and sorts, 256.0 MiB for the cache of decoded chunks; the program and batches on their way are not in it
+* resident at most: 1.2 GiB within the limit, 4.0 GiB without it; each in a process of its own
 * held: reserved for joins, groups and sorts; spilled: in spill files
 * 2 of 3 answers are equal within the limit and without it
 ! Q18: no answer within the limit: <not> enough memory
@@ -181,7 +194,8 @@ Sum of medians |        700.0 |          400.0 |         1.75× |           |
     #[test]
     fn no_answer_at_all_is_no_infinity() {
         let wrong = vec!["Q1: no answer within the limit".into()];
-        let run = OutOfCore::new("SSB SF 1".into(), 3, Limits::new(1 << 30), vec![], 1, wrong);
+        let limits = Limits::new(1 << 30);
+        let run = OutOfCore::new("SSB SF 1".into(), 3, limits, vec![], 1, wrong, [0; 2]);
         let SumRatio { ratio, ratio_low, ratio_high } = run.sum;
         assert_eq!((run.equal, ratio, ratio_low, ratio_high), (0, 0.0, 0.0, 0.0));
     }

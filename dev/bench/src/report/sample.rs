@@ -241,7 +241,8 @@ pub fn out_of_core() -> OutOfCore {
     };
     let queries = vec![query("Q1", 0.1, 0.1, 2, 0), query("Q9", 0.6, 0.3, 700, 2048)];
     let wrong = vec!["Q18: no answer within the limit: <not> enough memory".into()];
-    OutOfCore::new("TPC-H SF 1".into(), 3, Limits::new(1 << 30), queries, 3, wrong)
+    let resident = [4 << 30, 5 << 28];
+    OutOfCore::new("TPC-H SF 1".into(), 3, Limits::new(1 << 30), queries, 3, wrong, resident)
 }
 
 /// One query wholly on pipelines, and one that is not.
