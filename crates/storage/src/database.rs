@@ -312,6 +312,13 @@ impl Database {
         chunk.extent().read(chunk.metadata(), chunk.chunk, &places)
     }
 
+    /// The same, if that only copies what is in memory: it does not block. `None`: it may be more than
+    /// that, or something is wrong, as [`read`](Self::read) will say.
+    pub fn read_at_once(&self, chunk: &ChunkRef, columns: &[usize]) -> Option<Vec<Segment>> {
+        let places: Option<Vec<usize>> = columns.iter().map(|&c| chunk.place(c)).collect();
+        chunk.extent().read_at_once(chunk.metadata(), chunk.chunk, &places?)
+    }
+
     /// Begins with what [`read`](Self::read) of the same will want, as far as the cache has it not.
     /// Returns those of the columns that come early only if the caller reads them early.
     pub fn read_ahead(&self, chunk: &ChunkRef, columns: &[usize]) -> Vec<usize> {

@@ -1,5 +1,6 @@
 //! Reading chunk-columns: bytes in one step (which may block), arrays in another (which does not).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -82,15 +83,27 @@ impl Extent {
         Ok(segments)
     }
 
+    /// The same, if that only copies what is in memory. `None`: it may be more than that, or something
+    /// is wrong, as [`read`](Self::read) will say.
+    pub(crate) fn read_at_once(
+        self: &Arc<Self>,
+        metadata: &Arc<Metadata>,
+        chunk: usize,
+        places: &[usize],
+    ) -> Option<Vec<Segment>> {
+        let (order, wanted) = ranges(metadata, chunk, places);
+        let read = self.home().store.read_at_once(&object_name(self.id), self.bytes, &wanted)?;
+        let segments = self.segments(metadata, chunk, places, order, read).ok()?;
+        segments.iter().all(|s| s.verify().is_ok()).then_some(segments)
+    }
+
     /// Has the store begin with what [`read`](Self::read) of the same will want. `false`: it comes early
     /// only if it is read early.
     pub(crate) fn read_ahead(&self, metadata: &Metadata, chunk: usize, places: &[usize]) -> bool {
         if self.home().reads_directly() {
             return false;
         }
-        let location = |&place: &usize| metadata.columns[place].locations[chunk].range();
-        let mut wanted: Vec<_> = places.iter().map(location).collect();
-        wanted.sort_by_key(|range| range.start);
+        let (_, wanted) = ranges(metadata, chunk, places);
         self.home().store.read_ahead(&object_name(self.id), &wanted)
     }
 
@@ -100,16 +113,25 @@ impl Extent {
         chunk: usize,
         places: &[usize],
     ) -> Result<Vec<Segment>> {
-        let location = |place: usize| metadata.columns[place].locations[chunk];
-        let mut order: Vec<usize> = (0..places.len()).collect();
-        order.sort_by_key(|&i| location(places[i]).offset);
-        let wanted: Vec<_> = order.iter().map(|&i| location(places[i]).range()).collect();
-        let mut found: Vec<Option<ByteBuffer>> = vec![None; places.len()];
+        let (order, wanted) = ranges(metadata, chunk, places);
         let (store, name) = (&self.home().store, object_name(self.id));
         let read = match self.home().reads_directly() {
             true => store.read_direct(&name, self.bytes, &wanted),
             false => store.read(&name, self.bytes, &wanted),
         }?;
+        self.segments(metadata, chunk, places, order, read)
+    }
+
+    /// Of what was read, which is in that `order`.
+    fn segments(
+        self: &Arc<Self>,
+        metadata: &Arc<Metadata>,
+        chunk: usize,
+        places: &[usize],
+        order: Vec<usize>,
+        read: Vec<ByteBuffer>,
+    ) -> Result<Vec<Segment>> {
+        let mut found: Vec<Option<ByteBuffer>> = vec![None; places.len()];
         for (i, bytes) in order.into_iter().zip(read) {
             found[i] = Some(bytes);
         }
@@ -120,4 +142,13 @@ impl Extent {
         };
         found.into_iter().zip(places).map(segment).collect()
     }
+}
+
+/// Where columns of a chunk lie, ascending, and which of the `places` each is.
+fn ranges(metadata: &Metadata, chunk: usize, places: &[usize]) -> (Vec<usize>, Vec<Range<u64>>) {
+    let location = |place: usize| metadata.columns[place].locations[chunk];
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by_key(|&i| location(places[i]).offset);
+    let wanted = order.iter().map(|&i| location(places[i]).range()).collect();
+    (order, wanted)
 }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 use std::fs::{self, File};
+#[cfg(target_os = "linux")]
+use std::io::IoSliceMut;
 use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -15,6 +17,8 @@ use rustix::fs::{
     Advice, CWD, FlockOperation, OFlags, RenameFlags, fadvise, flock, renameat_with, statfs,
 };
 use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+use rustix::io::ReadWriteFlags;
 
 pub(crate) trait Disk: fmt::Debug + Send + Sync + 'static {
     type File: DiskFile;
@@ -64,6 +68,11 @@ pub(crate) trait DiskFile: fmt::Debug + Send + Sync + 'static {
 
     /// Fills the front of `buffer` from `offset` on, and says how many bytes; zero at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// The same, of what is in memory. `WouldBlock`: the rest is not, or nobody knows.
+    fn read_at_once(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
 
     /// Begins to bring these bytes into memory, where a disk has any use for that.
     fn read_ahead(&self, _wanted: Range<u64>) {}
@@ -245,12 +254,19 @@ impl DiskFile for File {
         FileExt::read_at(self, buffer, offset)
     }
 
+    #[cfg(target_os = "linux")]
+    fn read_at_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let buffer = &mut [IoSliceMut::new(buffer)];
+        Ok(rustix::io::preadv2(self, buffer, offset, ReadWriteFlags::NOWAIT)?)
+    }
+
     fn read_ahead(&self, wanted: Range<u64>) {
         // Zero would mean all there is.
         if let Some(bytes) = NonZeroU64::new(wanted.end.saturating_sub(wanted.start)) {
             let _ = fadvise(self, wanted.start, Some(bytes), Advice::WillNeed);
         }
     }
+
     fn is_in_memory(&self, wanted: Range<u64>) -> bool {
         let bytes = wanted.end.saturating_sub(wanted.start);
         cached_pages(self, wanted.start, bytes)

@@ -137,6 +137,19 @@ impl<D: Disk> Store for LocalStore<D> {
         self.0.read(name, bytes, wanted, true)
     }
 
+    fn read_at_once(
+        &self,
+        name: &str,
+        bytes: u64,
+        wanted: &[Range<u64>],
+    ) -> Option<Vec<ByteBuffer>> {
+        // Opening a file may take a disk, too.
+        let open = self.0.files.get(name).filter(|open| open.bytes == bytes)?;
+        check_ranges(name, bytes, wanted).ok()?;
+        let read = |buffer: &mut [u8], offset| open.file.read_at_once(buffer, offset);
+        self.0.read_near(wanted, |buffer, offset, bytes| fill(read, buffer, offset, bytes)).ok()
+    }
+
     fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool {
         let Ok(open) = self.0.open(name) else { return true };
         near(wanted, READ_GAP_BYTES_MAX, u64::MAX).for_each(|(span, _)| open.file.read_ahead(span));
@@ -148,7 +161,7 @@ impl<D: Disk> Store for LocalStore<D> {
             let file = self.0.disk.open(&self.0.at(name))?;
             let length = file.length()? as usize;
             let mut bytes = vec![0; length];
-            fill(&file, &mut bytes, 0, length)?;
+            fill(|buffer, offset| file.read_at(buffer, offset), &mut bytes, 0, length)?;
             Ok(bytes)
         };
         match read() {
@@ -374,18 +387,33 @@ impl<D: Disk> Inner<D> {
         direct: Option<&D::File>,
         wanted: &[Range<u64>],
     ) -> io::Result<Vec<ByteBuffer>> {
+        let from = |file: &D::File, buffer: &mut [u8], offset, bytes| {
+            fill(|buffer, offset| file.read_at(buffer, offset), buffer, offset, bytes)
+        };
+        self.read_near(wanted, |buffer, offset, bytes| {
+            let span = offset..offset + bytes as u64;
+            match direct.filter(|_| !file.is_in_memory(span)) {
+                Some(direct) => match from(direct, buffer, offset, bytes) {
+                    // A disk with larger blocks, or a read that ended amid one.
+                    Err(e) if e.kind() == ErrorKind::InvalidInput => {
+                        from(file, buffer, offset, bytes)
+                    }
+                    done => done,
+                },
+                None => from(file, buffer, offset, bytes),
+            }
+        })
+    }
+
+    /// Has `fill` read, as of [`Blocks::read`], ranges that are near each other together.
+    fn read_near(
+        &self,
+        wanted: &[Range<u64>],
+        fill: impl Fn(&mut [u8], u64, usize) -> io::Result<()>,
+    ) -> io::Result<Vec<ByteBuffer>> {
         let mut out = Vec::with_capacity(wanted.len());
         for (span, together) in near(wanted, READ_GAP_BYTES_MAX, REQUEST_BYTES_MAX) {
-            let read = |file: &D::File| {
-                self.blocks
-                    .read(span.clone(), |buffer, offset, bytes| fill(file, buffer, offset, bytes))
-            };
-            let read = match direct.filter(|_| !file.is_in_memory(span.clone())).map(read) {
-                // A disk with larger blocks, or a read that ended amid one.
-                Some(Err(e)) if e.kind() == ErrorKind::InvalidInput => read(file),
-                Some(done) => done,
-                None => read(file),
-            }?;
+            let read = self.blocks.read(span.clone(), &fill)?;
             let part =
                 |r: &Range<u64>| (r.start - span.start) as usize..(r.end - span.start) as usize;
             out.extend(together.iter().map(|r| read.slice_unaligned(part(r))));
@@ -502,11 +530,16 @@ impl<F> OpenFiles<F> {
     }
 }
 
-/// Fills at least the first `bytes` of `buffer`.
-fn fill(file: &impl DiskFile, buffer: &mut [u8], offset: u64, bytes: usize) -> io::Result<()> {
+/// Has `read` fill at least the first `bytes` of `buffer`.
+fn fill(
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+    buffer: &mut [u8],
+    offset: u64,
+    bytes: usize,
+) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+        match read(&mut buffer[filled..], offset + filled as u64) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(n) => filled += n,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}

@@ -77,6 +77,17 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
         self.read(name, bytes, wanted)
     }
 
+    /// What [`read`](Self::read) would give, if that only copies what is in memory: no waiting for a disk
+    /// or a network. `None`: it may be more than that, or something is wrong, as `read` will say.
+    fn read_at_once(
+        &self,
+        _name: &str,
+        _bytes: u64,
+        _wanted: &[Range<u64>],
+    ) -> Option<Vec<ByteBuffer>> {
+        None
+    }
+
     /// Says that `wanted` will be [`read`](Self::read) soon. `true`: there is nothing more to be done, for
     /// a system brings it into memory, or it is there. `false`: it comes early only if it is read early.
     /// If anything is wrong, the read will say so.

@@ -35,7 +35,7 @@ pub struct Reader {
     /// Common to all partitions of one execution.
     skipper: Arc<OnceLock<Skipper>>,
     ahead: Arc<Ahead>,
-    /// Columns of the last chunk that had to be read.
+    /// Columns of the last chunk that had to be read from a disk, or would have had to be.
     last_read: Vec<usize>,
     metrics: Metrics,
     bytes_touched: usize,
@@ -93,7 +93,8 @@ impl Reader {
             None => Selection::all(rows),
         };
         let coming = self.ahead.take(&chunk);
-        let mut columns = Columns { coming, ..Columns::new(chunk) };
+        let ahead = coming.is_some();
+        let mut columns = Columns { coming, ahead, ..Columns::new(chunk) };
         self.read_ahead();
         for conjunct in self.in_order() {
             self.load(&mut columns, &conjunct.columns).await?;
@@ -231,11 +232,19 @@ impl Reader {
             return Ok(());
         }
         let Source { database, loading, .. } = &self.source;
-        columns.read.extend_from_slice(&missing);
         let mut segments = columns.come_early(&missing).await;
+        columns.read.extend(segments.iter().map(|(column, _)| *column));
         missing.retain(|column| segments.iter().all(|(early, _)| early != column));
         if !missing.is_empty() {
-            let read = loading.read(database, &columns.chunk, &missing).await?;
+            // To copy what is in memory takes no longer than to have another thread do it.
+            let at_once = database.read_at_once(&columns.chunk, &missing);
+            if columns.ahead || at_once.is_none() {
+                columns.read.extend_from_slice(&missing);
+            }
+            let read = match at_once {
+                Some(read) => read,
+                None => loading.read(database, &columns.chunk, &missing).await?,
+            };
             segments.extend(missing.into_iter().zip(read));
         }
         for (column, segment) in segments {
@@ -274,8 +283,10 @@ struct Columns {
     loaded: Vec<(usize, Column)>,
     /// The first so many are in the bytes that were touched.
     counted: usize,
-    /// Those that were not in the cache.
+    /// Those that were neither in the cache nor in memory, but for reading ahead.
     read: Vec<usize>,
+    /// Whether something was read ahead.
+    ahead: bool,
     coming: Option<Coming>,
     early: Option<Early>,
 }
@@ -287,6 +298,7 @@ impl Columns {
             loaded: Vec::new(),
             counted: 0,
             read: Vec::new(),
+            ahead: false,
             coming: None,
             early: None,
         }
