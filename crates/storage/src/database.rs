@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arrow::array::ArrayRef;
 use parking_lot::{Mutex, RwLock};
@@ -346,8 +346,10 @@ impl Database {
     ///   more digits than its precision says;
     /// * anything else: exactly the table's type.
     pub fn decode(&self, segment: Segment) -> Result<ArrayRef> {
+        let started = Instant::now();
         let array = segment.decode()?;
-        self.0.home.cache.insert(key(&segment.extent, segment.chunk, segment.place), &array);
+        let key = key(&segment.extent, segment.chunk, segment.place);
+        self.0.home.cache.insert(key, &array, started.elapsed());
         Ok(array)
     }
 

@@ -21,7 +21,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, BinaryArray};
 use arrow::buffer::{Buffer, OffsetBuffer};
@@ -331,11 +331,12 @@ impl Extent {
     ) -> Result<Option<Digests>> {
         let Some(at) = metadata.columns[place].digests else { return Ok(None) };
         let what = format!("the digest of column {:?}", metadata.columns[place].name);
+        let started = Instant::now();
         let bytes = Buffer::from(self.part(at, &what)?.as_slice());
         let digests = Digests::parse(bytes.clone(), metadata.chunks(), &format!("{self}: {what}"))?;
         let offsets = OffsetBuffer::from_lengths([bytes.len()]);
         let array: ArrayRef = Arc::new(BinaryArray::new(offsets, bytes, None));
-        self.home().cache.insert(self.digests_key(place), &array);
+        self.home().cache.insert(self.digests_key(place), &array, started.elapsed());
         Ok(Some(digests))
     }
 
