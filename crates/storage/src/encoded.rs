@@ -124,11 +124,57 @@ fn is_whole(data_type: &DataType) -> bool {
     )
 }
 
+/// What whole numbers are narrowed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Narrow {
+    Int8,
+    Int16,
+    Int32,
+}
+
+impl Narrow {
+    /// That of numbers from `least` to `greatest`; `None`: they need 64 bits.
+    pub fn of(least: i64, greatest: i64) -> Option<Self> {
+        // Of a negative number the bits below its sign, turned: as many as it needs.
+        Self::of_bits((least ^ (least >> 63)) | (greatest ^ (greatest >> 63)))
+    }
+
+    fn of_bits(bits: i64) -> Option<Self> {
+        match bits {
+            _ if bits <= i64::from(i8::MAX) => Some(Narrow::Int8),
+            _ if bits <= i64::from(i16::MAX) => Some(Narrow::Int16),
+            _ if bits <= i64::from(i32::MAX) => Some(Narrow::Int32),
+            _ => None,
+        }
+    }
+
+    pub fn bytes(self) -> usize {
+        match self {
+            Narrow::Int8 => 1,
+            Narrow::Int16 => 2,
+            Narrow::Int32 => 4,
+        }
+    }
+
+    fn data_type(self) -> DataType {
+        match self {
+            Narrow::Int8 => DataType::Int8,
+            Narrow::Int16 => DataType::Int16,
+            Narrow::Int32 => DataType::Int32,
+        }
+    }
+}
+
+/// A column without NULLs of so many narrow `values`.
+pub(crate) fn narrow_column(narrow: Narrow, rows: usize, values: Buffer) -> ArrayRef {
+    primitive(narrow.data_type(), rows, values, None)
+}
+
 /// Whole numbers in the fewest bits that hold them all; anything else as it is.
 pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
     /// Values that are looked at before it is asked whether there is anything to gain.
     const PART: usize = 4096;
-    fn narrow<T: Copy + Into<i64>>(values: &[T]) -> Option<(DataType, Buffer)> {
+    fn narrow<T: Copy + Into<i64>>(values: &[T]) -> Option<(Narrow, Buffer)> {
         // Of a negative number the bits below its sign, turned: as many as it needs.
         let mut bits = 0;
         for part in values.chunks(PART) {
@@ -143,11 +189,13 @@ pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
                 values.iter().map(|&v| v.into() as $native).collect::<Vec<_>>().into()
             };
         }
-        Some(match bits {
-            _ if bits <= i64::from(i8::MAX) => (DataType::Int8, of!(i8)),
-            _ if bits <= i64::from(i16::MAX) => (DataType::Int16, of!(i16)),
-            _ => (DataType::Int32, of!(i32)),
-        })
+        let narrow = Narrow::of_bits(bits)?;
+        let values = match narrow {
+            Narrow::Int8 => of!(i8),
+            Narrow::Int16 => of!(i16),
+            Narrow::Int32 => of!(i32),
+        };
+        Some((narrow, values))
     }
     if !is_whole(array.data_type()) {
         return array;
@@ -160,7 +208,7 @@ pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
         _ => None,
     };
     match narrow {
-        Some((form, values)) => primitive(form, array.len(), values, array.nulls()),
+        Some((narrow, values)) => primitive(narrow.data_type(), array.len(), values, array.nulls()),
         None => array,
     }
 }

@@ -33,6 +33,7 @@ use vortex::session::VortexSession;
 use vortex::session::registry::ReadContext;
 
 use super::Location;
+use super::packed;
 use super::schemes::Compressors;
 use crate::encoded;
 use crate::store::ALIGNMENT;
@@ -197,7 +198,10 @@ pub(super) fn decode(
                 Some(narrow) => decimals(array, field, narrow, execution),
                 None => plain(array, field, execution),
             },
-            _ => plain(array, field, execution).map(encoded::narrowed),
+            _ => match packed::narrow(&array) {
+                Some(narrow) => Ok(narrow),
+                None => plain(array, field, execution).map(encoded::narrowed),
+            },
         }
     })?;
     if !encoded::is_form_of(array.data_type(), field.data_type()) || array.len() != rows {

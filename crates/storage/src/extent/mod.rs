@@ -10,6 +10,7 @@
 
 mod codec;
 mod metadata;
+mod packed;
 mod reader;
 mod schemes;
 mod sort;
