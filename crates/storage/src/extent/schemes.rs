@@ -247,8 +247,8 @@ impl Scheme for Dictionary {
 
 /// Whole numbers by Pco, which codes frequent values in fewer bits; bytes, which are mostly the codes
 /// of a dictionary and which Pco does not take, by Zstandard. Both are decoded more slowly than packed
-/// bits, so they must be smaller by as much as [`UNEVEN_ADVANTAGE`], and by some bits a value: seven
-/// values in three bits are no case for them.
+/// bits, so they must be smaller by as much as [`PCO`] or [`BYTES`] say: seven values in three bits are
+/// no case for them.
 #[derive(Debug)]
 struct Uneven;
 
@@ -256,14 +256,22 @@ const UNEVEN_LEVEL: usize = 4;
 const BYTES_LEVEL: i32 = 3;
 /// Each can be decoded without the others.
 const UNEVEN_PAGE_ROWS: usize = 16 * 1024;
-const UNEVEN_ADVANTAGE: f64 = 0.92;
-/// Bits that a value must save. Pco takes 3 to 4 ns for each, where packed bits take less than a half and
-/// Zstandard about one: a scan waits for it rather than for the disk.
-const PCO_BITS_MIN: f64 = 1.5;
-const BYTES_BITS_MIN: f64 = 0.5;
+/// Pco takes 3 to 4 ns for a value, where packed bits take less than a half: a scan of the page cache, or
+/// of a fast disk, waits for it.
+const PCO: Advantage = Advantage { share: 0.74, bits: 1.5 };
+/// Zstandard takes about one.
+const BYTES: Advantage = Advantage { share: 0.92, bits: 0.5 };
 const UNEVEN_ROWS_MIN: usize = 1024;
 /// What is compressed to learn how small it gets: from one place, as neighbours are often alike.
 const UNEVEN_TRIAL_ROWS: usize = 8 * 1024;
+
+/// What another encoding must offer.
+struct Advantage {
+    /// It may take this part of the bytes.
+    share: f64,
+    /// And must save so many bits of a value.
+    bits: f64,
+}
 
 impl Scheme for Uneven {
     fn scheme_name(&self) -> &'static str {
@@ -294,12 +302,9 @@ impl Scheme for Uneven {
                 let part: PrimitiveArray = first_rows(data, UNEVEN_TRIAL_ROWS, execution)?;
                 let before = part.nbytes() as f64;
                 let after = uneven(&part, execution)?.nbytes().max(1) as f64;
-                let saved_min = part.len() as f64 / 8.0
-                    * match part.ptype() {
-                        PType::U8 => BYTES_BITS_MIN,
-                        _ => PCO_BITS_MIN,
-                    };
-                Ok(verdict(before / (after + saved_min).max(after / UNEVEN_ADVANTAGE), best))
+                let wanted = if part.ptype() == PType::U8 { BYTES } else { PCO };
+                let saved_min = part.len() as f64 / 8.0 * wanted.bits;
+                Ok(verdict(before / (after + saved_min).max(after / wanted.share), best))
             },
         )))
     }
