@@ -92,7 +92,9 @@ impl Extent {
         places: &[usize],
     ) -> Option<Vec<Segment>> {
         let (order, wanted) = ranges(metadata, chunk, places);
-        let read = self.home().store.read_at_once(&object_name(self.id), self.bytes, &wanted)?;
+        let (home, name) = (self.home(), object_name(self.id));
+        let direct = home.reads_directly();
+        let read = home.store.read_at_once(&name, self.bytes, &wanted, direct)?;
         let segments = self.segments(metadata, chunk, places, order, read).ok()?;
         segments.iter().all(|s| s.verify().is_ok()).then_some(segments)
     }

@@ -142,12 +142,20 @@ impl<D: Disk> Store for LocalStore<D> {
         name: &str,
         bytes: u64,
         wanted: &[Range<u64>],
+        direct: bool,
     ) -> Option<Vec<ByteBuffer>> {
         // Opening a file may take a disk, too.
         let open = self.0.files.get(name).filter(|open| open.bytes == bytes)?;
         check_ranges(name, bytes, wanted).ok()?;
         let read = |buffer: &mut [u8], offset| open.file.read_at_once(buffer, offset);
-        self.0.read_near(wanted, |buffer, offset, bytes| fill(read, buffer, offset, bytes)).ok()
+        let read = |buffer: &mut [u8], offset, bytes| {
+            // What is missing would be read ahead, and then read again.
+            if direct && !open.file.is_in_memory(offset..offset + bytes as u64) {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            fill(read, buffer, offset, bytes)
+        };
+        self.0.read_near(wanted, read).ok()
     }
 
     fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool {

@@ -75,6 +75,7 @@ impl Store for MemoryStore {
         name: &str,
         bytes: u64,
         wanted: &[Range<u64>],
+        _direct: bool,
     ) -> Option<Vec<ByteBuffer>> {
         self.read(name, bytes, wanted).ok()
     }

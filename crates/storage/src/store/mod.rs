@@ -78,12 +78,14 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     }
 
     /// What [`read`](Self::read) would give, if that only copies what is in memory: no waiting for a disk
-    /// or a network. `None`: it may be more than that, or something is wrong, as `read` will say.
+    /// or a network. `None`: it may be more than that, or something is wrong, as `read` will say. Unless
+    /// what is missing will be read `direct`ly, the system may begin to fetch it.
     fn read_at_once(
         &self,
         _name: &str,
         _bytes: u64,
         _wanted: &[Range<u64>],
+        _direct: bool,
     ) -> Option<Vec<ByteBuffer>> {
         None
     }

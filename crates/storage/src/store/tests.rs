@@ -177,7 +177,11 @@ fn reads_ranges(open: Open) {
     let check = |wanted: &[Range<u64>]| {
         let read = store.read("extents/ranges", bytes, wanted).unwrap();
         let direct = store.read_direct("extents/ranges", bytes, wanted).unwrap();
-        for read in [read, direct] {
+        // Where the system can tell that it is in memory, or there is nothing else.
+        let at_once = [false, true].map(|d| store.read_at_once("extents/ranges", bytes, wanted, d));
+        let in_memory = store.path("").is_none() && store.is_private();
+        assert!(!in_memory || at_once.iter().all(Option::is_some));
+        for read in [read, direct].into_iter().chain(at_once.into_iter().flatten()) {
             assert_eq!(read.len(), wanted.len());
             for (buffer, range) in read.iter().zip(wanted) {
                 assert_eq!(buffer.as_slice(), &content[range.start as usize..range.end as usize]);
@@ -212,7 +216,10 @@ fn reads_ranges(open: Open) {
             let error = read(&*store, "extents/ranges", bytes, wanted).unwrap_err();
             assert_eq!(error.kind(), Kind::Corrupt, "{error}");
         }
+        assert!(store.read_at_once("extents/ranges", bytes, wanted, false).is_none());
     }
+    assert!(store.read_at_once("extents/ranges", bytes - 1, &[0..1], false).is_none());
+    assert!(store.read_at_once("extents/nosuch", bytes, &[0..1], false).is_none());
 }
 
 fn reports_damage(open: Open) {
@@ -300,6 +307,8 @@ fn a_file_that_was_cut_is_corrupt_however_it_is_read() {
             assert_eq!(error.kind(), Kind::Corrupt, "{error}");
             assert!(error.message().ends_with("ends within a chunk"), "{error}");
         }
+        let wanted = &[60_000..70_000];
+        assert!(store.read_at_once("extents/cut", 100_000, wanted, false).is_none());
     }
 }
 
