@@ -319,6 +319,12 @@ impl Database {
         chunk.extent().read_at_once(chunk.metadata(), chunk.chunk, &places?)
     }
 
+    /// Whether [`read`](Self::read) of the same needs no disk, as far as is known: does not block.
+    pub fn is_in_memory(&self, chunk: &ChunkRef, columns: &[usize]) -> bool {
+        let places: Vec<usize> = columns.iter().filter_map(|&c| chunk.place(c)).collect();
+        chunk.extent().is_in_memory(chunk.metadata(), chunk.chunk, &places)
+    }
+
     /// Begins with what [`read`](Self::read) of the same will want, as far as the cache has it not.
     /// Returns those of the columns that come early only if the caller reads them early.
     pub fn read_ahead(&self, chunk: &ChunkRef, columns: &[usize]) -> Vec<usize> {

@@ -99,6 +99,12 @@ impl Extent {
         segments.iter().all(|s| s.verify().is_ok()).then_some(segments)
     }
 
+    /// Whether [`read`](Self::read) of the same needs no disk, as far as is known.
+    pub(crate) fn is_in_memory(&self, metadata: &Metadata, chunk: usize, places: &[usize]) -> bool {
+        let (_, wanted) = ranges(metadata, chunk, places);
+        self.home().store.is_in_memory(&object_name(self.id), &wanted)
+    }
+
     /// Has the store begin with what [`read`](Self::read) of the same will want. `false`: it comes early
     /// only if it is read early.
     pub(crate) fn read_ahead(&self, metadata: &Metadata, chunk: usize, places: &[usize]) -> bool {

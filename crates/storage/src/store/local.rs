@@ -158,6 +158,11 @@ impl<D: Disk> Store for LocalStore<D> {
         self.0.read_near(wanted, read).ok()
     }
 
+    fn is_in_memory(&self, name: &str, wanted: &[Range<u64>]) -> bool {
+        let Some(open) = self.0.files.get(name) else { return false };
+        near(wanted, READ_GAP_BYTES_MAX, u64::MAX).all(|(span, _)| open.file.is_in_memory(span))
+    }
+
     fn read_ahead(&self, name: &str, wanted: &[Range<u64>]) -> bool {
         let Ok(open) = self.0.open(name) else { return true };
         near(wanted, READ_GAP_BYTES_MAX, u64::MAX).for_each(|(span, _)| open.file.read_ahead(span));

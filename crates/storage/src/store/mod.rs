@@ -90,6 +90,11 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether most of `wanted` is in memory, as far as the system tells.
+    fn is_in_memory(&self, _name: &str, _wanted: &[Range<u64>]) -> bool {
+        false
+    }
+
     /// Says that `wanted` will be [`read`](Self::read) soon. `true`: there is nothing more to be done, for
     /// a system brings it into memory, or it is there. `false`: it comes early only if it is read early.
     /// If anything is wrong, the read will say so.

@@ -236,9 +236,13 @@ impl Reader {
         columns.read.extend(segments.iter().map(|(column, _)| *column));
         missing.retain(|column| segments.iter().all(|(early, _)| early != column));
         if !missing.is_empty() {
-            // To copy what is in memory takes no longer than to have another thread do it.
-            let at_once = database.read_at_once(&columns.chunk, &missing);
-            if columns.ahead || at_once.is_none() {
+            // To copy what is in memory takes no longer than to have another thread do it. What was
+            // read ahead was not, and may be on its way.
+            let at_once = match columns.ahead {
+                true => None,
+                false => database.read_at_once(&columns.chunk, &missing),
+            };
+            if at_once.is_none() {
                 columns.read.extend_from_slice(&missing);
             }
             let read = match at_once {
@@ -268,11 +272,12 @@ impl Reader {
         if self.last_read.is_empty() {
             return;
         }
-        let chunks = self.skipper.get().map_or(vec![], |s| s.upcoming(CHUNKS_AHEAD));
+        let Source { database, loading, .. } = &self.source;
+        let mut chunks = self.skipper.get().map_or(vec![], |s| s.upcoming(CHUNKS_AHEAD));
+        chunks.retain(|chunk| !database.is_in_memory(chunk, &self.last_read));
         if chunks.is_empty() {
             return;
         }
-        let Source { database, loading, .. } = &self.source;
         self.ahead.begin(loading, database, chunks, &self.last_read);
     }
 }
@@ -283,7 +288,7 @@ struct Columns {
     loaded: Vec<(usize, Column)>,
     /// The first so many are in the bytes that were touched.
     counted: usize,
-    /// Those that were neither in the cache nor in memory, but for reading ahead.
+    /// Those that were neither in the cache nor in memory before they were read ahead.
     read: Vec<usize>,
     /// Whether something was read ahead.
     ahead: bool,
