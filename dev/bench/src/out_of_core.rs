@@ -5,7 +5,7 @@
 //! one engine is to do with little, it would keep little for the other, too.
 
 use thalweg_base::Result;
-use thalweg_engine::{Config, Session};
+use thalweg_engine::Session;
 
 use crate::compare;
 use crate::interleaved;
@@ -15,7 +15,7 @@ use crate::report::model::Report;
 use crate::report::out_of_core::{self as report, OutOfCore, QueryOutOfCore};
 use crate::report::text as printed;
 use crate::run::{self, Options, Stored, Watch, say};
-use crate::worker::{OpenTask, Worker};
+use crate::worker::{self, OpenTask, Worker};
 use crate::workload::{Query, Workload};
 
 /// What one of the engines is allowed, unless `--memory` says otherwise.
@@ -31,11 +31,7 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
     for (suite, database) in run::suites(options) {
         let mut workload = Workload::new(suite)?.only(&options.queries)?;
         let stored = Stored::open(options, &workload, database, watch)?;
-        let limited = stored.second_engine(Config {
-            memory_bytes_max: Some(limits.query_bytes()),
-            cache_bytes_max: Some(limits.cache_bytes),
-            ..run::config(options)
-        })?;
+        let limited = worker::open(&OpenTask::new(&stored.location, options, Some(limits)))?;
         let title = format!("{suite} SF {}", options.scale_factor);
         let asked = workload.queries.len();
         say(&format!("{title}, answers are compared"));
@@ -121,7 +117,7 @@ impl Compared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_engine::Engine;
+    use thalweg_engine::{Config, Engine};
 
     #[test]
     fn an_answer_that_differs_or_is_missing_is_wrong() {

@@ -242,12 +242,12 @@ impl Reader {
                 true => None,
                 false => database.read_at_once(&columns.chunk, &missing),
             };
-            if at_once.is_none() {
-                columns.read.extend_from_slice(&missing);
-            }
             let read = match at_once {
                 Some(read) => read,
-                None => loading.read(database, &columns.chunk, &missing).await?,
+                None => {
+                    columns.read.extend_from_slice(&missing);
+                    loading.read(database, &columns.chunk, &missing).await?
+                }
             };
             segments.extend(missing.into_iter().zip(read));
         }
