@@ -17,7 +17,7 @@ pub trait Phases: Send + Sync {
     fn tasks(&self, phase: usize) -> usize;
 
     /// How many of the last phase's tasks, which are its last ones, may run while this one still
-    /// does: no fewer than in the phase before.
+    /// does, or in the last itself need not wait for its others: no fewer than in the phase before.
     fn early_tasks(&self, _phase: usize) -> usize {
         0
     }
@@ -28,11 +28,40 @@ pub trait Phases: Send + Sync {
     fn finish(self) -> Result<Self::Output>;
 }
 
-/// Hands out the tasks of some work to any number of threads.
+/// Tasks that are each taken once. Every worker has a share of them, one after the other, and first
+/// takes those: what they need was written by the same worker, if work is listed in the order of the
+/// workers it came of, and is in the caches of its core more often than in those of another. Then it
+/// takes what others have left.
+pub struct Shares {
+    /// By worker.
+    taken: Box<[AtomicUsize]>,
+}
+
+impl Shares {
+    pub fn new(workers: usize) -> Self {
+        Shares { taken: (0..workers.max(1)).map(|_| AtomicUsize::new(0)).collect() }
+    }
+
+    /// One of so many tasks, which are the same number each time.
+    pub fn take(&self, tasks: usize, worker: usize) -> Option<usize> {
+        let shares = self.taken.len();
+        let own = worker % shares;
+        (own..shares).chain(0..own).find_map(|share| {
+            let start = tasks * share / shares;
+            let end = tasks * (share + 1) / shares;
+            let task = start + self.taken[share].fetch_add(1, Ordering::Relaxed);
+            (task < end).then_some(task)
+        })
+    }
+}
+
+/// Hands out the tasks of some work to a number of workers, each on any thread.
 pub struct Turns<P> {
     work: P,
     /// By phase.
-    next: Box<[AtomicUsize]>,
+    shares: Box<[Shares]>,
+    /// Of the last phase's tasks that may run early.
+    late: Shares,
     /// By phase, those that have not ended.
     left: Box<[AtomicUsize]>,
     /// Tasks of the last phase that were begun early.
@@ -40,15 +69,15 @@ pub struct Turns<P> {
 }
 
 impl<P: Phases> Turns<P> {
-    pub fn new(work: P) -> Self {
+    pub fn new(work: P, workers: usize) -> Self {
         let phases = 0..work.phases();
         let left = phases.clone().map(|phase| AtomicUsize::new(work.tasks(phase))).collect();
-        let next = phases.map(|_| AtomicUsize::new(0)).collect();
-        Turns { work, next, left, early: AtomicUsize::new(0) }
+        let shares = phases.map(|_| Shares::new(workers)).collect();
+        Turns { work, shares, late: Shares::new(workers), left, early: AtomicUsize::new(0) }
     }
 
     pub fn phases(&self) -> usize {
-        self.next.len()
+        self.shares.len()
     }
 
     /// Threads that find something to do in a phase. The phases before must be done.
@@ -62,11 +91,13 @@ impl<P: Phases> Turns<P> {
 
     /// Runs a task of a phase; or once all of these have begun and while not all have ended, one of
     /// the last phase, rather than wait. `false`: there is none. The phases before must be done.
-    pub fn run(&self, phase: usize) -> Result<bool> {
+    pub fn run(&self, phase: usize, worker: usize) -> Result<bool> {
         let last = self.phases() - 1;
-        let early = if phase == last { self.early.load(Ordering::Relaxed) } else { 0 };
-        let task = self.next[phase].fetch_add(1, Ordering::Relaxed);
-        if task < self.work.tasks(phase) - early {
+        let task = match phase == last {
+            true => self.last_task(worker),
+            false => self.shares[phase].take(self.work.tasks(phase), worker),
+        };
+        if let Some(task) = task {
             self.work.run(phase, task)?;
             self.left[phase].fetch_sub(1, Ordering::Relaxed);
             return Ok(true);
@@ -80,6 +111,16 @@ impl<P: Phases> Turns<P> {
         let Ok(begun) = begun else { return Ok(false) };
         self.work.run(last, self.work.tasks(last) - 1 - begun)?;
         Ok(true)
+    }
+
+    /// First of those that could not run early.
+    fn last_task(&self, worker: usize) -> Option<usize> {
+        let last = self.phases() - 1;
+        let late = self.work.early_tasks(last);
+        let first = self.work.tasks(last) - late;
+        let task = self.shares[last].take(first, worker);
+        let left = late - self.early.load(Ordering::Relaxed);
+        task.or_else(|| Some(first + self.late.take(left, worker)?))
     }
 
     pub fn into_work(self) -> P {
@@ -100,6 +141,17 @@ mod tests {
 
     const TASKS: [usize; 3] = [3, 5, 12];
     const EARLY: [usize; 3] = [0, 8, 8];
+
+    #[test]
+    fn who_has_no_share_left_takes_of_those_of_others() {
+        let shares = Shares::new(3);
+        let taken: Vec<_> = std::iter::from_fn(|| shares.take(7, 1)).collect();
+        assert_eq!(taken, [2, 3, 4, 5, 6, 0, 1]);
+        assert_eq!((shares.take(7, 0), shares.take(7, 2)), (None, None));
+        let shares = Shares::new(3);
+        let turns: Vec<_> = (0..6).filter_map(|turn| shares.take(2, turn % 3)).collect();
+        assert_eq!(turns, [0, 1]);
+    }
 
     impl Phases for Noted {
         type Output = usize;
@@ -141,11 +193,12 @@ mod tests {
     fn each_task_runs_once_and_none_before_what_it_needs() {
         for threads in 1..5 {
             for _ in 0..50 {
-                let turns = Turns::new(Noted::default());
+                let turns = Turns::new(Noted::default(), threads);
                 for phase in 0..turns.phases() {
                     std::thread::scope(|scope| {
-                        for _ in 0..threads.min(turns.threads(phase)) {
-                            scope.spawn(|| while turns.run(phase).unwrap() {});
+                        for worker in 0..threads.min(turns.threads(phase)) {
+                            let turns = &turns;
+                            scope.spawn(move || while turns.run(phase, worker).unwrap() {});
                         }
                     });
                 }
@@ -156,16 +209,16 @@ mod tests {
 
     #[test]
     fn who_would_wait_runs_a_task_of_the_last_phase() {
-        let turns = Turns::new(Noted::default());
-        while turns.run(0).unwrap() {}
+        let turns = Turns::new(Noted::default(), 2);
+        while turns.run(0, 0).unwrap() {}
         // All have begun, and one has not ended.
-        turns.next[1].store(TASKS[1], Ordering::Relaxed);
+        while turns.shares[1].take(TASKS[1], 1).is_some() {}
         turns.left[1].store(1, Ordering::Relaxed);
         for early in 0..EARLY[1] {
-            assert!(turns.run(1).unwrap());
+            assert!(turns.run(1, 0).unwrap());
             assert!(turns.work.0.lock().unwrap().contains(&(2, TASKS[2] - 1 - early)));
         }
-        assert!(!turns.run(1).unwrap(), "the others have to wait");
+        assert!(!turns.run(1, 0).unwrap(), "the others have to wait");
         assert_eq!(turns.threads(2), TASKS[2] - EARLY[1]);
     }
 }

@@ -12,3 +12,25 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (slice, index);
 }
+
+/// The same for a line that will be written: a locked instruction on one that another core has as well
+/// would wait until that has let go of it.
+#[inline(always)]
+pub fn prefetch_to_write<T>(slice: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let line = slice.as_ptr().wrapping_add(index);
+        // `_mm_prefetch` says this only to processors known to have the instruction; to others of 64
+        // bits it is none.
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "prefetchw [{}]",
+                in(reg) line,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    prefetch(slice, index);
+}

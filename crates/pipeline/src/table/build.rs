@@ -50,6 +50,9 @@ pub struct Building {
     layout: Layout,
     filter: Option<Shape>,
     columns: Vec<Column>,
+    /// The tasks that copy the payload, each a column and which of its tasks: those of the same rows
+    /// one after the other.
+    copies: Vec<(usize, usize)>,
     /// Of the places or buckets, which are emptied first.
     table_bytes: usize,
     progress: Progress,
@@ -115,6 +118,10 @@ impl Building {
             .enumerate()
             .map(|(i, logical)| Column::new(i, logical, &pieces, rows))
             .collect::<Vec<_>>();
+        let tasks = columns.iter().map(Column::tasks).enumerate();
+        let mut copies: Vec<_> =
+            tasks.flat_map(|(column, tasks)| (0..tasks).map(move |task| (column, task))).collect();
+        copies.sort_by_key(|&(_, task)| task);
         let key_tasks = rows.div_ceil(KEY_ROWS);
         let table_bytes = match &layout {
             Layout::Dense(packing) => places(packing) * 4,
@@ -126,7 +133,7 @@ impl Building {
                 + filter_bytes.div_ceil(CLEARED_BYTES)
                 + columns.iter().map(Column::unify_tasks).sum::<usize>(),
             key_tasks,
-            key_tasks + columns.iter().map(Column::tasks).sum::<usize>(),
+            key_tasks + copies.len(),
         ]);
         let work = OnceLock::new();
         Ok(Self {
@@ -138,6 +145,7 @@ impl Building {
             layout,
             filter,
             columns,
+            copies,
             table_bytes,
             progress,
             work,
@@ -176,11 +184,6 @@ impl Building {
 
     fn filter_bytes(&self) -> usize {
         self.filter.map_or(0, Shape::memory_bytes)
-    }
-
-    /// Of the last phase.
-    fn payload_tasks(&self) -> usize {
-        self.columns.iter().map(Column::tasks).sum()
     }
 
     /// The phases that must be done before the payload is copied.
@@ -248,15 +251,10 @@ impl Building {
             // SAFETY: as the caller vouches.
             return unsafe { self.insert(task) };
         }
-        let mut rest = task - key_tasks;
-        for column in &self.columns {
-            if rest < column.tasks() {
-                // SAFETY: as the caller vouches.
-                return unsafe { column.run(rest, &self.pieces, &self.starts) };
-            }
-            rest -= column.tasks();
-        }
-        Err(no_task(PHASES - 1, task))
+        let copy = self.copies.get(task - key_tasks);
+        let &(column, task) = copy.ok_or_else(|| no_task(PHASES - 1, task))?;
+        // SAFETY: as the caller vouches.
+        unsafe { self.columns[column].run(task, &self.pieces, &self.starts) }
     }
 
     /// Empties a part of the table.
@@ -396,12 +394,12 @@ impl Phases for Building {
     }
 
     fn early_tasks(&self, phase: usize) -> usize {
-        if phase >= self.payload_needs() { self.payload_tasks() } else { 0 }
+        if phase >= self.payload_needs() { self.copies.len() } else { 0 }
     }
 
     /// Does a task; each once, and none before all that it needs are done.
     fn run(&self, phase: usize, task: usize) -> Result<()> {
-        let copies = phase == PHASES - 1 && task >= self.tasks(phase) - self.payload_tasks();
+        let copies = phase == PHASES - 1 && task >= self.tasks(phase) - self.copies.len();
         let needed = if copies { self.payload_needs() } else { phase };
         self.progress.begin(phase, task, needed)?;
         // SAFETY: `begin` let this task through, so that nobody else runs it, and what was written in

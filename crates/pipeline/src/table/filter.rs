@@ -18,7 +18,7 @@ use super::pack::{Digit, NOTHING};
 use super::shared::{settled_u64, unset_u64};
 use super::slots::{hash, home};
 use super::word::{Visit, Word};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_to_write;
 
 /// How many rows ahead of its use a word is asked for, where words are written.
 const AHEAD: usize = 16;
@@ -116,7 +116,7 @@ impl AtomicFilter {
     fn set(&self, keys: &[u64], bits_of: impl Fn(u64) -> (usize, u64)) {
         for (i, &key) in keys.iter().enumerate() {
             if let Some(&ahead) = keys.get(i + AHEAD) {
-                prefetch(&self.words, bits_of(ahead).0);
+                prefetch_to_write(&self.words, bits_of(ahead).0);
             }
             if key != NOTHING {
                 let (word, bits) = bits_of(key);

@@ -14,7 +14,7 @@ use super::NONE;
 use super::chain::Chain;
 use super::pack::NOTHING;
 use super::shared::{AtomicBucket, Bucket, SLOTS};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_to_write};
 
 /// How many rows ahead of its use a bucket is asked for.
 const AHEAD: usize = 16;
@@ -49,7 +49,7 @@ pub fn insert(
 ) {
     for (i, &key) in keys.iter().enumerate() {
         if let Some(&ahead) = keys.get(i + AHEAD) {
-            prefetch(buckets, home(hash(ahead), buckets.len()));
+            prefetch_to_write(buckets, home(hash(ahead), buckets.len()));
         }
         if key != NOTHING {
             insert_row(buckets, key, first_row + i as u32, all_keys, chain, &same);

@@ -229,13 +229,14 @@ fn build_within(
     let building = Building::with_limits(spec, parts, limits).unwrap();
     building.memory_bytes_needed();
     if random.below(2) == 0 {
-        let turns = Turns::new(building);
+        let turns = Turns::new(building, threads);
         for phase in 0..turns.phases() {
             std::thread::scope(|scope| {
-                for _ in 1..threads {
-                    scope.spawn(|| while turns.run(phase).unwrap() {});
+                for worker in 1..threads {
+                    let turns = &turns;
+                    scope.spawn(move || while turns.run(phase, worker).unwrap() {});
                 }
-                while turns.run(phase).unwrap() {}
+                while turns.run(phase, 0).unwrap() {}
             });
         }
         return turns.into_work().finish().unwrap();

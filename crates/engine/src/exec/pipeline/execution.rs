@@ -571,12 +571,12 @@ impl Shared {
         P: Phases + 'static,
     {
         let workers = if work.rows() < ROWS_BESIDE_MIN { 1 } else { self.workers_max };
-        let turns = Arc::new(Turns::new(work));
+        let turns = Arc::new(Turns::new(work, workers));
         for phase in 0..turns.phases() {
-            let run = |_| {
+            let run = |worker| {
                 let turns = Arc::clone(&turns);
                 async move {
-                    while turns.run(phase)? {
+                    while turns.run(phase, worker)? {
                         checkpoint().await;
                     }
                     Ok::<(), Stop>(())

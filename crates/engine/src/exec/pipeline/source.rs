@@ -19,6 +19,7 @@ use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::batch::Batch;
 use thalweg_pipeline::expr::{Expr, Register};
 use thalweg_pipeline::ir::{Pipeline, Source, Step, TableRows};
+use thalweg_pipeline::phases::Shares;
 use thalweg_pipeline::worker::{
     BuiltTable, Finished, batches, is_apart, morsel, morsels, table_morsels, table_rows,
 };
@@ -51,7 +52,7 @@ pub enum Opened {
     /// Of a table in files, part by part.
     Parts { table: Arc<SpilledTable>, of: PartRows, context: Arc<TaskContext>, next: AtomicUsize },
     /// Groups, or rows of a table.
-    Own { source: Source, sinks: Sinks, next: AtomicUsize, count: usize },
+    Own { source: Source, sinks: Sinks, count: usize },
 }
 
 /// Rows of a part of a table, or that go with it.
@@ -76,7 +77,7 @@ impl Opened {
         let Source::External(number) = source else {
             let count = morsels(source, sinks).map_err(into_datafusion)?;
             let (source, sinks) = (source.clone(), Arc::clone(sinks));
-            return Ok(Opened::Own { source, sinks, next: AtomicUsize::new(0), count });
+            return Ok(Opened::Own { source, sinks, count });
         };
         match &inputs[*number] {
             // A copy, so that its chunks are handed out once to this execution.
@@ -134,13 +135,16 @@ impl Opened {
 /// and uneven the morsels are.
 pub struct Feed {
     opened: Opened,
+    /// Of what is in memory.
+    shares: Shares,
     /// By worker.
     ready: Vec<Mutex<Ready>>,
 }
 
 impl Feed {
     pub fn new(opened: Opened, workers: usize) -> Arc<Self> {
-        Arc::new(Feed { opened, ready: (0..workers).map(|_| Mutex::default()).collect() })
+        let ready = (0..workers).map(|_| Mutex::default()).collect();
+        Arc::new(Feed { opened, shares: Shares::new(workers), ready })
     }
 }
 
@@ -361,11 +365,8 @@ impl Puller {
                 let ended = self.part.take();
                 self.part_before = ended.filter(|part| part.rows.is_some());
             },
-            Opened::Own { source, sinks, next, count } => {
-                let n = next.fetch_add(1, Ordering::Relaxed);
-                if n >= *count {
-                    return Ok(None);
-                }
+            Opened::Own { source, sinks, count } => {
+                let Some(n) = self.feed.shares.take(*count, self.worker) else { return Ok(None) };
                 morsel(source, sinks, n).map_err(into_datafusion)?.into()
             }
         }))
