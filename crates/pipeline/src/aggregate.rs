@@ -114,6 +114,17 @@ const LIMITS: Limits = Limits {
     gathered_groups: GATHERED_GROUPS_MAX,
 };
 
+/// What the next chunk is given room for, when one of so many groups was sealed.
+fn with_headroom(sealed: usize) -> usize {
+    sealed + sealed / 8
+}
+
+/// A vector that goes on as an array's memory: itself, or a copy if much of it would be held for
+/// nothing.
+fn fitted<T: Clone>(values: Vec<T>) -> Vec<T> {
+    if values.len() >= values.capacity() / 4 * 3 { values } else { values.as_slice().to_vec() }
+}
+
 /// What to aggregate, and by what. All types are logical ones (see [`crate::encoding`]).
 #[derive(Clone, Debug)]
 pub struct Spec {

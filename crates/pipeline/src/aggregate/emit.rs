@@ -15,7 +15,7 @@ use super::keys::{decode, from_words};
 use super::plan::{Average, Count, Order, Output, Plan, Slot};
 use super::states::{Seen, State, States, unordered};
 use super::strings::Strings;
-use super::{Accumulator, Groups, OUTPUT_ROWS_MAX, Spec};
+use super::{Accumulator, Groups, OUTPUT_ROWS_MAX, Spec, fitted};
 use crate::encoding::internal;
 
 /// All that is known of some groups.
@@ -37,16 +37,19 @@ impl Finished {
         let mut columns: Vec<Option<ArrayRef>> = vec![None; spec.key_types.len()];
         let flags = self.keys.all_flags();
         for (k, (key, strings)) in plan.keys.iter().zip(self.strings).enumerate() {
-            for (at, array) in decode(key, self.keys.column(k, &flags), strings)? {
+            for (at, array) in decode(key, self.keys.take_column(k, &flags), strings)? {
                 columns[at] = Some(array);
             }
         }
         let mut columns: Vec<ArrayRef> =
             columns.into_iter().map(|c| c.expect("every column is of some key")).collect();
-        for (function, output) in spec.functions.iter().zip(&plan.outputs) {
+        for (i, (function, output)) in spec.functions.iter().zip(&plan.outputs).enumerate() {
             let array = match output {
                 Output::External(i) => self.accumulators[*i].evaluate()?,
-                _ => result(output, &function.result, &plan.slots, &self.states)?,
+                _ => {
+                    let later = &plan.outputs[i + 1..];
+                    result(output, &function.result, &plan.slots, &mut self.states, later)?
+                }
             };
             if array.len() != self.groups {
                 return Err(Error::internal("an aggregate has a result for other groups"));
@@ -71,44 +74,57 @@ impl Finished {
     }
 }
 
-fn counts(count: &Count, states: &States) -> Vec<i64> {
-    let of = |slot: usize| match &states.all[slot] {
-        State::Counts(counts) => counts,
-        _ => unreachable!("a slot of counts"),
-    };
+/// States that are a result as they are: themselves, if they are not wanted again.
+fn given<T: Clone>(states: &mut Vec<T>, wanted: bool) -> Vec<T> {
+    if wanted { states.clone() } else { fitted(std::mem::take(states)) }
+}
+
+fn counts(count: &Count, states: &mut States, later: &[Output]) -> Vec<i64> {
     match count {
-        Count::Filtered(slot) => of(*slot).clone(),
-        Count::Summed(slot) => match &states.all[*slot] {
-            State::Ints { sums, .. } => sums.clone(),
-            _ => unreachable!("a slot of sums"),
-        },
-        Count::All { rows, missing: None } => of(*rows).clone(),
+        Count::Filtered(slot) | Count::Summed(slot) | Count::All { rows: slot, missing: None } => {
+            let wanted = later.iter().any(|output| output.reads(*slot));
+            match &mut states.all[*slot] {
+                State::Counts(counts) | State::Ints { sums: counts, .. } => given(counts, wanted),
+                _ => unreachable!("a slot of counts, or of sums of them"),
+            }
+        }
         Count::All { rows, missing: Some(missing) } => {
-            of(*rows).iter().zip(of(*missing)).map(|(rows, missing)| rows - missing).collect()
+            match (&states.all[*rows], &states.all[*missing]) {
+                (State::Counts(rows), State::Counts(missing)) => {
+                    rows.iter().zip(missing).map(|(rows, missing)| rows - missing).collect()
+                }
+                _ => unreachable!("slots of counts"),
+            }
         }
     }
 }
 
+/// The results of a function; `later`: what else will be made of these states.
 pub(super) fn result(
     output: &Output,
     data_type: &DataType,
     slots: &[Slot],
-    states: &States,
+    states: &mut States,
+    later: &[Output],
 ) -> Result<ArrayRef> {
+    let wanted = |slot: usize| later.iter().any(|output| output.reads(slot));
     match output {
-        Output::Count(count) => Ok(Arc::new(Int64Array::from(counts(count, states)))),
-        Output::Sum(slot) => match &states.all[*slot] {
+        Output::Count(count) => Ok(Arc::new(Int64Array::from(counts(count, states, later)))),
+        Output::Sum(slot) => match &mut states.all[*slot] {
             State::Ints { sums, seen } => {
-                from_words(data_type, sums.iter().map(|s| s.cast_unsigned()), seen.nulls().as_ref())
+                let sums = given(sums, wanted(*slot)).into_iter().map(i64::cast_unsigned);
+                from_words(data_type, sums, seen.nulls().as_ref())
             }
             State::Floats { sums, seen } => {
-                Ok(Arc::new(Float64Array::new(sums.clone().into(), seen.nulls())))
+                Ok(Arc::new(Float64Array::new(given(sums, wanted(*slot)).into(), seen.nulls())))
             }
-            State::Decimals { sums, seen, .. } => decimals(data_type, sums.clone(), seen.nulls()),
+            State::Decimals { sums, seen, .. } => {
+                decimals(data_type, given(sums, wanted(*slot)), seen.nulls())
+            }
             _ => unreachable!("a slot of sums"),
         },
         Output::Average { sum, count, average } => {
-            let counts = counts(count, states);
+            let counts = counts(count, states, later);
             let valid = BooleanBuffer::collect_bool(counts.len(), |i| counts[i] != 0);
             let nulls = Some(NullBuffer::new(valid)).filter(|n| n.null_count() > 0);
             match (&states.all[*sum], average) {
@@ -132,12 +148,15 @@ pub(super) fn result(
             let Slot::Extreme { order, .. } = &slots[*slot] else {
                 unreachable!("a slot of extremes")
             };
-            match &states.all[*slot] {
+            match &mut states.all[*slot] {
                 State::Words { best, seen, .. } => {
-                    let words = best.iter().map(|&w| unordered(*order, w));
+                    let best = given(best, wanted(*slot)).into_iter();
+                    let words = best.map(|word| unordered(*order, word));
                     from_words(data_type, words, seen.nulls().as_ref())
                 }
-                State::Wides { best, seen, .. } => decimals(data_type, best.clone(), seen.nulls()),
+                State::Wides { best, seen, .. } => {
+                    decimals(data_type, given(best, wanted(*slot)), seen.nulls())
+                }
                 State::Bytes { best, seen, .. } => {
                     debug_assert_eq!(*order, Order::Bytes);
                     bytes(data_type, best, seen)

@@ -61,7 +61,7 @@ pub fn by_group(
     states.resize(groups);
     match &plan.outputs[0] {
         Output::External(i) => accumulators[*i].evaluate(),
-        output => result(output, &function.result, &plan.slots, &states),
+        output => result(output, &function.result, &plan.slots, &mut states, &[]),
     }
 }
 
@@ -90,8 +90,8 @@ pub fn by_row(function: &Function, arguments: &[ArrayRef], frames: &Frames) -> R
         return take(&arguments[0], &best, None).map_err(internal);
     }
     let states = plan.slots.iter().map(|slot| state(slot, arguments, frames));
-    let states = States { all: states.collect::<Result<_>>()? };
-    result(&plan.outputs[0], &function.result, &plan.slots, &states)
+    let mut states = States { all: states.collect::<Result<_>>()? };
+    result(&plan.outputs[0], &function.result, &plan.slots, &mut states, &[])
 }
 
 /// What a slot holds for every row's frame.

@@ -9,6 +9,7 @@ use super::hash::{BLOCK, HASH_SEED, Table, add_words, end_hash, find_rows, hash_
 use super::keys::{Class, Column, Encoded, Encoder, Key, Values, interned_flag, null_flag};
 use super::ordered::{Order, Ordered, Outcome};
 use super::strings::Strings;
+use super::{fitted, with_headroom};
 
 /// The keys of groups: a row of words for each, and once any key was NULL or interned, a word of
 /// flags at its end.
@@ -62,6 +63,14 @@ impl GroupKeys {
     pub fn column<'a>(&self, key: usize, flags: &'a [u64]) -> Column<'a> {
         let words = self.rows.iter().skip(key).step_by(self.stride()).copied().collect();
         Column { words, flags, number: key }
+    }
+
+    /// The same, of keys that nobody asks for again.
+    pub fn take_column<'a>(&mut self, key: usize, flags: &'a [u64]) -> Column<'a> {
+        match self.stride() {
+            1 => Column { words: fitted(std::mem::take(&mut self.rows)), flags, number: key },
+            _ => self.column(key, flags),
+        }
     }
 
     /// Hashes of what the keys say, not of the codes that strings happen to have here; of the strings
@@ -307,7 +316,7 @@ impl Grouper {
             Mode::Append => Mode::Hashed(Table::default()),
         };
         let mut groups = GroupKeys::new(keys.len());
-        groups.rows.reserve(self.groups.rows.len());
+        groups.rows.reserve(with_headroom(self.groups.rows.len()));
         std::mem::swap(&mut groups, &mut self.groups);
         let strings = self.encoders.iter_mut().map(Encoder::take_strings).collect();
         SealedGroups { keys: groups, strings, unhashed, order }

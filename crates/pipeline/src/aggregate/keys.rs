@@ -387,7 +387,8 @@ fn canonical(array: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// An array of a type whose values are no wider than a word, of their lowest bits.
+/// An array of a type whose values are no wider than a word, of their lowest bits. Of a vector's own
+/// words, where these are as wide, it takes the memory.
 pub(super) fn from_words(
     data_type: &DataType,
     words: impl ExactSizeIterator<Item = u64>,
@@ -439,10 +440,11 @@ pub(super) fn decode(
 ) -> Result<Vec<(usize, ArrayRef)>> {
     let (at, data_type) = &key.columns[0];
     let nulls = column.nulls();
-    let words = || column.words.iter().copied();
     let array = match key.class {
-        Class::Word | Class::Float => from_words(data_type, words(), nulls.as_ref())?,
-        Class::Decimal => decode_decimals(data_type, &column, nulls, &strings)?,
+        Class::Word | Class::Float => {
+            from_words(data_type, column.words.into_iter(), nulls.as_ref())?
+        }
+        Class::Decimal => decode_decimals(data_type, column, nulls, &strings)?,
         Class::Bytes
             if strings.len() > 0 && strings.len() * GROUPS_PER_STRING <= column.words.len() =>
         {
@@ -451,7 +453,8 @@ pub(super) fn decode(
         Class::Bytes => decode_bytes(data_type, &column, nulls, strings)?,
         Class::Rows => {
             let converter = key.converter()?;
-            let bytes = words().map(|w| strings.with(w, <[u8]>::to_vec)).collect::<Vec<_>>();
+            let words = column.words.into_iter();
+            let bytes = words.map(|w| strings.with(w, <[u8]>::to_vec)).collect::<Vec<_>>();
             let parser = converter.parser();
             let rows = bytes.iter().map(|b| parser.parse(b));
             let arrays = converter.convert_rows(rows).map_err(internal)?;
@@ -467,7 +470,7 @@ pub(super) fn decode(
 
 fn decode_decimals(
     data_type: &DataType,
-    column: &Column,
+    column: Column,
     nulls: Option<NullBuffer>,
     strings: &Strings,
 ) -> Result<ArrayRef> {
@@ -476,7 +479,7 @@ fn decode_decimals(
     };
     if strings.len() == 0 && scale <= NARROW_DIGITS.cast_signed() {
         let narrow = DataType::Decimal64(NARROW_DIGITS, scale);
-        return from_words(&narrow, column.words.iter().copied(), nulls.as_ref());
+        return from_words(&narrow, column.words.into_iter(), nulls.as_ref());
     }
     let flag = interned_flag(column.number);
     let value = |(i, &word): (usize, &u64)| {

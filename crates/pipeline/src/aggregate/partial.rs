@@ -14,6 +14,7 @@ use super::states::{Batch, States};
 use super::strings::Strings;
 use super::{
     Accumulator, CHUNKS_UNTIL_TRIAL, Kind, LIMITS, Limits, NEW_GROUPS_MAX, Spec, TRIAL_NEW_GROUPS,
+    with_headroom,
 };
 use crate::encoding::expand;
 
@@ -243,6 +244,7 @@ impl Partial {
                 || grouper.strings() >= self.limits.chunk_groups * STRINGS_PER_GROUP_MAX)
         {
             self.seal()?;
+            self.states.reserve(&self.plan.slots, with_headroom(total));
         } else if self.looks_in_vain(total) {
             self.seal()?;
             self.append_chunks = self.append_chunks.min(1);

@@ -87,6 +87,22 @@ pub(super) enum Output {
     External(usize),
 }
 
+impl Output {
+    /// Whether it is made of that slot.
+    pub fn reads(&self, slot: usize) -> bool {
+        let counts = |count: &Count| match count {
+            Count::All { rows, missing } => *rows == slot || *missing == Some(slot),
+            Count::Filtered(counted) | Count::Summed(counted) => *counted == slot,
+        };
+        match self {
+            Output::Count(count) => counts(count),
+            Output::Sum(of) | Output::Extreme(of) => *of == slot,
+            Output::Average { sum, count, .. } => *sum == slot || counts(count),
+            Output::External(_) => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Average {
     Float,

@@ -273,6 +273,23 @@ impl States {
         self.all.iter_mut().for_each(|s| s.resize(total));
     }
 
+    /// Makes room for so many more groups, where something is kept of each.
+    pub fn reserve(&mut self, slots: &[Slot], groups: usize) {
+        let kept = slots.iter().zip(&mut self.all).filter(|(s, _)| !matches!(s, Slot::Missing(_)));
+        for (_, state) in kept {
+            match state {
+                State::Counts(values)
+                | State::Ints { sums: values, .. }
+                | State::Words { best: values, .. } => values.reserve(groups),
+                State::Floats { sums, .. } => sums.reserve(groups),
+                State::Decimals { sums, .. } | State::Wides { best: sums, .. } => {
+                    sums.reserve(groups);
+                }
+                State::Bytes { best, .. } => best.reserve(groups),
+            }
+        }
+    }
+
     pub fn permute(&mut self, order: &[u32]) {
         self.all.iter_mut().for_each(|s| s.permute(order));
     }
