@@ -163,9 +163,9 @@ async fn attempt(session: &Arc<Inner>, run: &Arc<Run>, sql: &str) -> Result<Star
             }
         };
     }
-    let Some(asked) = pg::Asked::of(sql) else {
-        return planned(session, run, sql, state, None).await;
-    };
+    // What has been planned before needs no look whether it is one over PostgreSQL's catalog.
+    let asked = if has_plan(session, &state, sql) { None } else { pg::Asked::of(sql) };
+    let Some(asked) = asked else { return planned(session, run, sql, state, None).await };
     let (snapshot, viewer) = begin(session, &state).await?;
     let first = match asked.first {
         true => match asked.run(session, run, &state, &snapshot).await {
@@ -193,17 +193,14 @@ async fn planned(
     state: SessionState,
     mut begun: Option<(Arc<Snapshot>, Viewer)>,
 ) -> Result<Started> {
-    let plans = session.engine.plans();
-    let newest = session.engine.database().snapshot();
-    // Who may do nothing any more may still go back to another role.
-    let is_known = session.viewer().is_ok_and(|viewer| plans.knows(&viewer.plan_key(sql), &newest));
-    if is_known && keeps_plans(&state) {
+    if has_plan(session, &state, sql) {
         let now = match begun.take() {
             Some(begun) => begun,
             None => begin(session, &state).await?,
         };
         let (snapshot, viewer) = begun.insert(now);
         let key = viewer.plan_key(sql);
+        let plans = session.engine.plans();
         if let Some(plan) = plans.find(&key, snapshot, state.config_options()) {
             return rows(run, state, plan).await;
         }
@@ -427,6 +424,14 @@ impl Job<'_> {
             }
         }
     }
+}
+
+/// Whether a plan of the text is kept, for the newest snapshot.
+fn has_plan(session: &Inner, state: &SessionState, sql: &str) -> bool {
+    let newest = session.engine.database().snapshot();
+    let is_known = |viewer: Viewer| session.engine.plans().knows(&viewer.plan_key(sql), &newest);
+    // Who may do nothing any more may still go back to another role.
+    keeps_plans(state) && session.viewer().is_ok_and(is_known)
 }
 
 fn keeps_plans(state: &SessionState) -> bool {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
-use arrow::buffer::BooleanBuffer;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use datafusion::common::Result;
@@ -108,24 +108,33 @@ impl Domain {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), vec![values])?;
         let results = self.expr.evaluate(&batch)?.into_array(rows)?;
         let results: &BooleanArray = datafusion::common::cast::as_boolean_array(&results)?;
-        let result = |i: usize| results.is_valid(i).then(|| results.value(i));
-        let counts = |wanted: Option<bool>| {
-            let mut count = 0;
-            let mut counts = vec![0];
-            counts.extend((0..rows - 1).map(|i| {
-                count += u32::from(result(i) == wanted);
-                count
-            }));
-            counts
+        let of_null = results.is_valid(rows - 1).then(|| results.value(rows - 1));
+        let results = results.slice(0, rows - 1);
+        let (values, nulls) = (results.values(), results.nulls().map(NullBuffer::inner));
+        let (yes, no) = match nulls {
+            None => (values.clone(), !values),
+            Some(valid) => (values & valid, &!values & valid),
         };
-        Ok(Answers {
-            first: low,
-            yes: counts(Some(true)),
-            no: counts(Some(false)),
-            null: counts(None),
-            of_null: result(rows - 1),
-        })
+        let null = nulls.map_or_else(|| BooleanBuffer::new_unset(rows - 1), |valid| !valid);
+        let [yes, no, null] = [yes, no, null].map(|buffer| counts(&buffer));
+        Ok(Answers { first: low, yes, no, null, of_null })
     }
+}
+
+/// For each place, how many before it are set; and one more, of all.
+fn counts(set: &BooleanBuffer) -> Vec<u32> {
+    let mut counts = Vec::with_capacity(set.len() + 1);
+    counts.push(0);
+    let mut count = 0;
+    let chunks = set.bit_chunks();
+    let words = chunks.iter().map(|word| (word, 64));
+    for (word, bits) in words.chain([(chunks.remainder_bits(), chunks.remainder_len())]) {
+        counts.extend((0..bits).map(|bit| {
+            count += (word >> bit & 1) as u32;
+            count
+        }));
+    }
+    counts
 }
 
 const STRICT: CastOptions<'static> =
@@ -148,4 +157,19 @@ fn recounted(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
         }
         _ => cast_with_options(values, data_type, &STRICT)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_before_each_place_is_counted() {
+        let set: BooleanBuffer = (0..200).map(|i| i % 3 == 0).collect();
+        for (from, len) in [(0, 200), (0, 64), (5, 128), (70, 3), (9, 0)] {
+            let set = set.slice(from, len);
+            let naive = (0..=len).map(|end| set.slice(0, end).count_set_bits() as u32);
+            assert_eq!(counts(&set), naive.collect::<Vec<_>>());
+        }
+    }
 }

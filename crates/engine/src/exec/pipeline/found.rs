@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::Result;
 use datafusion::logical_expr::ColumnarValue;
@@ -64,8 +65,8 @@ impl PhysicalExpr for Found {
         let table = &self.table.table;
         let looked_up = table.lookup(&[keys], rows, &mut Scratch::default(), &mut found);
         looked_up.map_err(into_datafusion)?;
-        let found = found.into_iter().map(|row| Some(row != NONE));
-        Ok(ColumnarValue::Array(Arc::new(found.collect::<BooleanArray>())))
+        let found = BooleanBuffer::collect_bool(rows, |i| found[i] != NONE);
+        Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(found))))
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
