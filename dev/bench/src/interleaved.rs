@@ -49,8 +49,8 @@ pub(crate) fn on_all(sessions: &[Session]) -> Runner<'_> {
     })
 }
 
-/// The times of each query on both engines of each pair, which are warm. Each run begins with the
-/// other one of a pair.
+/// The times of each query on both engines of each pair, which are warm, run by run. Each run begins
+/// with the other one of a pair; `before` is called before each query of each.
 ///
 /// # Errors
 /// A query that fails, or that has another number of rows on the other engine of a pair.
@@ -59,12 +59,14 @@ pub(crate) fn measure(
     pairs: &mut [[Runner; 2]],
     queries: &[Query],
     runs: usize,
+    mut before: impl FnMut(),
 ) -> Result<Vec<Vec<[Timing; 2]>>> {
     let mut ms: Vec<Vec<[Vec<f64>; 2]>> =
         vec![vec![Default::default(); queries.len()]; pairs.len()];
     for run in 1..=runs {
         say(&format!("{title}, run {run} of {runs}"));
         for (q, query) in queries.iter().enumerate() {
+            before();
             for (pair, ms) in pairs.iter_mut().zip(&mut ms) {
                 let mut rows = [0; 2];
                 for turn in 0..2 {
@@ -107,11 +109,14 @@ mod tests {
             |sql: &str| Query { name: "Q1".into(), number: 1, statements: vec![sql.into()] };
         let mut pairs = [[0, 1], [1, 1]].map(|pair| pair.map(|n| on(&sessions[n])));
         pairs[1][0] = on_all(&sessions);
-        let times = measure("", &mut pairs, &[query("select 1"), query("select 2")], 3).unwrap();
+        let mut begun = 0;
+        let queries = [query("select 1"), query("select 2")];
+        let times = measure("", &mut pairs, &queries, 3, || begun += 1).unwrap();
+        assert_eq!(begun, 2 * 3);
         assert_eq!(times.len(), 2);
         assert!(times.iter().all(|pair| pair.len() == 2));
         assert!(times.iter().flatten().flatten().all(|t| t.runs_ms.len() == 3));
-        let error = measure("", &mut pairs, &[query("select * from t")], 1).unwrap_err();
+        let error = measure("", &mut pairs, &[query("select * from t")], 1, || ()).unwrap_err();
         assert!(error.message().contains("Q1 gave 1 rows on one engine and 2"), "{error}");
     }
 }

@@ -1,8 +1,9 @@
 //! What this machine gives a program on more threads than one: the yardstick for ours, as cores share
 //! caches and memory, and those of a virtual machine with others that nobody sees.
 
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -28,6 +29,34 @@ const LOOPS: [(&str, Loop); 4] = [
 /// So that each takes some 20 to 200 ms.
 const MULTIPLICATIONS: u64 = 40_000_000;
 const LOOK_UPS: u64 = 4_000_000;
+
+/// A cache line goes to and fro so often, so many times. The least time counts: in others the two
+/// threads may have shared a core.
+const PASSES: u64 = 100;
+const PASSINGS: u64 = 20;
+
+/// Nanoseconds that a cache line takes from one core to another: some 20 to 50 where they share a cache,
+/// and several times as many where they do not. A virtual machine's cores may do the one now and the
+/// other in a second.
+pub(crate) fn distance_ns() -> f64 {
+    let line = AtomicU64::new(0);
+    let pass = |turn: u64| {
+        while line.load(Ordering::Acquire) != turn {
+            spin_loop();
+        }
+        line.store(turn + 1, Ordering::Release);
+    };
+    let turns = |first: u64| (0..PASSES).for_each(|n| pass(first + 2 * n));
+    thread::scope(|scope| {
+        scope.spawn(|| (0..PASSINGS).for_each(|n| turns(2 * PASSES * n + 1)));
+        let timed = (0..PASSINGS).map(|n| {
+            let began = Instant::now();
+            turns(2 * PASSES * n);
+            began.elapsed().as_secs_f64() * 1e9 / (2 * PASSES) as f64
+        });
+        timed.fold(f64::INFINITY, f64::min)
+    })
+}
 
 /// Runs each loop on one thread and on so many, in turn. Tells what that took.
 pub(crate) struct Machine {
@@ -111,6 +140,12 @@ fn time(each: Loop, array: &[u64], threads: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cache_line_takes_some_time() {
+        let ns = distance_ns();
+        assert!(ns > 1.0 && ns.is_finite(), "{ns}");
+    }
 
     #[test]
     fn every_loop_is_timed_and_does_its_work() {

@@ -67,8 +67,8 @@ fn measure(
     let open = |limits| Worker::open(OpenTask::new(location, options, limits));
     let mut workers = [open(None)?, open(Some(limits))?];
     let mut pairs = [workers.each_mut().map(interleaved::in_process)];
-    interleaved::measure(&format!("{title}, warming up"), &mut pairs, &queries, 1)?;
-    let times = interleaved::measure(&title, &mut pairs, &queries, options.runs)?;
+    interleaved::measure(&format!("{title}, warming up"), &mut pairs, &queries, 1, || ())?;
+    let times = interleaved::measure(&title, &mut pairs, &queries, options.runs, || ())?;
     drop(pairs);
     let queries = queries.iter().zip(times.into_iter().flatten()).zip(peaks);
     let queries = queries.map(|((query, [unlimited, limited]), peaks)| {

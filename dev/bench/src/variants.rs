@@ -7,7 +7,7 @@ use thalweg_base::{Error, Result};
 use thalweg_engine::{Config, Engine};
 
 use crate::interleaved::Runner;
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::peers::PeerKind;
 use crate::report::model::Report;
 use crate::report::text as printed;
@@ -113,10 +113,17 @@ fn measure(
         pairs.push([interleaved::on_all(&apart), interleaved::on(&sessions[1])]);
     }
     pairs.extend(peers.iter_mut().map(|pair| pair.each_mut().map(compare::on)));
-    let all_times = interleaved::measure(&title, &mut pairs, &workload.queries, options.runs)?;
+    // Before each query of each run.
+    let mut distances_ns = vec![];
+    let measures = machine.is_some();
+    let before = || distances_ns.extend(measures.then(machine::distance_ns));
+    let queries = &workload.queries;
+    let all_times = interleaved::measure(&title, &mut pairs, queries, options.runs, before)?;
     let variants = names.into_iter().zip(all_times).map(|((name, what), times)| {
-        let queries = workload.queries.iter().zip(times);
-        let queries = queries.map(|(query, times)| QueryVariants::new(&query.name, times));
+        let queries = queries.iter().zip(times).enumerate().map(|(q, (query, times))| {
+            let own = distances_ns.iter().skip(q).step_by(queries.len());
+            QueryVariants::new(&query.name, times, own.copied().collect())
+        });
         Variants::new(name, what, options.runs, queries.collect())
     });
     let mut variants: Vec<_> = variants.collect();

@@ -222,13 +222,27 @@ pub fn scaling() -> Variants {
     Variants { machine: machine.map(yardstick).to_vec(), ..found }
 }
 
+/// The same on a machine whose cores are near each other in every other run.
+pub fn near_and_far() -> Variants {
+    let at = |seconds: f64, run: u32| if run % 2 == 0 { seconds } else { seconds * 1.2 };
+    let query = |(name, first, second): (&str, f64, f64)| {
+        let ms = |seconds| Timing::new((0..6).map(|run| at(seconds, run) * 1e3).collect());
+        let one = Timing::new(vec![second * 1e3; 6]);
+        let distances = (0..6).map(|run| if run % 2 == 0 { 35.0 } else { 170.0 }).collect();
+        QueryVariants::new(name, [ms(first).unwrap(), one.unwrap()], distances)
+    };
+    let queries = [("Q1", 0.1, 0.19), ("Q6", 0.05, 0.09), ("Q11", 0.01, 0.011)];
+    let what = What::Threads { threads: 2 };
+    Variants::new("TPC-H SF 1".into(), what, 6, queries.map(query).to_vec())
+}
+
 pub fn engines() -> Variants {
     variants(What::Engines { count: 2 }, &[("Q1", 0.1, 0.19), ("Q11", 0.01, 0.011)])
 }
 
 fn variants(what: What, queries: &[(&str, f64, f64)]) -> Variants {
     let query = |&(name, first, second): &(&str, f64, f64)| {
-        QueryVariants::new(name, [timing(first, 0.05), timing(second, 0.1)])
+        QueryVariants::new(name, [timing(first, 0.05), timing(second, 0.1)], vec![])
     };
     Variants::new("TPC-H SF 1".into(), what, 3, queries.iter().map(query).collect())
 }

@@ -4,11 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::{ms, ratio, timing};
 use super::interleaved::{SumRatio, sums_of_medians};
-use super::model::{Timing, geometric_mean, quotient};
+use super::model::{Timing, geometric_mean, median, quotient};
 use super::text::{Options, Table, titled};
 
 /// Of what takes longer on one thread, more threads are to make something.
 const LONG_MS: f64 = 20.0;
+
+/// Cores that share a cache pass a line in less.
+const NEAR_NS: f64 = 80.0;
+
+/// Runs of each query, at least, for a table to tell those apart in which cores were near or far.
+const RUNS_APART_MIN: usize = 3;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,13 +63,41 @@ pub struct QueryVariants {
     pub second: Timing,
     /// Median of the second variant divided by that of the first.
     pub ratio: f64,
+    /// What a cache line took from core to core before each run, of `What::Threads` and
+    /// `What::Engines`.
+    #[serde(default)]
+    pub distances_ns: Vec<f64>,
 }
 
 impl QueryVariants {
-    pub fn new(query: &str, [first, second]: [Timing; 2]) -> QueryVariants {
+    pub fn new(query: &str, [first, second]: [Timing; 2], distances_ns: Vec<f64>) -> QueryVariants {
         let ratio = quotient(second.median_ms, first.median_ms);
-        QueryVariants { query: query.to_string(), first, second, ratio }
+        QueryVariants { query: query.to_string(), first, second, ratio, distances_ns }
     }
+
+    /// Medians of both variants in the runs in which cores were near, or far, if these are enough.
+    fn at(&self, near: bool) -> Option<[f64; 2]> {
+        let runs = self.distances_ns.iter().map(|ns| (*ns < NEAR_NS) == near);
+        let of = |timing: &Timing| {
+            let runs = timing.runs_ms.iter().zip(runs.clone()).filter(|(_, at)| *at);
+            let ms: Vec<f64> = runs.map(|(ms, _)| *ms).collect();
+            median(&ms).filter(|_| ms.len() >= RUNS_APART_MIN)
+        };
+        Some([of(&self.first)?, of(&self.second)?])
+    }
+
+    fn ratio_at(&self, near: bool) -> Option<f64> {
+        self.at(near).map(|[first, second]| quotient(second, first))
+    }
+}
+
+/// The queries in the runs in which cores were near, or far.
+struct Apart {
+    name: &'static str,
+    distance_ns: f64,
+    /// Of all runs.
+    share: f64,
+    ratio: f64,
 }
 
 impl Variants {
@@ -151,31 +185,58 @@ impl Variants {
             What::Threads { threads } => [format!("{threads} threads"), "1 thread".to_string()],
             What::Engines { count } => [format!("{count} engines"), "1 engine".to_string()],
         };
-        vec!["Query".into(), format!("{first} (ms)"), format!("{second} (ms)"), "Ratio".into()]
+        let apart = self.apart();
+        ["Query".into(), format!("{first} (ms)"), format!("{second} (ms)"), "Ratio".into()]
+            .into_iter()
+            .chain(apart.iter().map(|apart| apart.name.into()))
+            .collect()
     }
 
     pub fn rows(&self) -> Vec<Vec<String>> {
+        let apart = !self.apart().is_empty();
         let row = |q: &QueryVariants| {
-            vec![q.query.clone(), timing(&q.first), timing(&q.second), ratio(q.ratio)]
+            let mut row =
+                vec![q.query.clone(), timing(&q.first), timing(&q.second), ratio(q.ratio)];
+            let at = |near| q.ratio_at(near).map_or(String::new(), ratio);
+            row.extend([true, false].into_iter().filter(|_| apart).map(at));
+            row
         };
         self.queries.iter().map(row).collect()
     }
 
     pub fn totals(&self) -> [Vec<String>; 2] {
+        let apart = self.apart();
+        let sums =
+            ["Sum of medians".into(), ms(self.first_ms), ms(self.second_ms), ratio(self.sum.ratio)];
+        let means = [
+            "Geometric mean".into(),
+            String::new(),
+            String::new(),
+            ratio(self.geometric_mean_ratio),
+        ];
         [
-            vec![
-                "Sum of medians".into(),
-                ms(self.first_ms),
-                ms(self.second_ms),
-                ratio(self.sum.ratio),
-            ],
-            vec![
-                "Geometric mean".into(),
-                String::new(),
-                String::new(),
-                ratio(self.geometric_mean_ratio),
-            ],
+            sums.into_iter().chain(apart.iter().map(|apart| ratio(apart.ratio))).collect(),
+            means.into_iter().chain(apart.iter().map(|_| String::new())).collect(),
         ]
+    }
+
+    /// Near and far, if there were enough runs of each; else nothing.
+    fn apart(&self) -> Vec<Apart> {
+        let all: Vec<f64> =
+            self.queries.iter().flat_map(|q| q.distances_ns.iter().copied()).collect();
+        let of = |near: bool| {
+            let times = self.queries.iter().map(|q| q.at(near)).collect::<Option<Vec<_>>>()?;
+            let [first, second] = [0, 1].map(|which| times.iter().map(|ms| ms[which]).sum::<f64>());
+            let own: Vec<f64> = all.iter().copied().filter(|ns| (*ns < NEAR_NS) == near).collect();
+            Some(Apart {
+                name: if near { "Near" } else { "Far" },
+                distance_ns: median(&own)?,
+                share: own.len() as f64 / all.len() as f64,
+                ratio: quotient(second, first),
+            })
+        };
+        let both: Option<Vec<Apart>> = [true, false].map(of).into_iter().collect();
+        both.unwrap_or_default()
     }
 
     pub fn remarks(&self) -> Vec<String> {
@@ -194,6 +255,12 @@ impl Variants {
                 )
             }));
         }
+        let all = self.queries.iter().flat_map(|q| q.distances_ns.iter().copied());
+        let distance = match &self.apart()[..] {
+            [near, far] => Some(format!("{}, and {}", near.remark(), far.remark())),
+            _ => median(&all.collect::<Vec<_>>()).map(|ns| format!("in {ns:.0} ns, by the median")),
+        };
+        remarks.extend(distance.map(|ns| format!("a cache line passed from core to core {ns}")));
         if !self.machine.is_empty() {
             let each = self.machine.iter().map(|y| format!("{} {}", y.name, ratio(y.ratio)));
             let each: Vec<_> = each.collect();
@@ -201,6 +268,14 @@ impl Variants {
                 .push(format!("what the machine gave plain loops meanwhile: {}", each.join(", ")));
         }
         remarks
+    }
+}
+
+impl Apart {
+    fn remark(&self) -> String {
+        let Apart { name, distance_ns, share, .. } = self;
+        let (name, percent) = (name.to_lowercase(), share * 100.0);
+        format!("in {distance_ns:.0} ns before {percent:.0} % of the runs ({name})")
     }
 }
 
@@ -255,6 +330,28 @@ Geometric mean |                |               | 1.50×
 * what the machine gave plain loops meanwhile: multiplying 1.99×, reading 256 MiB in a row 1.60×
 ";
         assert_eq!(text(&sample::scaling(), Options::default()), expected);
+    }
+
+    #[test]
+    fn runs_with_cores_near_each_other_are_told_from_those_with_cores_far() {
+        let found = text(&sample::near_and_far(), Options::default());
+        let expected = "\
+TPC-H SF 1, one stream, on 2 threads and on one
+Ratio: how many times as long the query takes on one thread
+Query          | 2 threads (ms) | 1 thread (ms) | Ratio |  Near |   Far
+---------------|----------------|---------------|-------|-------|------
+Q1             |    110.0  ±9 % |   190.0  ±0 % | 1.73× | 1.90× | 1.58×
+Q6             |     55.0  ±9 % |    90.0  ±0 % | 1.64× | 1.80× | 1.50×
+Q11            |     11.0  ±9 % |    11.0  ±0 % | 1.00× | 1.10× | 0.92×
+---------------|----------------|---------------|-------|-------|------
+Sum of medians |          176.0 |         291.0 | 1.65× | 1.82× | 1.52×
+Geometric mean |                |               | 1.41× |       |
+* ratio of the sums in single runs: 1.52× to 1.82×, 6 runs
+* 2 of 3 take more than 20 ms on one thread; of these the least ratio is 1.64× (Q6)
+* a cache line passed from core to core in 35 ns before 50 % of the runs (near), and in 170 ns before \
+50 % of the runs (far)
+";
+        assert_eq!(found, expected);
     }
 
     #[test]
