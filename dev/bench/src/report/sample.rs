@@ -224,7 +224,7 @@ pub fn scaling() -> Variants {
 
 /// The same on a machine whose cores are near each other in every other run.
 pub fn near_and_far() -> Variants {
-    let at = |seconds: f64, run: u32| if run % 2 == 0 { seconds } else { seconds * 1.2 };
+    let at = |seconds: f64, run: u32| if run.is_multiple_of(2) { seconds } else { seconds * 1.2 };
     let query = |(name, first, second): (&str, f64, f64)| {
         let ms = |seconds| Timing::new((0..6).map(|run| at(seconds, run) * 1e3).collect());
         let one = Timing::new(vec![second * 1e3; 6]);
