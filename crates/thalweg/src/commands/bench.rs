@@ -38,7 +38,9 @@ use thalweg_engine::PolicyKind;
 /// power runs in turn, with work shared between queries that run at the same time and without.
 /// `overhead` runs both alone, with the scheduler and with tasks that run as soon as they can, query
 /// by query in turn; `scaling` in the same way with all threads and with one, and with
-/// `--share-nothing` on as many engines of one thread each at once.
+/// `--share-nothing` on as many engines of one thread each at once. Before each run it measures what
+/// a cache line takes from core to core: in a virtual machine that can change from second to
+/// second, and runs with near and far cores are told apart where there were enough of both.
 ///
 /// `coverage` plans the queries of SSB, TPC-H, TPC-DS and ClickBench, and shows which of them run
 /// wholly on pipelines and which operators the others need. It runs none of them.

@@ -222,13 +222,14 @@ pub fn scaling() -> Variants {
     Variants { machine: machine.map(yardstick).to_vec(), ..found }
 }
 
-/// The same on a machine whose cores are near each other in every other run.
-pub fn near_and_far() -> Variants {
+/// The same on a machine whose cores are so far from each other in every other run, and so far in the
+/// runs between.
+pub fn near_or_far(distances_ns: [f64; 2]) -> Variants {
     let at = |seconds: f64, run: u32| if run.is_multiple_of(2) { seconds } else { seconds * 1.2 };
     let query = |(name, first, second): (&str, f64, f64)| {
         let ms = |seconds| Timing::new((0..6).map(|run| at(seconds, run) * 1e3).collect());
         let one = Timing::new(vec![second * 1e3; 6]);
-        let distances = (0..6).map(|run| if run % 2 == 0 { 35.0 } else { 170.0 }).collect();
+        let distances = (0..6).map(|run| distances_ns[run % 2]).collect();
         QueryVariants::new(name, [ms(first).unwrap(), one.unwrap()], distances)
     };
     let queries = [("Q1", 0.1, 0.19), ("Q6", 0.05, 0.09), ("Q11", 0.01, 0.011)];
