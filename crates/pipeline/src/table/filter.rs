@@ -23,6 +23,12 @@ use crate::prefetch::prefetch_to_write;
 /// How many rows ahead of its use a word is asked for, where words are written.
 const AHEAD: usize = 16;
 
+/// Rows of which is asked at a time whether they pass, a bit of a word for each.
+const BLOCK: usize = 64;
+
+/// If no more of a block pass, they are written one by one.
+const FEW: u32 = 12;
+
 /// A Bloom filter's rows per word.
 const ROWS_PER_WORD: usize = 4;
 
@@ -194,9 +200,9 @@ impl Filter {
     pub fn pass(&self, keys: &[u64], passed: &mut Passed) {
         match self.shape {
             Shape::Bitmap { bits, shift } => {
-                pass(self.bitmap(bits, shift), keys.iter().copied(), passed);
+                pass(keys, |key| key, self.bitmap(bits, shift), passed);
             }
-            Shape::Bloom { .. } => pass(self.bloom(), keys.iter().copied(), passed),
+            Shape::Bloom { .. } => pass(keys, |key| key, self.bloom(), passed),
         }
         self.observe(keys.len(), passed.len);
     }
@@ -231,29 +237,59 @@ fn bloom_bits(hash: u64) -> u64 {
     1 << (hash % 64) | 1 << (hash >> 6 & 63) | 1 << (hash >> 12 & 63)
 }
 
-/// Collects what passes, without a branch that a few hits among many rows would mislead.
+/// Collects what passes. Whether it does is asked for a block of rows at a time: as long as nothing is
+/// written, processors ask for many rows at once. Then rows are written, one by one where they are few,
+/// and else without a branch that a few hits among many rows would mislead.
 #[inline(always)]
-fn pass(
+fn pass<T: Copy>(
+    values: &[T],
+    key: impl Fn(T) -> u64,
     may_have: impl Fn(u64) -> bool,
-    keys: impl ExactSizeIterator<Item = u64>,
     passed: &mut Passed,
 ) {
-    let rows = keys.len();
+    let rows = values.len();
     if passed.rows.len() < rows {
         passed.rows.resize(rows, 0);
         passed.keys.resize(rows, 0);
     }
     let (out_rows, out_keys) = (&mut passed.rows[..rows], &mut passed.keys[..rows]);
+    let passes = |value| may_have(key(value));
     let mut len = 0;
-    for (row, key) in (0..rows).zip(keys) {
-        // SAFETY: `len <= row < rows`, the length of both.
-        unsafe {
-            *out_rows.get_unchecked_mut(len) = row as u32;
-            *out_keys.get_unchecked_mut(len) = key;
+    for (first, block) in (0..rows).step_by(BLOCK).zip(values.chunks(BLOCK)) {
+        let mut put = |len: usize, row: usize, value: T| {
+            // SAFETY: of every row before this one `len` counts at most one, so that
+            // `len <= first + row < rows`, the length of both.
+            unsafe {
+                *out_rows.get_unchecked_mut(len) = (first + row) as u32;
+                *out_keys.get_unchecked_mut(len) = key(value);
+            }
+        };
+        // The loop over a whole block is of known length.
+        let mut set = match block.first_chunk::<BLOCK>() {
+            Some(block) => set_bits(block, &passes),
+            None => set_bits(block, &passes),
+        };
+        if set.count_ones() <= FEW {
+            while set != 0 {
+                let row = set.trailing_zeros() as usize;
+                put(len, row, block[row]);
+                len += 1;
+                set &= set - 1;
+            }
+        } else {
+            for (row, &value) in block.iter().enumerate() {
+                put(len, row, value);
+                len += (set >> row & 1) as usize;
+            }
         }
-        len += usize::from(may_have(key));
     }
     passed.len = len;
+}
+
+/// A bit for each value of a block.
+#[inline(always)]
+fn set_bits<T: Copy>(block: &[T], is_set: &impl Fn(T) -> bool) -> u64 {
+    block.iter().enumerate().fold(0, |set, (i, &value)| set | u64::from(is_set(value)) << i)
 }
 
 /// Passes the values of a single key column, which are packed on the way. What is NULL passes or
@@ -269,17 +305,38 @@ impl Visit for PassValues<'_> {
 
     fn visit<T: Word>(self, values: &[T]) {
         let Self { filter, digit: &Digit { min, reach, .. }, passed } = self;
-        let keys = values.iter().map(|value| value.distance(min));
+        let key = |value: T| value.distance(min);
         match filter.shape {
             Shape::Bitmap { bits, shift } => {
                 let may_have = filter.bitmap(bits, shift);
-                pass(|key| (key <= reach) & may_have(key), keys, passed);
+                pass(values, key, |key| (key <= reach) & may_have(key), passed);
             }
             Shape::Bloom { .. } => {
                 let may_have = filter.bloom();
-                pass(|key| (key <= reach) & may_have(key), keys, passed);
+                pass(values, key, |key| (key <= reach) & may_have(key), passed);
             }
         }
         filter.observe(values.len(), passed.len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_rows_pass_of_blocks_that_are_whole_or_not() {
+        let mut passed = Passed::default();
+        for rows in [200, 0, 1, 63, 64, 65, 129] {
+            for every in [1, 2, 5, 6, 60, 1000] {
+                let values: Vec<u32> = (7..7 + rows).collect();
+                let key = |value| u64::from(value) * 3;
+                pass(&values, key, |key| (key / 3).is_multiple_of(every), &mut passed);
+                let expected = (0..).zip(&values).map(|(row, &value)| (row, key(value)));
+                let expected = expected.filter(|(_, key)| (key / 3).is_multiple_of(every));
+                let (rows, keys): (Vec<u32>, Vec<u64>) = expected.unzip();
+                assert_eq!((passed.rows(), passed.keys()), (&rows[..], &keys[..]));
+            }
+        }
     }
 }
