@@ -13,6 +13,7 @@ use thalweg_base::{Error, Result};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::{Head, Item, Tag};
+use crate::bound::Titles;
 use crate::error::from_datafusion;
 use crate::runtime::{Run, checkpoint};
 use crate::share::{self, Kept, Key, Landed, Part};
@@ -29,6 +30,8 @@ pub(crate) struct Client<'a> {
     pub started: Option<oneshot::Sender<Result<Head>>>,
     pub rows: mpsc::Sender<Item>,
     pub reading: Reading<'a>,
+    /// What the client's statement calls the columns. Statements that share their rows may differ in it.
+    pub titles: Titles,
 }
 
 /// Why there are no more rows, though it is not the end of them.
@@ -46,12 +49,13 @@ impl From<Error> for Stop {
 
 impl Client<'_> {
     fn head(&mut self, schema: SchemaRef) -> Result<(), Stop> {
-        let head = Head { schema, tag: Tag::Rows };
+        let head = Head { schema: self.titles.schema(schema), tag: Tag::Rows };
         let sent = self.started.take().is_none_or(|started| started.send(Ok(head)).is_ok());
         if sent { Ok(()) } else { Err(Stop::Gone) }
     }
 
     async fn send(&self, batch: RecordBatch) -> Result<(), Stop> {
+        let batch = self.titles.batch(batch);
         self.rows.send(Some(Ok(batch))).await.map_err(|_| Stop::Gone)
     }
 

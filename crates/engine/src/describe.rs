@@ -55,11 +55,13 @@ pub(crate) async fn describe(
         let text = parameters::sample(sql, &types)?;
         let schema = match resolved(session, &state, &snapshot, &text, For::Columns).await? {
             Some(statement) => {
-                let plan = statement::plan(&state, statement).await.map_err(from_datafusion)?;
+                let planned = statement::planned_as(&state, statement).await;
+                let (plan, titles) = planned.map_err(from_datafusion)?;
                 // The branches of a UNION agree on their types only here.
                 let analysed =
                     state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {});
-                Some(Arc::clone(analysed.map_err(from_datafusion)?.schema().inner()))
+                let analysed = analysed.map_err(from_datafusion)?;
+                Some(titles.schema(Arc::clone(analysed.schema().inner())))
             }
             None => None,
         };

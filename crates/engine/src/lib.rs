@@ -20,7 +20,7 @@
 //! * `parse.rs`, `dialect.rs`: text into a statement. `depth.rs`: refuses what is nested too deeply
 //!   to plan. `names.rs`: columns without a name get one.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
-//! * `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
+//! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
 //!   the catalog. `copy.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
@@ -43,6 +43,7 @@ mod alter;
 mod answer;
 mod as_of;
 mod background;
+mod bound;
 pub mod calibration;
 mod catalog;
 mod config;

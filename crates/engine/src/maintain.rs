@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{Statement, VacuumStatement};
 use thalweg_base::{Error, Result};
 use thalweg_storage::{Compacted, Compaction, CompactionScope, Database, Table};
 
+use crate::bound::Titles;
 use crate::dml::{Job, target};
 use crate::error::{from_arrow, from_datafusion};
 use crate::runtime::{blocking, checkpoint};
@@ -53,7 +54,7 @@ fn rows(job: &Job<'_>, values: Vec<(&str, u64)>) -> Result<Started> {
     let batch = RecordBatch::try_from_iter(columns).map_err(|e| from_arrow(&e))?;
     let schema = batch.schema();
     let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None);
-    Ok(Started::Rows(exec.map_err(from_datafusion)?, Box::new(job.state.clone())))
+    Ok(Started::Rows(exec.map_err(from_datafusion)?, Titles::default(), Box::new(job.state.clone())))
 }
 
 /// Writes a table's extents anew where that makes fewer of them, without deleted rows and in the

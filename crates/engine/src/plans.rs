@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use thalweg_base::Result;
 use thalweg_storage::Snapshot;
 
+use crate::bound::Titles;
 use crate::error::from_datafusion;
 use crate::estimate::Estimate;
 use crate::exec::{Reuse, again};
@@ -50,6 +51,7 @@ struct Kept {
 /// The plan of a query.
 pub struct Planned {
     logical: LogicalPlan,
+    titles: Titles,
     /// It has been asked for before.
     again: AtomicBool,
     cost: Arc<Cost>,
@@ -114,9 +116,10 @@ impl Drop for Loan {
 
 impl Planned {
     /// Of a plan that is optimised.
-    pub fn new(logical: LogicalPlan) -> Arc<Self> {
+    pub fn new(logical: LogicalPlan, titles: Titles) -> Arc<Self> {
         Arc::new(Planned {
             logical,
+            titles,
             again: AtomicBool::new(false),
             cost: Arc::default(),
             physical: Mutex::default(),
@@ -125,6 +128,11 @@ impl Planned {
 
     pub fn logical(&self) -> &LogicalPlan {
         &self.logical
+    }
+
+    /// What the statement calls the columns.
+    pub fn titles(&self) -> &Titles {
+        &self.titles
     }
 
     /// What the query took when it was asked before.
@@ -432,7 +440,7 @@ mod tests {
         let (execution, loan) = lent.unwrap();
         assert!(loan.is_some());
 
-        let planned = Planned::new(known.logical().clone());
+        let planned = Planned::new(known.logical().clone(), Titles::default());
         planned.again.store(true, Ordering::Relaxed);
         assert!(planned.physical().unwrap().is_none());
         let (_, first) = planned.made(execution.clone()).unwrap();

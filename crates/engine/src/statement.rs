@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access::{self, Audit, Command, Event, Object, Privilege, Viewer, audit};
 use crate::answer::{Head, Item, Tag, no_columns};
+use crate::bound::{self, Titles};
 use crate::catalog::without_tables;
 use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
@@ -37,7 +38,7 @@ pub(crate) use crate::parse::statement as parse;
 
 /// What a statement turned out to be.
 pub(crate) enum Started {
-    Rows(Arc<dyn ExecutionPlan>, Box<SessionState>),
+    Rows(Arc<dyn ExecutionPlan>, Titles, Box<SessionState>),
     /// Rows that an identical statement may compute already: only their logical plan is made.
     Shared(Arc<Key>, Box<SessionState>),
     Done(Tag),
@@ -62,14 +63,18 @@ pub(crate) async fn run(
             return;
         }
     };
-    let mut client = Client { started: Some(started), rows, reading };
+    let mut client = Client { started: Some(started), rows, reading, titles: Titles::default() };
     let result = match statement {
-        Started::Rows(plan, state) => deliver::alone(&mut client, run, plan, &state).await,
+        Started::Rows(plan, titles, state) => {
+            client.titles = titles;
+            deliver::alone(&mut client, run, plan, &state).await
+        }
         Started::Shared(key, state) => {
+            client.titles = key.plan().titles().clone();
             deliver::shared(&mut client, session.engine.flights(), run, key, &state).await
         }
         Started::Done(tag) => {
-            let Client { started, rows, reading } = client;
+            let Client { started, rows, reading, .. } = client;
             // First: who cancels what is answered cancels nothing.
             drop(reading);
             let head = Head { schema: no_columns(), tag };
@@ -159,7 +164,8 @@ async fn attempt(session: &Arc<Inner>, run: &Arc<Run>, sql: &str) -> Result<Star
             pg::Done::Row(row) => {
                 let row =
                     MemorySourceConfig::try_new_exec(&[vec![row.clone()]], row.schema(), None);
-                Ok(Started::Rows(row.map_err(from_datafusion)?, Box::new(state)))
+                let row = row.map_err(from_datafusion)?;
+                Ok(Started::Rows(row, Titles::default(), Box::new(state)))
             }
         };
     }
@@ -346,15 +352,15 @@ impl Job<'_> {
         }
         let creates_from_query = ddl::creates_from_query(&statement);
         let defaults = ddl::defaults(&statement);
-        let plan = match &statement {
-            Statement::CreateExternalTable(_) => plan(&without_tables(&state), statement).await,
+        let planned = match &statement {
+            Statement::CreateExternalTable(_) => planned_as(&without_tables(&state), statement).await,
             // Who may drop a table need not be allowed to read it.
             _ if !viewer.is_superuser() && ddl::reads_nothing(&statement) => {
-                plan(&without_tables(&state), statement).await
+                planned_as(&without_tables(&state), statement).await
             }
-            _ => plan(&state, statement).await,
+            _ => planned_as(&state, statement).await,
         };
-        let plan = plan.map_err(from_datafusion)?;
+        let (plan, titles) = planned.map_err(from_datafusion)?;
         checkpoint().await;
         match plan {
             LogicalPlan::Ddl(command) => {
@@ -407,7 +413,7 @@ impl Job<'_> {
             plan @ LogicalPlan::Statement(PlanStatement::Execute(_)) => {
                 let frame =
                     session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
-                let plan = optimize(&state, &frame.into_unoptimized_plan()).await?;
+                let plan = optimize(&state, &frame.into_unoptimized_plan(), titles).await?;
                 rows(run, state, plan).await
             }
             plan => {
@@ -415,7 +421,7 @@ impl Job<'_> {
                 let keeps = keeps_plans(&state)
                     && Arc::ptr_eq(&snapshot, &engine.database().snapshot())
                     && share::is_decided(&plan);
-                let plan = optimize(&state, &plan).await?;
+                let plan = optimize(&state, &plan, titles).await?;
                 if keeps && !session.catalog.shows_versions() {
                     let key = viewer.plan_key(sql);
                     engine.plans().keep(&key, &snapshot, state.config_options(), &plan);
@@ -455,25 +461,42 @@ fn explain_changes(statement: &mut Statement, snapshot: &Snapshot, viewer: &View
     Ok(())
 }
 
-/// The logical plan of a statement. DataFusion refuses a SELECT list in which two columns would
+/// The logical plan of a statement, its columns named as the result calls them.
+pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult<LogicalPlan> {
+    let (plan, titles) = planned_as(state, statement).await?;
+    bound::titled(plan, &titles)
+}
+
+/// The logical plan of a statement, and what the result calls its columns. DataFusion refuses a SELECT list in which two columns would
 /// get one name, and takes casts and subqueries for unnamed: `SELECT a::INT, a::DOUBLE` or
 /// `SELECT 5, 5`. Such a list is given names and planned again.
-pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DfResult<LogicalPlan> {
+pub(crate) async fn planned_as(
+    state: &SessionState,
+    mut statement: Statement,
+) -> DfResult<(LogicalPlan, Titles)> {
+    if let Some(bound) = bound::plan(state, &statement).await? {
+        return Ok(bound);
+    }
     parse::refuse_bags(&statement)?;
     names::branches(&mut statement);
-    match state.statement_to_plan(statement.clone()).await {
+    let planned = match state.statement_to_plan(statement.clone()).await {
         Err(e) if e.to_string().contains("require unique expression names") => {
             state.statement_to_plan(names::unique(statement)).await
         }
         planned => planned,
-    }
+    };
+    Ok((planned?, Titles::default()))
 }
 
 /// The first step of planning; with the second, no single poll holds a slot for both.
-async fn optimize(state: &SessionState, plan: &LogicalPlan) -> Result<Arc<Planned>> {
+async fn optimize(
+    state: &SessionState,
+    plan: &LogicalPlan,
+    titles: Titles,
+) -> Result<Arc<Planned>> {
     let optimized = state.optimize(plan).map_err(from_datafusion)?;
     checkpoint().await;
-    Ok(Planned::new(optimized))
+    Ok(Planned::new(optimized, titles))
 }
 
 /// Of a plan that is optimised.
@@ -482,7 +505,7 @@ async fn rows(run: &Run, state: SessionState, plan: Arc<Planned>) -> Result<Star
         return Ok(Started::Shared(Arc::new(key), Box::new(state)));
     }
     let physical = executable(run, &state, &plan).await?;
-    Ok(Started::Rows(physical, Box::new(state)))
+    Ok(Started::Rows(physical, plan.titles().clone(), Box::new(state)))
 }
 
 /// Plans in both steps.
@@ -491,7 +514,7 @@ pub(crate) async fn physical(
     state: &SessionState,
     plan: &LogicalPlan,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let optimized = optimize(state, plan).await?;
+    let optimized = optimize(state, plan, Titles::default()).await?;
     executable(run, state, &optimized).await
 }
 

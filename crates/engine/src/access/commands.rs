@@ -21,6 +21,7 @@ use super::role::{Role, RoleId, SUPERUSER, TOKENS_MAX, Token, check_name, token_
 use super::store::{self, Access, Grantee};
 use super::verifier::Verifier;
 use super::viewer::Viewer;
+use crate::bound::Titles;
 use crate::answer::Tag;
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::error::{from_arrow, from_datafusion};
@@ -92,7 +93,7 @@ fn shown_once(state: &SessionState, schema: SchemaRef, token: &str) -> Result<St
     let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]);
     let batch = batch.map_err(|e| from_arrow(&e))?;
     let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None);
-    Ok(Started::Rows(exec.map_err(from_datafusion)?, Box::new(state.clone())))
+    Ok(Started::Rows(exec.map_err(from_datafusion)?, Titles::default(), Box::new(state.clone())))
 }
 
 type Change = Box<dyn FnOnce(&mut Transaction) -> Result<()> + Send>;

@@ -15,6 +15,7 @@ use thalweg_base::Result;
 use super::Job;
 use super::apply::{self, Kept};
 use super::target::{self, Target, alone, select};
+use crate::bound::Titles;
 use crate::error::{from_arrow, from_datafusion};
 use crate::statement::Started;
 
@@ -58,5 +59,5 @@ pub async fn answer(
     }
     let exec = MemorySourceConfig::try_new_exec(&[answer.batches], stream.schema(), None);
     let exec = exec.map_err(from_datafusion)?;
-    Ok(Some(Started::Rows(exec, Box::new(job.state.clone()))))
+    Ok(Some(Started::Rows(exec, Titles::default(), Box::new(job.state.clone()))))
 }

@@ -18,6 +18,7 @@ use thalweg_storage::Snapshot;
 use super::database::{Wanted, describe as describe_database};
 use super::environment::Seen;
 use super::{answer, statics};
+use crate::bound::Titles;
 use crate::catalog::CATALOG;
 use crate::depth;
 use crate::error::from_datafusion;
@@ -147,7 +148,7 @@ impl Asked {
         let plan: Arc<dyn ExecutionPlan> =
             MemorySourceConfig::try_new_exec(&[vec![batch.clone()]], batch.schema(), None)
                 .map_err(from_datafusion)?;
-        Ok(Started::Rows(plan, Box::new(state.clone())))
+        Ok(Started::Rows(plan, Titles::default(), Box::new(state.clone())))
     }
 }
 

@@ -16,6 +16,7 @@ use thalweg_storage::{Database, Options};
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
+use crate::bound::Titles;
 use crate::answer::{Head, Item};
 use crate::as_of;
 use crate::config::Config;
@@ -326,7 +327,7 @@ fn key(session: &Session, sql: &str) -> Option<Key> {
         as_of::resolve(&inner.catalog, &state, &mut parsed).await?;
         let plan = statement::plan(&state, parsed).await.unwrap();
         let run = Run::begin(driver, Origin::new(None, sql), &Terms::default()).unwrap();
-        Ok(Key::of(&Planned::new(state.optimize(&plan).unwrap()), &state, &run))
+        Ok(Key::of(&Planned::new(state.optimize(&plan).unwrap(), Titles::default()), &state, &run))
     });
     inner.transactions.end_statement(true);
     planned.unwrap_or_else(|e: Error| panic!("{e:#}: {sql}"))

@@ -1,0 +1,132 @@
+//! What a statement has for the whole of its binding.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::TableReference;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::planner::ContextProvider;
+use datafusion::sql::sqlparser::ast::Query;
+
+use crate::failure::Result;
+use crate::scope::Scope;
+
+/// Binds the queries of one statement.
+pub struct Binder<'a> {
+    /// Tables and functions by their names.
+    pub(crate) names: &'a dyn ContextProvider,
+    /// Qualifiers that items of `FROM` clauses have.
+    taken: RefCell<HashSet<String>>,
+    /// Counts names that nobody wrote.
+    number: Cell<usize>,
+}
+
+/// A query that is bound.
+pub struct Bound {
+    /// Its columns have names that are theirs alone.
+    pub plan: LogicalPlan,
+    /// What the columns are called, in order; two may have one title.
+    pub titles: Vec<String>,
+}
+
+/// A plan with what the text can call its columns.
+#[derive(Clone)]
+pub(crate) struct Relation {
+    pub plan: LogicalPlan,
+    pub columns: Vec<Output>,
+}
+
+/// A column of a relation.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub title: String,
+    pub column: datafusion::common::Column,
+    pub data_type: DataType,
+    pub nullable: bool,
+    /// A literal in quotes without a type of its own.
+    pub unknown: bool,
+}
+
+/// A named query of a `WITH` clause, and those that were named before it.
+pub(crate) struct Named {
+    pub name: String,
+    pub relation: Relation,
+    pub before: Ctes,
+}
+
+/// The named queries that a place sees; the last one first.
+pub(crate) type Ctes = Option<Rc<Named>>;
+
+pub(crate) fn named<'n>(ctes: &'n Ctes, name: &str) -> Option<&'n Relation> {
+    let mut now = ctes.as_deref();
+    while let Some(found) = now {
+        if found.name == name {
+            return Some(&found.relation);
+        }
+        now = found.before.as_deref();
+    }
+    None
+}
+
+impl<'a> Binder<'a> {
+    pub fn new(names: &'a dyn ContextProvider) -> Self {
+        Binder { names, taken: RefCell::default(), number: Cell::new(0) }
+    }
+
+    /// Binds a whole query.
+    ///
+    /// # Errors
+    /// The query is wrong, or has something that the binder does not cover.
+    pub fn query(&self, query: &Query) -> Result<Bound> {
+        let relation = self.bind_query(query, None, &None)?;
+        let titles = relation.columns.into_iter().map(|c| c.title).collect();
+        Ok(Bound { plan: self.unnested(relation.plan)?, titles })
+    }
+
+    /// A qualifier that nothing else in the statement has: `name`, if it is free.
+    pub(crate) fn qualifier(&self, name: &str) -> TableReference {
+        let mut taken = self.taken.borrow_mut();
+        let mut own = name.to_string();
+        let mut number = 1;
+        while !taken.insert(own.clone()) {
+            number += 1;
+            own = format!("{name}_{number}");
+        }
+        TableReference::bare(own)
+    }
+
+    /// The qualifier that a table has if nothing else has it.
+    pub(crate) fn qualifier_of(&self, table: &TableReference) -> TableReference {
+        if self.taken.borrow_mut().insert(table.to_string()) {
+            return table.clone();
+        }
+        self.qualifier(table.table())
+    }
+
+    /// A name for a column that nobody can write.
+    pub(crate) fn fresh(&self, what: &str) -> String {
+        self.number.set(self.number.get() + 1);
+        format!("__{what}_{}", self.number.get())
+    }
+
+    /// What an expression without any table may name.
+    pub(crate) fn nothing() -> Scope<'static> {
+        Scope::default()
+    }
+}
+
+/// The parts of a table's name, as a scope compares them.
+pub(crate) fn parts(table: &TableReference) -> Arc<[String]> {
+    match table {
+        TableReference::Bare { table } => Arc::from([table.to_string()]),
+        TableReference::Partial { schema, table } => {
+            Arc::from([schema.to_string(), table.to_string()])
+        }
+        TableReference::Full { catalog, schema, table } => {
+            Arc::from([catalog.to_string(), schema.to_string(), table.to_string()])
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Calls of functions: scalar ones, aggregates and windows.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort, WindowFunction,
+    WindowFunctionParams,
+};
+use datafusion::logical_expr::type_coercion::functions::{UDFCoercionExt, fields_with_udf};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, ReturnFieldArgs, ScalarUDF, WindowFrame, WindowFunctionDefinition, lit,
+};
+use datafusion::sql::sqlparser::ast::{
+    self, DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, NamedWindowExpr, OrderByExpr, OrderByOptions, WindowSpec, WindowType,
+};
+use thalweg_base::Error;
+
+use crate::binder::Binder;
+use crate::expr::{Place, Typed};
+use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::scope::Part;
+use crate::types;
+
+/// The parts of a call.
+struct Call<'c> {
+    name: String,
+    args: Vec<&'c ast::Expr>,
+    /// `count(*)`
+    is_star: bool,
+    distinct: bool,
+    order_by: &'c [OrderByExpr],
+    within_group: &'c [OrderByExpr],
+    filter: Option<&'c ast::Expr>,
+    null_treatment: Option<NullTreatment>,
+    over: Option<&'c WindowType>,
+}
+
+impl<'c> Call<'c> {
+    fn of(function: &'c Function) -> Result<Call<'c>> {
+        let [name] = &function.name.0[..] else { return not_covered("a function of a schema") };
+        let Some(name) = name.as_ident() else { return not_covered("this function") };
+        if function.uses_odbc_syntax || !matches!(function.parameters, FunctionArguments::None) {
+            return not_covered("parameters of a function");
+        }
+        let mut call = Call {
+            name: Part::of(name).text,
+            args: vec![],
+            is_star: false,
+            distinct: false,
+            order_by: &[],
+            within_group: &function.within_group,
+            filter: function.filter.as_deref(),
+            null_treatment: function.null_treatment.map(treatment),
+            over: function.over.as_ref(),
+        };
+        match &function.args {
+            FunctionArguments::None => {}
+            FunctionArguments::Subquery(_) => return not_covered("a query as an argument"),
+            FunctionArguments::List(list) => {
+                call.distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+                for clause in &list.clauses {
+                    match clause {
+                        FunctionArgumentClause::OrderBy(by) => call.order_by = by,
+                        FunctionArgumentClause::IgnoreOrRespectNulls(nulls) => {
+                            call.null_treatment = Some(treatment(*nulls));
+                        }
+                        _ => return not_covered("this clause of a call"),
+                    }
+                }
+                for arg in &list.args {
+                    match arg {
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => call.args.push(expr),
+                        FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => call.is_star = true,
+                        _ => return not_covered("this argument"),
+                    }
+                }
+            }
+        }
+        if call.is_star && (call.name != "count" || !call.args.is_empty() || call.distinct) {
+            return not_covered("* as an argument");
+        }
+        Ok(call)
+    }
+}
+
+fn treatment(nulls: ast::NullTreatment) -> NullTreatment {
+    match nulls {
+        ast::NullTreatment::IgnoreNulls => NullTreatment::IgnoreNulls,
+        ast::NullTreatment::RespectNulls => NullTreatment::RespectNulls,
+    }
+}
+
+impl Binder<'_> {
+    pub(crate) fn call(&self, function: &Function, place: Place<'_>) -> Result<Typed> {
+        let call = Call::of(function)?;
+        let name = call.name.as_str();
+        if call.over.is_some() {
+            return self.window(&call, place);
+        }
+        if let Some(udaf) = self.names.get_aggregate_meta(name) {
+            return self.aggregate(&call, udaf, place);
+        }
+        if call.distinct
+            || !call.order_by.is_empty()
+            || call.filter.is_some()
+            || call.null_treatment.is_some()
+            || !call.within_group.is_empty()
+        {
+            return not_covered("clauses of aggregates in another call");
+        }
+        if self.names.get_higher_order_meta(name).is_some() || matches!(name, "unnest" | "map" | "make_map") {
+            return not_covered("this function");
+        }
+        match self.names.get_function_meta(name) {
+            Some(udf) => {
+                let args = self.exprs(call.args.iter().copied(), place)?;
+                self.call_udf(udf, args)
+            }
+            None if self.names.get_window_meta(name).is_some() => {
+                wrong("42809", format!("window function {name} requires an OVER clause"))
+            }
+            // It may be one that makes rows.
+            None => not_covered("this function"),
+        }
+    }
+
+    /// A function by its name.
+    pub(crate) fn scalar(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
+        match self.names.get_function_meta(name) {
+            Some(udf) => self.call_udf(udf, args),
+            None => Err(Failure::Wrong(Error::internal(format!("there is no function {name}")))),
+        }
+    }
+
+    /// `current_date` and its like.
+    pub(crate) fn without_parentheses(&self, name: &str) -> Result<Option<Typed>> {
+        let function = match name {
+            "current_timestamp" => "now",
+            "current_date" | "current_time" | "localtime" | "localtimestamp" => name,
+            _ => return Ok(None),
+        };
+        match self.names.get_function_meta(function) {
+            Some(udf) => self.call_udf(udf, vec![]).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn call_udf(&self, udf: Arc<ScalarUDF>, args: Vec<Typed>) -> Result<Typed> {
+        let args = self.coerced(&*udf, args)?;
+        let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
+        let literals: Vec<Option<&ScalarValue>> = args
+            .iter()
+            .map(|a| match &a.expr {
+                Expr::Literal(value, _) => Some(value),
+                _ => None,
+            })
+            .collect();
+        let returned = udf.return_field_from_args(ReturnFieldArgs {
+            arg_fields: &fields,
+            scalar_arguments: &literals,
+        })?;
+        let args = args.into_iter().map(|a| a.expr).collect();
+        let expr = Expr::ScalarFunction(ScalarFunction::new_udf(udf, args));
+        Ok(Typed::new(expr, returned.data_type().clone(), returned.is_nullable()))
+    }
+
+    /// The arguments as the types that the function takes.
+    fn coerced<F: UDFCoercionExt>(&self, udf: &F, args: Vec<Typed>) -> Result<Vec<Typed>> {
+        let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
+        match fields_with_udf(&fields, udf) {
+            Ok(taken) => {
+                let args = args.into_iter().zip(&taken).map(|(a, f)| a.cast(f.data_type()));
+                Ok(args.collect())
+            }
+            Err(e) => {
+                let given: Vec<String> = args
+                    .iter()
+                    .map(|a| if a.unknown { "unknown".into() } else { types::name(&a.data_type) })
+                    .collect();
+                let message = format!("function {}({}) does not exist", udf.name(), given.join(", "));
+                let error = Error::user(message).code("42883");
+                Err(Failure::Wrong(error.detail(first_line(&e)).hint(
+                    "no function of that name takes these arguments; add explicit casts",
+                )))
+            }
+        }
+    }
+
+    fn aggregate(&self, call: &Call<'_>, udaf: Arc<AggregateUDF>, place: Place<'_>) -> Result<Typed> {
+        if let Some(clause) = place.without_aggregates {
+            return wrong("42803", format!("aggregate functions are not allowed in {clause}"));
+        }
+        let inside = Place {
+            without_aggregates: Some("arguments of aggregates"),
+            without_windows: Some("arguments of aggregates"),
+            ..place
+        };
+        let (args, order_by) = self.arguments(call, &udaf, inside)?;
+        let filter = match call.filter {
+            Some(filter) => {
+                let inside = Place { without_aggregates: Some("FILTER"), without_windows: Some("FILTER"), ..place };
+                Some(Box::new(self.condition(filter, inside, "FILTER")?))
+            }
+            None => None,
+        };
+        let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
+        let returned = udaf.return_field(&fields)?;
+        let nullable = udaf.is_nullable();
+        let params = AggregateFunctionParams {
+            args: args.into_iter().map(|a| a.expr).collect(),
+            distinct: call.distinct,
+            filter,
+            order_by,
+            null_treatment: call.null_treatment,
+        };
+        let expr = Expr::AggregateFunction(AggregateFunction { func: udaf, params });
+        // Plans show what is counted as it is written.
+        let expr = if call.is_star { expr.alias("count(*)") } else { expr };
+        Ok(Typed::new(expr, returned.data_type().clone(), nullable))
+    }
+
+    /// The arguments of an aggregate, and the order in which it sees its rows.
+    fn arguments(
+        &self,
+        call: &Call<'_>,
+        udaf: &AggregateUDF,
+        place: Place<'_>,
+    ) -> Result<(Vec<Typed>, Vec<Sort>)> {
+        if call.is_star {
+            let one = lit(1_i64);
+            return Ok((vec![Typed::new(one, DataType::Int64, false)], vec![]));
+        }
+        let mut args = self.exprs(call.args.iter().copied(), place)?;
+        let is_ordered_set = udaf.supports_within_group_clause();
+        let order_by = match (is_ordered_set, call.within_group.is_empty()) {
+            (true, true) if !call.order_by.is_empty() => return not_covered("ORDER BY in this aggregate"),
+            (true, true) => vec![],
+            (true, false) => {
+                let by = self.sorts(call.within_group, place)?;
+                if by.len() != 1 {
+                    return not_covered("WITHIN GROUP by several expressions");
+                }
+                let first = self.value(&call.within_group[0].expr, place)?;
+                args.insert(0, first);
+                by
+            }
+            (false, false) => {
+                return wrong("42809", format!("{} is not an ordered-set aggregate", call.name));
+            }
+            (false, true) => self.sorts(call.order_by, place)?,
+        };
+        if call.null_treatment.is_some() && !udaf.supports_null_handling_clause() {
+            return wrong("42601", format!("{} does not take IGNORE NULLS or RESPECT NULLS", call.name));
+        }
+        Ok((self.coerced(udaf, args)?, order_by))
+    }
+
+    fn window(&self, call: &Call<'_>, place: Place<'_>) -> Result<Typed> {
+        if let Some(clause) = place.without_windows {
+            return wrong("42P20", format!("window functions are not allowed in {clause}"));
+        }
+        if !call.order_by.is_empty() || !call.within_group.is_empty() {
+            return not_covered("ORDER BY in the arguments of a window function");
+        }
+        let inside = Place { without_windows: Some("window definitions"), ..place };
+        let spec = self.window_spec(call, place)?;
+        let partition_by = self.exprs(&spec.partition_by, inside)?;
+        // A constant parts nothing.
+        let partition_by = partition_by.into_iter().map(|p| p.expr);
+        let partition_by = partition_by.filter(|p| !matches!(p, Expr::Literal(..))).collect();
+        let mut order_by = self.sorts(&spec.order_by, inside)?;
+        let window_frame = match &spec.window_frame {
+            Some(frame) => {
+                let frame: WindowFrame = frame.clone().try_into()?;
+                frame.regularize_order_bys(&mut order_by)?;
+                frame
+            }
+            None => WindowFrame::new((!order_by.is_empty()).then_some(false)),
+        };
+        let filter = match call.filter {
+            Some(filter) => Some(Box::new(self.condition(filter, inside, "FILTER")?)),
+            None => None,
+        };
+        let (fun, args, returned, nullable) = match self.names.get_window_meta(&call.name) {
+            Some(udwf) => {
+                let args = self.exprs(call.args.iter().copied(), inside)?;
+                let args = self.coerced(&*udwf, args)?;
+                let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
+                let fun = WindowFunctionDefinition::WindowUDF(udwf);
+                let returned = fun.return_field(&fields, "")?;
+                let nullable = returned.is_nullable();
+                (fun, args, returned, nullable)
+            }
+            None => {
+                let Some(udaf) = self.names.get_aggregate_meta(&call.name) else {
+                    return not_covered("this function over a window");
+                };
+                if udaf.supports_within_group_clause() {
+                    return not_covered("an ordered-set aggregate over a window");
+                }
+                let (args, _) = self.arguments(call, &udaf, inside)?;
+                let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
+                let nullable = udaf.is_nullable();
+                let fun = WindowFunctionDefinition::AggregateUDF(udaf);
+                let returned = fun.return_field(&fields, "")?;
+                (fun, args, returned, nullable)
+            }
+        };
+        let params = WindowFunctionParams {
+            args: args.into_iter().map(|a| a.expr).collect(),
+            partition_by,
+            order_by,
+            window_frame,
+            filter,
+            null_treatment: call.null_treatment,
+            distinct: call.distinct,
+        };
+        let expr = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
+        Ok(Typed::new(expr, returned.data_type().clone(), nullable))
+    }
+
+    /// A window as its definition and the named one that it starts from say.
+    fn window_spec(&self, call: &Call<'_>, place: Place<'_>) -> Result<WindowSpec> {
+        let (mut spec, mut base) = match call.over {
+            Some(WindowType::WindowSpec(spec)) => (spec.clone(), spec.window_name.clone()),
+            Some(WindowType::NamedWindow(name)) => (
+                WindowSpec {
+                    window_name: None,
+                    partition_by: vec![],
+                    order_by: vec![],
+                    window_frame: None,
+                },
+                Some(name.clone()),
+            ),
+            None => return not_covered("a window function without OVER"),
+        };
+        let mut steps = 0;
+        while let Some(name) = base {
+            let wanted = Part::of(&name);
+            let found = place.windows.iter().find(|w| Part::of(&w.0).text == wanted.text);
+            steps += 1;
+            let Some(found) = found.filter(|_| steps <= place.windows.len()) else {
+                return wrong("42704", format!("window \"{}\" does not exist", wanted.text));
+            };
+            base = match &found.1 {
+                NamedWindowExpr::NamedWindow(other) => Some(other.clone()),
+                NamedWindowExpr::WindowSpec(other) => {
+                    if spec.partition_by.is_empty() {
+                        spec.partition_by.clone_from(&other.partition_by);
+                    }
+                    if spec.order_by.is_empty() {
+                        spec.order_by.clone_from(&other.order_by);
+                    }
+                    if spec.window_frame.is_none() {
+                        spec.window_frame.clone_from(&other.window_frame);
+                    }
+                    other.window_name.clone()
+                }
+            };
+        }
+        Ok(spec)
+    }
+
+    /// An ORDER BY of a window or an aggregate.
+    pub(crate) fn sorts(&self, by: &[OrderByExpr], place: Place<'_>) -> Result<Vec<Sort>> {
+        by.iter()
+            .map(|by| {
+                let value = self.value(&by.expr, place)?;
+                self.sort(value.expr, by)
+            })
+            .collect()
+    }
+
+    /// NULL is greater than everything else unless the statement says where it goes.
+    pub(crate) fn sort(&self, expr: Expr, by: &OrderByExpr) -> Result<Sort> {
+        if by.with_fill.is_some() {
+            return not_covered("WITH FILL");
+        }
+        Ok(sort(expr, &by.options))
+    }
+}
+
+/// An expression of an order.
+pub(crate) fn sort(expr: Expr, options: &OrderByOptions) -> Sort {
+    let asc = options.asc.unwrap_or(true);
+    Sort::new(expr, asc, options.nulls_first.unwrap_or(!asc))
+}
+
+fn first_line(e: &DataFusionError) -> String {
+    let text = e.strip_backtrace();
+    text.lines().next().unwrap_or_default().to_string()
+}
+

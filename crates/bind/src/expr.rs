@@ -1,0 +1,550 @@
+//! Expressions, each with its type.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList, Like, TryCast};
+use datafusion::logical_expr::{Expr, Operator};
+use datafusion::sql::sqlparser::ast::{
+    self, AccessExpr, CastKind, CeilFloorKind, Subscript, TrimWhereField, UnaryOperator,
+};
+
+use crate::binder::{Binder, Ctes};
+use crate::failure::{Result, not_covered, wrong};
+use crate::scope::{Part, Scope};
+use crate::types::{self, TEXT, common, is_text};
+
+/// An expression and what its values are.
+#[derive(Clone, Debug)]
+pub struct Typed {
+    pub expr: Expr,
+    pub data_type: DataType,
+    pub nullable: bool,
+    /// A literal in quotes that has no type yet: it gets that of what it meets.
+    pub unknown: bool,
+}
+
+impl Typed {
+    pub fn new(expr: Expr, data_type: DataType, nullable: bool) -> Self {
+        Typed { expr, data_type, nullable, unknown: false }
+    }
+
+    pub fn boolean(expr: Expr, nullable: bool) -> Self {
+        Typed::new(expr, DataType::Boolean, nullable)
+    }
+
+    pub fn field(&self) -> FieldRef {
+        Arc::new(Field::new("", self.data_type.clone(), self.nullable))
+    }
+
+    /// A NULL, or a literal without a type: fits everywhere.
+    pub fn is_open(&self) -> bool {
+        self.unknown || self.data_type == DataType::Null
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(&self.expr, Expr::Literal(value, _) if value.is_null())
+    }
+
+    /// The same as another type, by a cast if it is not of that type yet.
+    pub fn cast(self, to: &DataType) -> Typed {
+        if self.data_type == *to {
+            return Typed { unknown: false, ..self };
+        }
+        let expr = match &self.expr {
+            Expr::Literal(value, _) if value.is_null() => match ScalarValue::try_from(to) {
+                Ok(null) => Expr::Literal(null, None),
+                Err(_) => cast(self.expr, to),
+            },
+            // Texts of one kind and another are the same value.
+            Expr::Literal(value, _) if is_text(to) && is_text(&self.data_type) => {
+                match value.cast_to(to) {
+                    Ok(value) => Expr::Literal(value, None),
+                    Err(_) => cast(self.expr, to),
+                }
+            }
+            _ => cast(self.expr, to),
+        };
+        Typed { expr, data_type: to.clone(), nullable: self.nullable, unknown: false }
+    }
+
+    /// As a condition.
+    pub fn condition(self, clause: &str) -> Result<Expr> {
+        if self.data_type == DataType::Boolean || self.is_open() {
+            return Ok(self.cast(&DataType::Boolean).expr);
+        }
+        wrong(
+            "42804",
+            format!(
+                "argument of {clause} must be type boolean, not type {}",
+                types::name(&self.data_type)
+            ),
+        )
+    }
+}
+
+fn cast(expr: Expr, to: &DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(expr), to.clone()))
+}
+
+/// What surrounds an expression.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'p> {
+    pub scope: &'p Scope<'p>,
+    pub named: &'p Ctes,
+    /// The windows that a `WINDOW` clause names.
+    pub windows: &'p [ast::NamedWindowDefinition],
+    /// The clause, if it takes no aggregates or windows; for messages.
+    pub without_aggregates: Option<&'static str>,
+    pub without_windows: Option<&'static str>,
+}
+
+impl<'p> Place<'p> {
+    /// A place where neither aggregates nor windows may stand.
+    pub fn of_rows(scope: &'p Scope<'p>, named: &'p Ctes, clause: &'static str) -> Self {
+        Place {
+            scope,
+            named,
+            windows: &[],
+            without_aggregates: Some(clause),
+            without_windows: Some(clause),
+        }
+    }
+}
+
+impl Binder<'_> {
+    /// An expression whose type is decided: a literal that nothing gave one is a text.
+    pub(crate) fn value(&self, sql: &ast::Expr, place: Place<'_>) -> Result<Typed> {
+        let typed = self.expr(sql, place)?;
+        Ok(Typed { unknown: false, ..typed })
+    }
+
+    pub(crate) fn condition(
+        &self,
+        sql: &ast::Expr,
+        place: Place<'_>,
+        clause: &'static str,
+    ) -> Result<Expr> {
+        self.expr(sql, place)?.condition(clause)
+    }
+
+    pub(crate) fn exprs<'e>(
+        &self,
+        sql: impl IntoIterator<Item = &'e ast::Expr>,
+        place: Place<'_>,
+    ) -> Result<Vec<Typed>> {
+        sql.into_iter().map(|e| self.expr(e, place)).collect()
+    }
+
+    pub(crate) fn expr(&self, sql: &ast::Expr, place: Place<'_>) -> Result<Typed> {
+        use ast::Expr as Sql;
+        match sql {
+            Sql::Value(value) => self.literal(&value.value),
+            Sql::Identifier(name) => self.named(&[Part::of(name)], place),
+            Sql::CompoundIdentifier(names) => {
+                let parts: Vec<Part> = names.iter().map(Part::of).collect();
+                self.named(&parts, place)
+            }
+            Sql::Nested(inner) => self.expr(inner, place),
+            Sql::BinaryOp { left, op, right } => self.binary(left, op, right, place),
+            Sql::UnaryOp { op, expr } => self.unary(*op, expr, place),
+            Sql::Cast { kind, expr, data_type, array: false, format: None } => {
+                let value = self.expr(expr, place)?;
+                let to = self.sql_type(data_type)?;
+                self.cast_as_written(value, to, kind.clone())
+            }
+            Sql::TypedString(typed) if !typed.uses_odbc_syntax => {
+                let to = self.sql_type(&typed.data_type)?;
+                let value = self.literal(&typed.value.value)?;
+                self.cast_as_written(value, to, CastKind::Cast)
+            }
+            Sql::Interval(interval) => self.interval(interval, false),
+            Sql::IsNull(e) => Ok(Typed::boolean(self.value(e, place)?.expr.is_null(), false)),
+            Sql::IsNotNull(e) => Ok(Typed::boolean(self.value(e, place)?.expr.is_not_null(), false)),
+            Sql::IsTrue(e) => self.truth(e, place, Expr::IsTrue),
+            Sql::IsNotTrue(e) => self.truth(e, place, Expr::IsNotTrue),
+            Sql::IsFalse(e) => self.truth(e, place, Expr::IsFalse),
+            Sql::IsNotFalse(e) => self.truth(e, place, Expr::IsNotFalse),
+            Sql::IsUnknown(e) => self.truth(e, place, Expr::IsUnknown),
+            Sql::IsNotUnknown(e) => self.truth(e, place, Expr::IsNotUnknown),
+            Sql::IsDistinctFrom(l, r) => {
+                let (l, r) = (self.expr(l, place)?, self.expr(r, place)?);
+                self.compare(l, Operator::IsDistinctFrom, r)
+            }
+            Sql::IsNotDistinctFrom(l, r) => {
+                let (l, r) = (self.expr(l, place)?, self.expr(r, place)?);
+                self.compare(l, Operator::IsNotDistinctFrom, r)
+            }
+            Sql::Between { expr, negated, low, high } => {
+                let items = self.exprs([&**expr, &**low, &**high], place)?;
+                let nullable = items.iter().any(|i| i.nullable);
+                let mut items = self.same_type(items, "BETWEEN")?.into_iter().map(|t| Box::new(t.expr));
+                let (Some(expr), Some(low), Some(high)) = (items.next(), items.next(), items.next())
+                else {
+                    return not_covered("BETWEEN");
+                };
+                let between = Between { expr, negated: *negated, low, high };
+                Ok(Typed::boolean(Expr::Between(between), nullable))
+            }
+            Sql::InList { expr, list, negated } => self.in_list(expr, list, *negated, place),
+            Sql::Like { negated, any: false, expr, pattern, escape_char: None } => {
+                self.like(expr, pattern, *negated, false, place)
+            }
+            Sql::ILike { negated, any: false, expr, pattern, escape_char: None } => {
+                self.like(expr, pattern, *negated, true, place)
+            }
+            Sql::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), place)
+            }
+            Sql::Function(function) => self.call(function, place),
+            Sql::Extract { field, expr, .. } => {
+                let field = Expr::Literal(ScalarValue::from(field.to_string()), None);
+                let field = Typed::new(field, DataType::Utf8, false);
+                let value = self.expr(expr, place)?;
+                self.scalar("date_part", vec![field, value])
+            }
+            Sql::Ceil { expr, field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                let value = self.expr(expr, place)?;
+                self.scalar("ceil", vec![value])
+            }
+            Sql::Floor { expr, field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                let value = self.expr(expr, place)?;
+                self.scalar("floor", vec![value])
+            }
+            Sql::Position { expr, r#in } => {
+                let (what, text) = (self.expr(expr, place)?, self.expr(r#in, place)?);
+                self.scalar("strpos", vec![text, what])
+            }
+            Sql::Substring { expr, substring_from: Some(from), substring_for, special: _, shorthand: _ } => {
+                let mut args = vec![self.expr(expr, place)?, self.expr(from, place)?];
+                if let Some(count) = substring_for {
+                    args.push(self.expr(count, place)?);
+                }
+                self.scalar("substr", args)
+            }
+            Sql::Trim { trim_where, trim_what, expr, trim_characters: None } => {
+                let mut args = vec![self.expr(expr, place)?];
+                if let Some(what) = trim_what {
+                    args.push(self.expr(what, place)?);
+                }
+                let function = match trim_where {
+                    None | Some(TrimWhereField::Both) => "btrim",
+                    Some(TrimWhereField::Leading) => "ltrim",
+                    Some(TrimWhereField::Trailing) => "rtrim",
+                };
+                self.scalar(function, args)
+            }
+            Sql::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let parts = [&**expr, &**overlay_what, &**overlay_from];
+                let parts = parts.into_iter().chain(overlay_for.as_deref());
+                let args = self.exprs(parts, place)?;
+                self.scalar("overlay", args)
+            }
+            Sql::Array(array) => {
+                let items = self.exprs(&array.elem, place)?;
+                let items = self.same_type(items, "ARRAY")?;
+                self.scalar("make_array", items)
+            }
+            Sql::CompoundFieldAccess { root, access_chain } => {
+                let mut value = self.expr(root, place)?;
+                for access in access_chain {
+                    value = self.access(value, access, place)?;
+                }
+                Ok(value)
+            }
+            Sql::Exists { subquery, negated } => self.exists(subquery, *negated, place),
+            Sql::InSubquery { expr, subquery, negated } => {
+                self.in_subquery(expr, subquery, *negated, place)
+            }
+            Sql::Subquery(query) => self.scalar_subquery(query, place),
+            Sql::AnyOp { left, compare_op, right, .. } => {
+                self.quantified(left, compare_op, right, false, place)
+            }
+            Sql::AllOp { left, compare_op, right } => {
+                self.quantified(left, compare_op, right, true, place)
+            }
+            Sql::Collate { .. } => not_covered("COLLATE"),
+            Sql::AtTimeZone { .. } => not_covered("AT TIME ZONE"),
+            _ => not_covered("this expression"),
+        }
+    }
+
+    /// A name: a column, an alias, or a field of a struct.
+    fn named(&self, parts: &[Part], place: Place<'_>) -> Result<Typed> {
+        if let [part] = parts
+            && !part.quoted
+            && part.text.starts_with('@')
+        {
+            return not_covered("a variable");
+        }
+        match place.scope.find(parts) {
+            Ok((found, used)) => {
+                let mut value = found;
+                for part in &parts[used..] {
+                    value = self.field_of(value, &part.text)?;
+                }
+                Ok(value)
+            }
+            // `current_date` and its like are functions that are called without parentheses.
+            Err(missing) => match parts {
+                [part] if !part.quoted => match self.without_parentheses(&part.text)? {
+                    Some(value) => Ok(value),
+                    None => Err(missing),
+                },
+                _ => Err(missing),
+            },
+        }
+    }
+
+    fn access(&self, value: Typed, access: &AccessExpr, place: Place<'_>) -> Result<Typed> {
+        match access {
+            AccessExpr::Dot(ast::Expr::Identifier(name)) => {
+                self.field_of(value, &Part::of(name).text)
+            }
+            AccessExpr::Subscript(Subscript::Index { index }) => {
+                let index = self.expr(index, place)?;
+                match &value.data_type {
+                    DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
+                        self.scalar("array_element", vec![value, index.cast(&DataType::Int64)])
+                    }
+                    _ => self.scalar("get_field", vec![value, index]),
+                }
+            }
+            _ => not_covered("this subscript"),
+        }
+    }
+
+    fn field_of(&self, value: Typed, name: &str) -> Result<Typed> {
+        let DataType::Struct(fields) = &value.data_type else {
+            return wrong(
+                "42809",
+                format!(
+                    "column notation .{name} applied to type {}, which is not a composite type",
+                    types::name(&value.data_type)
+                ),
+            );
+        };
+        let exact = fields.iter().find(|f| f.name() == name);
+        let field = exact.or_else(|| fields.iter().find(|f| f.name().to_lowercase() == name));
+        let Some(field) = field else {
+            let names: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
+            return wrong(
+                "42703",
+                format!("there is no field \"{name}\"; the fields are {}", names.join(", ")),
+            );
+        };
+        let name = Expr::Literal(ScalarValue::from(field.name().as_str()), None);
+        let name = Typed::new(name, DataType::Utf8, false);
+        self.scalar("get_field", vec![value, name])
+    }
+
+    fn truth(&self, e: &ast::Expr, place: Place<'_>, of: fn(Box<Expr>) -> Expr) -> Result<Typed> {
+        let condition = self.condition(e, place, "IS")?;
+        Ok(Typed::boolean(of(Box::new(condition)), false))
+    }
+
+    /// All as the type in which they meet.
+    pub(crate) fn same_type(&self, items: Vec<Typed>, what: &str) -> Result<Vec<Typed>> {
+        let Some(target) = self.common_type(&items, what)? else {
+            return Ok(items);
+        };
+        Ok(items.into_iter().map(|item| item.cast(&target)).collect())
+    }
+
+    /// The type in which all meet; `None` if there are none.
+    pub(crate) fn common_type<'t>(
+        &self,
+        items: impl IntoIterator<Item = &'t Typed> + Clone,
+        what: &str,
+    ) -> Result<Option<DataType>> {
+        let mut target: Option<DataType> = None;
+        let mut any_text = false;
+        for item in items {
+            if item.is_open() {
+                any_text |= item.unknown;
+                continue;
+            }
+            target = Some(match target {
+                None => item.data_type.clone(),
+                Some(so_far) => match common(&so_far, &item.data_type) {
+                    Some(both) => both,
+                    None => {
+                        return wrong(
+                            "42804",
+                            format!(
+                                "{what} types {} and {} cannot be matched",
+                                types::name(&so_far),
+                                types::name(&item.data_type)
+                            ),
+                        );
+                    }
+                },
+            });
+        }
+        Ok(target.or(any_text.then_some(TEXT)))
+    }
+
+    fn in_list(
+        &self,
+        expr: &ast::Expr,
+        list: &[ast::Expr],
+        negated: bool,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        if matches!(expr, ast::Expr::Tuple(_)) {
+            return not_covered("rows in lists");
+        }
+        let mut items = vec![self.expr(expr, place)?];
+        for item in list {
+            items.push(self.expr(item, place)?);
+        }
+        let nullable = items.iter().any(|i| i.nullable);
+        let mut items = self.same_type(items, "IN")?.into_iter().map(|t| t.expr);
+        let Some(expr) = items.next() else { return not_covered("IN") };
+        let list = InList { expr: Box::new(expr), list: items.collect(), negated };
+        Ok(Typed::boolean(Expr::InList(list), nullable))
+    }
+
+    fn like(
+        &self,
+        expr: &ast::Expr,
+        pattern: &ast::Expr,
+        negated: bool,
+        case_insensitive: bool,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let (value, pattern) = (self.expr(expr, place)?, self.expr(pattern, place)?);
+        let nullable = value.nullable || pattern.nullable;
+        for side in [&value, &pattern] {
+            if !side.is_open() && !is_text(&side.data_type) {
+                return wrong(
+                    "42883",
+                    format!(
+                        "operator does not exist: {} {} {}",
+                        types::name(&value.data_type),
+                        if case_insensitive { "~~*" } else { "~~" },
+                        types::name(&pattern.data_type)
+                    ),
+                );
+            }
+        }
+        let text = match (&value.data_type, value.is_open()) {
+            (DataType::Dictionary(..), _) | (_, true) => TEXT,
+            (own, false) => own.clone(),
+        };
+        let like = Like {
+            negated,
+            expr: Box::new(value.cast(&text).expr),
+            pattern: Box::new(pattern.cast(&text).expr),
+            escape_char: None,
+            case_insensitive,
+        };
+        Ok(Typed::boolean(Expr::Like(like), nullable))
+    }
+
+    fn case(
+        &self,
+        operand: Option<&ast::Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&ast::Expr>,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let mut whens = vec![];
+        let operand = match operand {
+            None => {
+                for when in conditions {
+                    whens.push(self.condition(&when.condition, place, "CASE/WHEN")?);
+                }
+                None
+            }
+            Some(operand) => {
+                let mut items = vec![self.expr(operand, place)?];
+                for when in conditions {
+                    items.push(self.expr(&when.condition, place)?);
+                }
+                let mut items = self.same_type(items, "CASE")?.into_iter().map(|t| t.expr);
+                let operand = items.next().map(Box::new);
+                whens.extend(items);
+                operand
+            }
+        };
+        let mut results = vec![];
+        for when in conditions {
+            results.push(self.expr(&when.result, place)?);
+        }
+        let has_else = otherwise.is_some();
+        if let Some(otherwise) = otherwise {
+            results.push(self.expr(otherwise, place)?);
+        }
+        let nullable = !has_else || results.iter().any(|r| r.nullable);
+        let results = self.same_type(results, "CASE")?;
+        let data_type = results[0].data_type.clone();
+        let mut results: Vec<Expr> = results.into_iter().map(|r| r.expr).collect();
+        let else_expr = if has_else { results.pop().map(Box::new) } else { None };
+        let when_then_expr = whens.into_iter().zip(results).map(|(w, r)| (Box::new(w), Box::new(r)));
+        let case = Case { expr: operand, when_then_expr: when_then_expr.collect(), else_expr };
+        Ok(Typed::new(Expr::Case(case), data_type, nullable))
+    }
+
+    pub(crate) fn sql_type(&self, sql: &ast::DataType) -> Result<DataType> {
+        types::of_sql(sql, self.names.options().execution.time_zone.as_deref())
+    }
+
+    /// A cast that the statement writes.
+    fn cast_as_written(&self, value: Typed, to: DataType, kind: CastKind) -> Result<Typed> {
+        let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
+        if is_try {
+            let expr = TryCast::new(Box::new(value.expr), to.clone());
+            return Ok(Typed::new(Expr::TryCast(expr), to, true));
+        }
+        // A timestamp's count of seconds is no number of SQL.
+        let nullable = value.nullable;
+        if value.data_type == to {
+            return Ok(Typed { unknown: false, ..value });
+        }
+        Ok(Typed { nullable, ..value.cast(&to) })
+    }
+
+    fn unary(&self, op: UnaryOperator, expr: &ast::Expr, place: Place<'_>) -> Result<Typed> {
+        match op {
+            UnaryOperator::Not => {
+                let value = self.expr(expr, place)?;
+                let nullable = value.nullable;
+                let condition = value.condition("NOT")?;
+                Ok(Typed::boolean(Expr::Not(Box::new(condition)), nullable))
+            }
+            UnaryOperator::Minus => match expr {
+                ast::Expr::Value(value) if matches!(value.value, ast::Value::Number(..)) => {
+                    self.negative(&value.value)
+                }
+                ast::Expr::Interval(interval) => self.interval(interval, true),
+                _ => {
+                    let value = self.number(expr, "-", place)?;
+                    Ok(Typed { expr: Expr::Negative(Box::new(value.expr)), ..value })
+                }
+            },
+            UnaryOperator::Plus => self.number(expr, "+", place),
+            _ => not_covered("this operator"),
+        }
+    }
+
+    /// The operand of a sign.
+    fn number(&self, expr: &ast::Expr, sign: &str, place: Place<'_>) -> Result<Typed> {
+        let value = self.expr(expr, place)?;
+        if value.is_open() {
+            return Ok(value.cast(&DataType::Float64));
+        }
+        let is_unsigned = value.data_type.is_unsigned_integer();
+        if is_unsigned {
+            return not_covered("a sign of what has none");
+        }
+        if types::is_number(&value.data_type) || matches!(value.data_type, DataType::Interval(_)) {
+            return Ok(value);
+        }
+        wrong(
+            "42883",
+            format!("operator does not exist: {sign} {}", types::name(&value.data_type)),
+        )
+    }
+}

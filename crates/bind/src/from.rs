@@ -1,0 +1,574 @@
+//! Tables, subqueries and joins of a `FROM` clause.
+
+use std::sync::Arc;
+
+use datafusion::common::{Column, JoinType, TableReference};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
+use datafusion::sql::sqlparser::ast::{
+    FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query,
+    TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
+};
+
+use crate::binder::{Binder, Ctes, Relation, named, parts};
+use crate::expr::{Place, Typed};
+use crate::failure::{Result, not_covered, wrong};
+use crate::scope::{Entry, Part, Scope};
+
+/// Rows, and the names of their columns.
+pub(crate) struct Rows {
+    pub plan: LogicalPlan,
+    pub entries: Vec<Entry>,
+}
+
+impl Binder<'_> {
+    /// All of a `FROM` clause; one row without columns if there is none.
+    pub(crate) fn from(
+        &self,
+        items: &[TableWithJoins],
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        let mut all: Option<Rows> = None;
+        for item in items {
+            if let Some(left) = all.take() {
+                if let Some(subquery) = lateral(&item.relation) {
+                    let rows = self.lateral(left, subquery, JoinType::Inner, parent, ctes)?;
+                    all = Some(self.with_joins(rows, &item.joins, parent, ctes)?);
+                    continue;
+                }
+                all = Some(left);
+            }
+            let rows = self.joined(item, parent, ctes)?;
+            all = Some(match all {
+                None => rows,
+                Some(left) => {
+                    check_names(&left.entries, &rows.entries)?;
+                    let plan = LogicalPlanBuilder::from(left.plan).cross_join(rows.plan)?.build()?;
+                    let mut entries = left.entries;
+                    entries.extend(rows.entries);
+                    Rows { plan, entries }
+                }
+            });
+        }
+        match all {
+            Some(rows) => Ok(rows),
+            None => {
+                let plan = LogicalPlanBuilder::empty(true).build()?;
+                Ok(Rows { plan, entries: vec![] })
+            }
+        }
+    }
+
+    fn joined(
+        &self,
+        item: &TableWithJoins,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        let rows = self.factor(&item.relation, parent, ctes)?;
+        self.with_joins(rows, &item.joins, parent, ctes)
+    }
+
+    fn with_joins(
+        &self,
+        mut rows: Rows,
+        joins: &[Join],
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        for join in joins {
+            if let Some(subquery) = lateral(&join.relation) {
+                rows = self.join_lateral(rows, join, subquery, parent, ctes)?;
+                continue;
+            }
+            let right = self.factor(&join.relation, parent, ctes)?;
+            check_names(&rows.entries, &right.entries)?;
+            rows = self.join(rows, join, right, parent, ctes)?;
+        }
+        Ok(rows)
+    }
+
+    fn factor(
+        &self,
+        factor: &TableFactor,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args,
+                with_hints,
+                version: None,
+                with_ordinality: false,
+                partitions,
+                json_path: None,
+                sample: None,
+                index_hints,
+            } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
+                match args {
+                    None => self.table(name, alias.as_ref(), ctes),
+                    Some(args) => self.table_function(name, args, alias.as_ref(), ctes),
+                }
+            }
+            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+                let relation = self.bind_query(subquery, parent, ctes)?;
+                self.aliased(relation, None, alias.as_ref())
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                let mut rows = self.joined(table_with_joins, parent, ctes)?;
+                if let Some(alias) = alias {
+                    let table: Arc<[String]> = Arc::from([Part::of(&alias.name).text]);
+                    rows.entries.retain(|e| !e.hidden);
+                    for entry in &mut rows.entries {
+                        entry.table = Some(Arc::clone(&table));
+                    }
+                    rename(&mut rows.entries, alias)?;
+                }
+                Ok(rows)
+            }
+            _ => not_covered("this item of FROM"),
+        }
+    }
+
+    /// `JOIN LATERAL (…) ON …`
+    fn join_lateral(
+        &self,
+        left: Rows,
+        join: &Join,
+        subquery: (&Query, Option<&TableAlias>),
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        use JoinOperator as J;
+        let (kind, constraint) = match &join.join_operator {
+            J::CrossJoin(c) | J::Join(c) | J::Inner(c) => (JoinType::Inner, c),
+            J::Left(c) | J::LeftOuter(c) => (JoinType::Left, c),
+            J::Right(_) | J::RightOuter(_) | J::FullOuter(_) => {
+                return wrong("42P10", "a LATERAL subquery may stand right of INNER and LEFT joins alone");
+            }
+            _ => return not_covered("this kind of join"),
+        };
+        let rows = self.lateral(left, subquery, kind, parent, ctes)?;
+        let condition = match (constraint, &join.join_operator) {
+            (JoinConstraint::None, J::CrossJoin(_)) => return Ok(rows),
+            (JoinConstraint::On(condition), _) => condition,
+            (JoinConstraint::None, _) => {
+                return wrong("42601", "JOIN needs ON; write CROSS JOIN LATERAL for every row");
+            }
+            _ => return not_covered("USING with LATERAL"),
+        };
+        let mut scope = Scope::within(parent);
+        scope.entries.clone_from(&rows.entries);
+        let place = Place::of_rows(&scope, ctes, "JOIN conditions");
+        let condition = self.condition(condition, place, "JOIN/ON")?;
+        let is_always = matches!(&condition, Expr::Literal(value, _) if *value == true.into());
+        if is_always {
+            return Ok(rows);
+        }
+        if kind == JoinType::Left {
+            return not_covered("a condition of LEFT JOIN LATERAL");
+        }
+        let plan = LogicalPlanBuilder::from(rows.plan).filter(condition)?.build()?;
+        Ok(Rows { plan, ..rows })
+    }
+
+    /// A subquery that may name the columns left of it.
+    fn lateral(
+        &self,
+        left: Rows,
+        (query, alias): (&Query, Option<&TableAlias>),
+        kind: JoinType,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        let mut around = Scope::within(parent);
+        around.entries.clone_from(&left.entries);
+        let relation = self.bind_query(query, Some(&around), ctes)?;
+        let columns = relation.columns.iter().map(|c| c.column.clone()).collect();
+        let (plan, columns) = self.dependent_join(left.plan, relation.plan, columns, kind)?;
+        let name = alias.map(|a| Part::of(&a.name).text);
+        let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
+        let right = relation.columns.into_iter().zip(columns).map(|(output, column)| Entry {
+            table: table.clone(),
+            name: output.title,
+            column,
+            data_type: output.data_type,
+            nullable: output.nullable || kind == JoinType::Left,
+            hidden: false,
+            unknown: output.unknown,
+        });
+        let mut right: Vec<Entry> = right.collect();
+        if let Some(alias) = alias {
+            rename(&mut right, alias)?;
+        }
+        check_names(&left.entries, &right)?;
+        let mut entries = left.entries;
+        entries.extend(right);
+        Ok(Rows { plan, entries })
+    }
+
+    fn table(&self, name: &ObjectName, alias: Option<&TableAlias>, ctes: &Ctes) -> Result<Rows> {
+        let reference = reference(name)?;
+        if let TableReference::Bare { table } = &reference
+            && let Some(relation) = named(ctes, table)
+        {
+            return self.aliased(relation.clone(), Some(table), alias);
+        }
+        let source = self.names.get_table_source(reference.clone())?;
+        let mut builder = LogicalPlanBuilder::scan(reference.clone(), source, None)?;
+        let (own, table) = match alias {
+            Some(alias) => {
+                let name = Part::of(&alias.name).text;
+                (self.qualifier(&name), Arc::from([name]))
+            }
+            None => (self.qualifier_of(&reference), parts(&self.resolved(&reference))),
+        };
+        if own != reference {
+            builder = builder.alias(own)?;
+        }
+        self.scanned(builder.build()?, Some(table), alias)
+    }
+
+    /// With the names of the schema and the database, if they are not written.
+    fn resolved(&self, reference: &TableReference) -> TableReference {
+        let defaults = &self.names.options().catalog;
+        let resolved =
+            reference.clone().resolve(&defaults.default_catalog, &defaults.default_schema);
+        TableReference::full(resolved.catalog, resolved.schema, resolved.table)
+    }
+
+    fn table_function(
+        &self,
+        name: &ObjectName,
+        args: &TableFunctionArgs,
+        alias: Option<&TableAlias>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        let reference = reference(name)?;
+        if args.settings.is_some() || !matches!(reference, TableReference::Bare { .. }) {
+            return not_covered("this function in FROM");
+        }
+        let scope = Self::nothing();
+        let place = Place::of_rows(&scope, ctes, "functions in FROM");
+        let mut values = vec![];
+        for arg in &args.args {
+            let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else {
+                return not_covered("this argument");
+            };
+            // What it names of other tables is the other planner's.
+            let Ok(value) = self.value(expr, place) else { return not_covered("this argument") };
+            values.push(value.expr);
+        }
+        let function = reference.table();
+        if function == "unnest" {
+            return not_covered("unnest in FROM");
+        }
+        let source = self.names.get_table_function_source(function, values)?;
+        let scanned = TableReference::bare(format!("{function}()"));
+        let mut builder = LogicalPlanBuilder::scan(scanned.clone(), source, None)?;
+        let table = alias.map_or(function.to_string(), |a| Part::of(&a.name).text);
+        let own = match alias {
+            Some(_) => self.qualifier(&table),
+            None => self.qualifier_of(&scanned),
+        };
+        if own != scanned {
+            builder = builder.alias(own)?;
+        }
+        self.scanned(builder.build()?, Some(Arc::from([table])), alias)
+    }
+
+    /// A subquery under its alias.
+    fn aliased(
+        &self,
+        relation: Relation,
+        name: Option<&str>,
+        alias: Option<&TableAlias>,
+    ) -> Result<Rows> {
+        let name = alias.map(|a| Part::of(&a.name).text).or_else(|| name.map(str::to_string));
+        let own = self.qualifier(name.as_deref().unwrap_or("subquery"));
+        let plan = LogicalPlanBuilder::from(relation.plan).alias(own.clone())?.build()?;
+        let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
+        let entries = relation.columns.into_iter().map(|output| Entry {
+            table: table.clone(),
+            name: output.title,
+            column: Column::new(Some(own.clone()), output.column.name),
+            data_type: output.data_type,
+            nullable: output.nullable,
+            hidden: false,
+            unknown: output.unknown,
+        });
+        let mut rows = Rows { plan, entries: entries.collect() };
+        if let Some(alias) = alias {
+            rename(&mut rows.entries, alias)?;
+        }
+        Ok(rows)
+    }
+
+    /// The columns of a plan, by the names that they have there.
+    fn scanned(
+        &self,
+        plan: LogicalPlan,
+        table: Option<Arc<[String]>>,
+        alias: Option<&TableAlias>,
+    ) -> Result<Rows> {
+        let schema = plan.schema();
+        let entries = schema.iter().map(|(qualifier, field)| Entry {
+            table: table.clone(),
+            name: field.name().clone(),
+            column: Column::new(qualifier.cloned(), field.name()),
+            data_type: field.data_type().clone(),
+            nullable: field.is_nullable(),
+            hidden: false,
+            unknown: false,
+        });
+        let mut entries: Vec<Entry> = entries.collect();
+        if let Some(alias) = alias {
+            rename(&mut entries, alias)?;
+        }
+        Ok(Rows { plan, entries })
+    }
+
+    fn join(
+        &self,
+        left: Rows,
+        join: &Join,
+        right: Rows,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        if join.global {
+            return not_covered("GLOBAL");
+        }
+        use JoinOperator as J;
+        let (kind, constraint) = match &join.join_operator {
+            J::Join(c) | J::Inner(c) => (JoinType::Inner, c),
+            J::Left(c) | J::LeftOuter(c) => (JoinType::Left, c),
+            J::Right(c) | J::RightOuter(c) => (JoinType::Right, c),
+            J::FullOuter(c) => (JoinType::Full, c),
+            J::LeftSemi(c) | J::Semi(c) => (JoinType::LeftSemi, c),
+            J::LeftAnti(c) | J::Anti(c) => (JoinType::LeftAnti, c),
+            J::CrossJoin(JoinConstraint::None) => {
+                let plan = LogicalPlanBuilder::from(left.plan).cross_join(right.plan)?.build()?;
+                let mut entries = left.entries;
+                entries.extend(right.entries);
+                return Ok(Rows { plan, entries });
+            }
+            _ => return not_covered("this kind of join"),
+        };
+        match constraint {
+            JoinConstraint::None => {
+                wrong("42601", "JOIN needs ON or USING; write CROSS JOIN for every pair of rows")
+            }
+            JoinConstraint::On(condition) => {
+                let mut scope = Scope::within(parent);
+                scope.entries.extend(left.entries.iter().chain(&right.entries).cloned());
+                let place = Place::of_rows(&scope, ctes, "JOIN conditions");
+                let condition = self.condition(condition, place, "JOIN/ON")?;
+                let builder = LogicalPlanBuilder::from(left.plan);
+                let plan = builder.join_on(right.plan, kind, [condition])?.build()?;
+                Ok(Rows { plan, entries: of_join(kind, left.entries, right.entries) })
+            }
+            JoinConstraint::Using(names) => {
+                let names: Vec<Part> = names.iter().map(one_part).collect::<Result<_>>()?;
+                self.join_using(left, kind, right, &names)
+            }
+            JoinConstraint::Natural => {
+                let mut names: Vec<Part> = vec![];
+                for entry in left.entries.iter().filter(|e| !e.hidden) {
+                    let is_both = right.entries.iter().any(|e| !e.hidden && e.name == entry.name);
+                    if is_both && !names.iter().any(|n| n.text == entry.name) {
+                        names.push(Part { text: entry.name.clone(), quoted: true });
+                    }
+                }
+                if names.is_empty() {
+                    let plan = LogicalPlanBuilder::from(left.plan);
+                    let always = Expr::Literal(true.into(), None);
+                    let plan = plan.join_on(right.plan, kind, [always])?.build()?;
+                    return Ok(Rows { plan, entries: of_join(kind, left.entries, right.entries) });
+                }
+                self.join_using(left, kind, right, &names)
+            }
+        }
+    }
+
+    fn join_using(
+        &self,
+        left: Rows,
+        kind: JoinType,
+        right: Rows,
+        names: &[Part],
+    ) -> Result<Rows> {
+        let find = |entries: &[Entry], name: &Part, side: &str| -> Result<usize> {
+            let scope = Scope { entries: entries.to_vec(), ..Scope::default() };
+            let found = match scope.find_here(std::slice::from_ref(name))? {
+                Some((entry, _)) => entry.column.clone(),
+                None => {
+                    return wrong(
+                        "42703",
+                        format!(
+                            "column \"{}\" specified in USING clause does not exist in {side} table",
+                            name.text
+                        ),
+                    );
+                }
+            };
+            match entries.iter().position(|e| !e.hidden && e.column == found) {
+                Some(at) => Ok(at),
+                None => not_covered("this USING"),
+            }
+        };
+        let mut conditions = vec![];
+        let mut merged: Vec<(String, Typed)> = vec![];
+        let (mut of_left, mut of_right) = (vec![], vec![]);
+        for name in names {
+            let (l, r) = (find(&left.entries, name, "left")?, find(&right.entries, name, "right")?);
+            let (a, b) = (left.entries[l].typed(), right.entries[r].typed());
+            let (a, b) = self.comparable(a, Operator::Eq, b)?;
+            conditions.push(a.expr.clone().eq(b.expr.clone()));
+            let value = match kind {
+                JoinType::Right => b,
+                JoinType::Full => {
+                    let nullable = a.nullable && b.nullable;
+                    let both = self.scalar("coalesce", vec![a, b])?;
+                    Typed { nullable, ..both }
+                }
+                _ => a,
+            };
+            merged.push((left.entries[l].name.clone(), value));
+            of_left.push(l);
+            of_right.push(r);
+        }
+        let builder = LogicalPlanBuilder::from(left.plan);
+        let mut plan = builder.join_on(right.plan, kind, conditions)?.build()?;
+        if matches!(kind, JoinType::LeftSemi | JoinType::LeftAnti) {
+            return Ok(Rows { plan, entries: left.entries });
+        }
+        // What is no column of either table is computed above the join.
+        let mut computed = vec![];
+        let mut first = vec![];
+        for (name, value) in merged {
+            let column = match &value.expr {
+                Expr::Column(column) => column.clone(),
+                _ => {
+                    let column = Column::new(Some(self.qualifier("using")), &name);
+                    let expr = value.expr.clone();
+                    computed.push(expr.alias_qualified(column.relation.clone(), &name));
+                    column
+                }
+            };
+            let entry = |table| Entry {
+                table,
+                name: name.clone(),
+                column: column.clone(),
+                data_type: value.data_type.clone(),
+                nullable: value.nullable,
+                hidden: false,
+                unknown: false,
+            };
+            first.push(entry(None));
+        }
+        if !computed.is_empty() {
+            let mut columns: Vec<Expr> =
+                plan.schema().columns().into_iter().map(Expr::Column).collect();
+            columns.extend(computed);
+            plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
+        }
+        let hide = |entries: &[Entry], places: &[usize]| -> Vec<Entry> {
+            let hidden = |(at, entry): (usize, &Entry)| Entry {
+                hidden: entry.hidden || places.contains(&at),
+                ..entry.clone()
+            };
+            entries.iter().enumerate().map(hidden).collect()
+        };
+        let (l, r) = (hide(&left.entries, &of_left), hide(&right.entries, &of_right));
+        let mut entries = first;
+        entries.extend(of_join(kind, l, r));
+        Ok(Rows { plan, entries })
+    }
+}
+
+/// A subquery that stands for each row left of it.
+fn lateral(factor: &TableFactor) -> Option<(&Query, Option<&TableAlias>)> {
+    match factor {
+        TableFactor::Derived { lateral: true, subquery, alias, sample: None } => {
+            Some((subquery, alias.as_ref()))
+        }
+        _ => None,
+    }
+}
+
+/// Those of both sides, which may be NULL where the other side has a row alone.
+fn of_join(kind: JoinType, mut left: Vec<Entry>, mut right: Vec<Entry>) -> Vec<Entry> {
+    if matches!(kind, JoinType::Left | JoinType::Full) {
+        right.iter_mut().for_each(|e| e.nullable = true);
+    }
+    if matches!(kind, JoinType::Right | JoinType::Full) {
+        left.iter_mut().for_each(|e| e.nullable = true);
+    }
+    if !matches!(kind, JoinType::LeftSemi | JoinType::LeftAnti) {
+        left.extend(right);
+    }
+    left
+}
+
+/// Two tables of one `FROM` clause have two names.
+fn check_names(left: &[Entry], right: &[Entry]) -> Result<()> {
+    for entry in right {
+        if let Some(table) = &entry.table
+            && left.iter().any(|e| e.table.as_ref() == Some(table))
+        {
+            let name = table.last().map_or("", |name| name.as_str());
+            return wrong("42712", format!("table name \"{name}\" specified more than once"));
+        }
+    }
+    Ok(())
+}
+
+/// `AS t (a, b)`
+fn rename(entries: &mut [Entry], alias: &TableAlias) -> Result<()> {
+    if alias.at.is_some() || alias.columns.iter().any(|c| c.data_type.is_some()) {
+        return not_covered("this alias");
+    }
+    if alias.columns.len() > entries.len() {
+        return wrong(
+            "42P10",
+            format!(
+                "table \"{}\" has {} columns available but {} columns specified",
+                Part::of(&alias.name).text,
+                entries.len(),
+                alias.columns.len()
+            ),
+        );
+    }
+    for (entry, column) in entries.iter_mut().zip(&alias.columns) {
+        entry.name = Part::of(&column.name).text;
+    }
+    Ok(())
+}
+
+fn one_part(name: &ObjectName) -> Result<Part> {
+    match &name.0[..] {
+        [part] => match part.as_ident() {
+            Some(ident) => Ok(Part::of(ident)),
+            None => not_covered("this USING"),
+        },
+        _ => wrong("42601", format!("USING takes names of columns without a table, not {name}")),
+    }
+}
+
+/// A table's name, as the catalog has it.
+pub(crate) fn reference(name: &ObjectName) -> Result<TableReference> {
+    let idents: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
+    let Some(idents) = idents else { return not_covered("this name of a table") };
+    let text = |ident: &Ident| Part::of(ident).text;
+    match idents[..] {
+        [table] => Ok(TableReference::bare(text(table))),
+        [schema, table] => Ok(TableReference::partial(text(schema), text(table))),
+        [catalog, schema, table] => {
+            Ok(TableReference::full(text(catalog), text(schema), text(table)))
+        }
+        _ => wrong("42601", format!("improper qualified name (too many dotted names): {name}")),
+    }
+}

@@ -1,0 +1,216 @@
+//! Groups, aggregates and windows of a `SELECT`: they are computed below it, and its expressions then
+//! name what was computed.
+
+use std::collections::{HashMap, HashSet};
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::Column;
+use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
+use datafusion::logical_expr::{
+    Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, LogicalPlanBuilderOptions, Subquery,
+};
+use thalweg_base::Error;
+
+use crate::binder::Binder;
+use crate::failure::{Failure, Result};
+use crate::scope::Scope;
+
+/// Expressions that have been computed, and the columns that hold them.
+pub(crate) type Computed = HashMap<Expr, Column>;
+
+/// Writes the columns in the place of what they hold.
+pub(crate) fn rebase(expr: Expr, computed: &Computed) -> Result<Expr> {
+    let rebased = expr.transform_down(|expr| match computed.get(&expr) {
+        Some(column) => {
+            Ok(Transformed::new(Expr::Column(column.clone()), true, TreeNodeRecursion::Jump))
+        }
+        None => Ok(Transformed::no(expr)),
+    });
+    Ok(rebased?.data)
+}
+
+pub(crate) fn has_aggregates<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> bool {
+    !find_aggregate_exprs(exprs).is_empty()
+}
+
+impl Binder<'_> {
+    /// The groups of `input`, with all aggregates of `exprs`.
+    pub(crate) fn grouped<'e>(
+        &self,
+        input: LogicalPlan,
+        groups: Vec<Expr>,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+    ) -> Result<(LogicalPlan, Computed)> {
+        let mut aggregates = find_aggregate_exprs(exprs);
+        let keys: Vec<Expr> = match &groups[..] {
+            [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
+            _ => groups.clone(),
+        };
+        let has_sets = matches!(&groups[..], [Expr::GroupingSet(_)]);
+        // Casts do not show in the names that DataFusion gives: two aggregates, or two keys, may be given
+        // the same.
+        let mut taken = HashSet::new();
+        let mut groups = groups;
+        if has_sets {
+            for key in &keys {
+                taken.insert(key.schema_name().to_string());
+            }
+        } else {
+            for group in &mut groups {
+                self.name_apart(group, &mut taken);
+            }
+        }
+        let named: Vec<Expr> = aggregates
+            .iter_mut()
+            .map(|aggregate| {
+                let mut named = aggregate.clone();
+                self.name_apart(&mut named, &mut taken);
+                named
+            })
+            .collect();
+        let options = LogicalPlanBuilderOptions::new().with_add_implicit_group_by_exprs(false);
+        let builder = LogicalPlanBuilder::from(input).with_options(options);
+        let plan = builder.aggregate(groups, named)?.build()?;
+        let columns = plan.schema().columns();
+        // Between the keys and the aggregates of grouping sets is the number of the set.
+        let first_aggregate = keys.len() + usize::from(has_sets);
+        let places = (0..keys.len()).chain(first_aggregate..);
+        let computed = keys.into_iter().chain(aggregates).zip(places);
+        let computed = computed.map(|(expr, at)| (expr, columns[at].clone()));
+        Ok((plan, computed.collect()))
+    }
+
+    /// Gives an expression another name if its own is taken.
+    fn name_apart(&self, expr: &mut Expr, taken: &mut HashSet<String>) {
+        if !taken.insert(expr.schema_name().to_string()) {
+            let name = self.fresh("group");
+            taken.insert(name.clone());
+            *expr = std::mem::take(expr).alias(name);
+        }
+    }
+
+    /// All windows of `exprs`.
+    pub(crate) fn windowed<'e>(
+        &self,
+        input: LogicalPlan,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+    ) -> Result<(LogicalPlan, Computed)> {
+        let windows = find_window_exprs(exprs);
+        if windows.is_empty() {
+            return Ok((input, Computed::new()));
+        }
+        let mut taken: HashSet<String> =
+            input.schema().columns().iter().map(Column::flat_name).collect();
+        let named: Vec<Expr> = windows
+            .iter()
+            .map(|window| {
+                let mut named = window.clone();
+                self.name_apart(&mut named, &mut taken);
+                named
+            })
+            .collect();
+        let names: Vec<_> = named.iter().map(Expr::qualified_name).collect();
+        let plan = LogicalPlanBuilder::window_plan(input, named)?;
+        let computed = windows.into_iter().zip(names);
+        let computed = computed.map(|(expr, (relation, name))| (expr, Column::new(relation, name)));
+        Ok((plan, computed.collect()))
+    }
+
+    /// Nothing above groups may name what is in the rows below them.
+    pub(crate) fn check_grouped(
+        &self,
+        expr: &Expr,
+        plan: &LogicalPlan,
+        scope: &Scope<'_>,
+    ) -> Result<()> {
+        let schema = plan.schema();
+        let is_there = |column: &Column| schema.maybe_index_of_column(column).is_some();
+        let mut missing: Option<Column> = None;
+        expr.apply(|e| {
+            match e {
+                Expr::Column(column) if !is_there(column) => missing = Some(column.clone()),
+                _ => {
+                    for outer in subquery(e).iter().flat_map(|s| &s.outer_ref_columns) {
+                        if let Expr::OuterReferenceColumn(_, column) = outer
+                            && scope.entries.iter().any(|entry| entry.column == *column)
+                            && !is_there(column)
+                        {
+                            missing = Some(column.clone());
+                        }
+                    }
+                }
+            }
+            Ok(match missing {
+                Some(_) => TreeNodeRecursion::Stop,
+                None => TreeNodeRecursion::Continue,
+            })
+        })?;
+        let Some(column) = missing else { return Ok(()) };
+        let entry = scope.entries.iter().find(|e| e.column == column);
+        let name = match entry {
+            Some(entry) => match entry.table.as_deref().and_then(|t| t.last()) {
+                Some(table) => format!("{table}.{}", entry.name),
+                None => entry.name.clone(),
+            },
+            None => column.flat_name(),
+        };
+        Err(Failure::Wrong(
+            Error::user(format!(
+                "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+            ))
+            .code("42803")
+            .hint(format!("add {name} to GROUP BY, or write any_value({name})")),
+        ))
+    }
+}
+
+/// The query within an expression, if it is one of that kind.
+pub(crate) fn subquery(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => Some(subquery),
+        Expr::Exists(exists) => Some(&exists.subquery),
+        Expr::InSubquery(found) => Some(&found.subquery),
+        Expr::SetComparison(found) => Some(&found.subquery),
+        _ => None,
+    }
+}
+
+/// Several lists of keys, as one grouping set: `GROUP BY a, ROLLUP (b, c)` is the product of both.
+pub(crate) fn one_set(groups: Vec<Expr>) -> Result<Vec<Expr>> {
+    let sets = groups.iter().filter(|g| matches!(g, Expr::GroupingSet(_))).count();
+    if sets == 0 || (sets == 1 && groups.len() == 1) {
+        return Ok(groups);
+    }
+    let mut product: Vec<Vec<Expr>> = vec![vec![]];
+    for group in groups {
+        let alternatives = match group {
+            Expr::GroupingSet(set) => lists(set),
+            other => vec![vec![other]],
+        };
+        let mut next = Vec::with_capacity(product.len() * alternatives.len());
+        for before in &product {
+            for alternative in &alternatives {
+                let mut keys = before.clone();
+                keys.extend(alternative.iter().filter(|k| !before.contains(k)).cloned());
+                next.push(keys);
+            }
+        }
+        product = next;
+    }
+    Ok(vec![Expr::GroupingSet(GroupingSet::GroupingSets(product))])
+}
+
+/// The lists of keys of a set.
+pub(crate) fn lists(set: GroupingSet) -> Vec<Vec<Expr>> {
+    match set {
+        GroupingSet::GroupingSets(lists) => lists,
+        GroupingSet::Rollup(keys) => (0..=keys.len()).rev().map(|n| keys[..n].to_vec()).collect(),
+        GroupingSet::Cube(keys) => {
+            let chosen = |mask: u64| {
+                let is_in = |at: &usize| mask & (1 << at) != 0;
+                (0..keys.len()).filter(is_in).map(|at| keys[at].clone()).collect()
+            };
+            (0..1_u64 << keys.len().min(16)).rev().map(chosen).collect()
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The binder: a parsed query becomes a logical plan.
+//!
+//! DataFusion's own planner resolves columns by the names that they show, so that two columns of one
+//! name, an alias that equals a column, or a table that occurs twice lead it astray. Here a column is
+//! an identity from the moment a table is named: every item of a `FROM` clause gets a qualifier that
+//! no other item of the statement has, a [scope](scope::Scope) maps the names that the text uses to
+//! these columns, and the titles of the result are put together at the end, beside the plan. Every
+//! expression is typed when it is bound, and casts are written where the types of SQL need them.
+//!
+//! In reading order:
+//!
+//! * [`Binder`] (`binder.rs`): what a statement has for the whole of its binding.
+//! * `scope.rs`: which names an expression may use. `title.rs`: what a column of the result is called.
+//! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
+//! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
+//! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds.
+//! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
+//! * `unnest.rs`: correlated subqueries become joins.
+//! * [`Failure`] (`failure.rs`): why there is no plan.
+//!
+//! The crate knows the parser and DataFusion's logical plans, and nothing of sessions, threads or
+//! storage: tables and functions come from a `ContextProvider`.
+
+mod binder;
+mod call;
+mod expr;
+mod failure;
+mod from;
+mod grouping;
+mod literal;
+mod operator;
+mod query;
+mod scope;
+mod select;
+mod subquery;
+mod title;
+mod types;
+mod unnest;
+
+pub use binder::{Binder, Bound};
+pub use failure::Failure;

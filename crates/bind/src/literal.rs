@@ -1,0 +1,138 @@
+//! Values that a statement writes out.
+
+use arrow::compute::kernels::cast_utils::{
+    IntervalParseConfig, IntervalUnit, parse_interval_month_day_nano_config,
+};
+use arrow::datatypes::DataType;
+use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast::{self, UnaryOperator, Value};
+
+use crate::binder::Binder;
+use crate::expr::Typed;
+use crate::failure::{Result, not_covered, wrong};
+use crate::types::{DIGITS_MAX, INTERVAL};
+
+fn literal(value: ScalarValue) -> Typed {
+    let (data_type, nullable) = (value.data_type(), value.is_null());
+    Typed::new(Expr::Literal(value, None), data_type, nullable)
+}
+
+impl Binder<'_> {
+    pub(crate) fn literal(&self, value: &Value) -> Result<Typed> {
+        match value {
+            Value::Number(text, _) => self.numeric(text, false),
+            Value::SingleQuotedString(text)
+            | Value::EscapedStringLiteral(text)
+            | Value::UnicodeStringLiteral(text)
+            | Value::NationalStringLiteral(text) => {
+                let value = literal(ScalarValue::from(text.as_str()));
+                Ok(Typed { unknown: true, ..value })
+            }
+            Value::DollarQuotedString(text) => {
+                let value = literal(ScalarValue::from(text.value.as_str()));
+                Ok(Typed { unknown: true, ..value })
+            }
+            Value::Boolean(value) => Ok(literal(ScalarValue::from(*value))),
+            Value::Null => Ok(literal(ScalarValue::Null)),
+            Value::HexStringLiteral(text) => match bytes(text) {
+                Some(bytes) => Ok(literal(ScalarValue::Binary(Some(bytes)))),
+                None => wrong("22P02", format!("'{text}' is no text of hexadecimal digits")),
+            },
+            Value::Placeholder(_) => not_covered("a parameter"),
+            _ => not_covered("this literal"),
+        }
+    }
+
+    /// The same with a minus before it: the least bigint has no positive counterpart.
+    pub(crate) fn negative(&self, value: &Value) -> Result<Typed> {
+        match value {
+            Value::Number(text, _) => self.numeric(text, true),
+            _ => not_covered("this literal"),
+        }
+    }
+
+    fn numeric(&self, text: &str, negative: bool) -> Result<Typed> {
+        let mut text: String = text.chars().filter(|c| *c != '_').collect();
+        if negative {
+            text.insert(0, '-');
+        }
+        if let Ok(n) = text.parse::<i64>() {
+            return Ok(literal(ScalarValue::from(n)));
+        }
+        if text.contains(['e', 'E']) || !self.names.options().sql_parser.parse_float_as_decimal {
+            if !text.contains(['.', 'e', 'E'])
+                && let Ok(n) = text.parse::<u64>()
+            {
+                return Ok(literal(ScalarValue::from(n)));
+            }
+            return match text.parse::<f64>() {
+                Ok(n) if n.is_finite() => Ok(literal(ScalarValue::from(n))),
+                Ok(_) => wrong("22003", format!("{text} is out of range for type double precision")),
+                Err(_) => wrong("42601", format!("{text} is no number")),
+            };
+        }
+        let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+        let whole_digits = whole.trim_start_matches(['-', '0']).len();
+        let digits = (whole_digits + fraction.len()).max(1);
+        if digits > DIGITS_MAX as usize {
+            return not_covered("a number of more than 38 digits");
+        }
+        match format!("{whole}{fraction}").parse::<i128>() {
+            Ok(unscaled) => {
+                let (precision, scale) = (digits as u8, fraction.len() as i8);
+                Ok(literal(ScalarValue::Decimal128(Some(unscaled), precision, scale)))
+            }
+            Err(_) => wrong("42601", format!("{text} is no number")),
+        }
+    }
+
+    pub(crate) fn interval(&self, interval: &ast::Interval, negative: bool) -> Result<Typed> {
+        let ast::Interval {
+            value,
+            leading_field,
+            leading_precision: None,
+            last_field: None,
+            fractional_seconds_precision: None,
+        } = interval
+        else {
+            return not_covered("this interval");
+        };
+        let Some(text) = amount(value, negative) else { return not_covered("this interval") };
+        let text = match leading_field {
+            Some(field) => format!("{text} {field}"),
+            None => text,
+        };
+        let config = IntervalParseConfig::new(IntervalUnit::Second);
+        let value = parse_interval_month_day_nano_config(&text, config);
+        let value = value.map_err(DataFusionError::from)?;
+        let value = ScalarValue::IntervalMonthDayNano(Some(value));
+        Ok(Typed::new(Expr::Literal(value, None), INTERVAL, false))
+    }
+}
+
+/// The text of an interval's amount.
+fn amount(value: &ast::Expr, negative: bool) -> Option<String> {
+    let text = match value {
+        ast::Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::Number(text, false) => text.clone(),
+            _ => return None,
+        },
+        ast::Expr::UnaryOp { op: UnaryOperator::Minus, expr } => return amount(expr, !negative),
+        ast::Expr::UnaryOp { op: UnaryOperator::Plus, expr } => return amount(expr, negative),
+        _ => return None,
+    };
+    Some(if negative { format!("-{text}") } else { text })
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || text.len() % 2 == 1 {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}
+
+/// A whole number of a clause such as LIMIT.
+pub(crate) fn count(n: i64) -> Typed {
+    Typed::new(Expr::Literal(ScalarValue::from(n), None), DataType::Int64, false)
+}

@@ -1,0 +1,449 @@
+//! Queries: `WITH`, set operations, `ORDER BY` and `LIMIT` around one `SELECT` or several.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::{JoinConstraint, JoinType, NullEquality, ScalarValue};
+use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{
+    self, Fetch, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator,
+    SetQuantifier, Value, Values, With,
+};
+
+use crate::binder::{Binder, Ctes, Named, Output, Relation};
+use crate::call::sort;
+use crate::expr::{Place, Typed};
+use crate::failure::{Result, not_covered, wrong};
+use crate::literal::count;
+use crate::scope::{Part, Scope};
+use crate::select::Order;
+use crate::types::{self, TEXT, common};
+
+impl Binder<'_> {
+    pub(crate) fn bind_query(
+        &self,
+        query: &Query,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Relation> {
+        let Query {
+            with,
+            body,
+            order_by,
+            limit_clause,
+            fetch,
+            locks,
+            for_clause: None,
+            settings: None,
+            format_clause: None,
+            pipe_operators,
+        } = query
+        else {
+            return not_covered("this clause of a query");
+        };
+        if !locks.is_empty() || !pipe_operators.is_empty() {
+            return not_covered("this clause of a query");
+        }
+        let own = match with {
+            Some(with) => self.with(with, parent, ctes)?,
+            None => ctes.clone(),
+        };
+        let order = match order_by {
+            None => Order::default(),
+            Some(OrderBy { kind, interpolate: None }) => match kind {
+                OrderByKind::Expressions(by) => Order { by, all: None },
+                OrderByKind::All(options) => Order { by: &[], all: Some(options) },
+            },
+            Some(_) => return not_covered("INTERPOLATE"),
+        };
+        let relation = match body.as_ref() {
+            SetExpr::Select(select) => self.select(select, &order, parent, &own)?,
+            other => {
+                let relation = self.set_expr(other, parent, &own)?;
+                self.ordered(relation, &order, parent, &own)?
+            }
+        };
+        self.limited(relation, limit_clause.as_ref(), fetch.as_ref())
+    }
+
+    fn with(&self, with: &With, parent: Option<&Scope<'_>>, ctes: &Ctes) -> Result<Ctes> {
+        if with.recursive {
+            return not_covered("WITH RECURSIVE");
+        }
+        let mut own = ctes.clone();
+        let mut names = HashSet::new();
+        for cte in &with.cte_tables {
+            if cte.from.is_some() {
+                return not_covered("FROM of a WITH query");
+            }
+            let name = Part::of(&cte.alias.name).text;
+            if !names.insert(name.clone()) {
+                return wrong("42712", format!("WITH query name \"{name}\" specified more than once"));
+            }
+            let mut relation = self.bind_query(&cte.query, parent, &own)?;
+            let columns = &cte.alias.columns;
+            if columns.len() > relation.columns.len() {
+                return wrong(
+                    "42P10",
+                    format!(
+                        "WITH query \"{name}\" has {} columns available but {} columns specified",
+                        relation.columns.len(),
+                        columns.len()
+                    ),
+                );
+            }
+            for (output, column) in relation.columns.iter_mut().zip(columns) {
+                output.title = Part::of(&column.name).text;
+            }
+            own = Some(Rc::new(Named { name, relation, before: own }));
+        }
+        Ok(own)
+    }
+
+    fn set_expr(
+        &self,
+        body: &SetExpr,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Relation> {
+        match body {
+            SetExpr::Select(select) => self.select(select, &Order::default(), parent, ctes),
+            SetExpr::Query(query) => self.bind_query(query, parent, ctes),
+            SetExpr::Values(values) => self.values(values, parent, ctes),
+            SetExpr::SetOperation { .. } => {
+                // A program writes long chains, and they lean to the left.
+                let mut steps = vec![];
+                let mut now = body;
+                while let SetExpr::SetOperation { left, op, set_quantifier, right } = now {
+                    steps.push((*op, *set_quantifier, right));
+                    now = left;
+                }
+                let mut relation = self.set_expr(now, parent, ctes)?;
+                for (op, quantifier, right) in steps.into_iter().rev() {
+                    let right = self.set_expr(right, parent, ctes)?;
+                    relation = self.set_operation(relation, op, quantifier, right)?;
+                }
+                Ok(relation)
+            }
+            _ => not_covered("this body of a query"),
+        }
+    }
+
+    fn set_operation(
+        &self,
+        left: Relation,
+        op: SetOperator,
+        quantifier: SetQuantifier,
+        right: Relation,
+    ) -> Result<Relation> {
+        let all = match quantifier {
+            SetQuantifier::All => true,
+            SetQuantifier::None | SetQuantifier::Distinct => false,
+            _ => return not_covered("BY NAME"),
+        };
+        let verb = op.to_string();
+        if left.columns.len() != right.columns.len() {
+            return wrong(
+                "42601",
+                format!("each {verb} query must have the same number of columns"),
+            );
+        }
+        let mut types = vec![];
+        for (l, r) in left.columns.iter().zip(&right.columns) {
+            let open = |o: &Output| o.unknown || o.data_type == DataType::Null;
+            types.push(match (open(l), open(r)) {
+                (true, true) if l.data_type == r.data_type => l.data_type.clone(),
+                (true, true) => TEXT,
+                (true, false) => r.data_type.clone(),
+                (false, true) => l.data_type.clone(),
+                (false, false) => match common(&l.data_type, &r.data_type) {
+                    Some(both) => both,
+                    None => {
+                        return wrong(
+                            "42804",
+                            format!(
+                                "{verb} types {} and {} cannot be matched",
+                                types::name(&l.data_type),
+                                types::name(&r.data_type)
+                            ),
+                        );
+                    }
+                },
+            });
+        }
+        let unknown: Vec<bool> =
+            left.columns.iter().zip(&right.columns).map(|(l, r)| l.unknown && r.unknown).collect();
+        let nullable = |l: &Output, r: &Output| match op {
+            SetOperator::Union => l.nullable || r.nullable,
+            _ => l.nullable,
+        };
+        let nullable: Vec<bool> =
+            left.columns.iter().zip(&right.columns).map(|(l, r)| nullable(l, r)).collect();
+        let titles: Vec<String> = left.columns.iter().map(|c| c.title.clone()).collect();
+        let (left, right) = (self.as_types(left, &types)?, self.as_types(right, &types)?);
+        let plan = match (op, all) {
+            (SetOperator::Union, true) => {
+                LogicalPlanBuilder::from(left).union(right)?.build()?
+            }
+            (SetOperator::Union, false) => {
+                LogicalPlanBuilder::from(left).union_distinct(right)?.build()?
+            }
+            (SetOperator::Intersect, false) => LogicalPlanBuilder::intersect(left, right, false)?,
+            (SetOperator::Except, false) => LogicalPlanBuilder::except(left, right, false)?,
+            (SetOperator::Intersect, true) => self.counted(left, JoinType::LeftSemi, right)?,
+            (SetOperator::Except, true) => self.counted(left, JoinType::LeftAnti, right)?,
+            _ => return not_covered("this set operation"),
+        };
+        let columns = plan.schema().columns();
+        let outputs = titles.into_iter().zip(columns).zip(types).zip(unknown.into_iter().zip(nullable));
+        let outputs = outputs.map(|(((title, column), data_type), (unknown, nullable))| Output {
+            title,
+            column,
+            data_type,
+            nullable,
+            unknown,
+        });
+        Ok(Relation { columns: outputs.collect(), plan })
+    }
+
+    /// INTERSECT ALL and EXCEPT ALL: equal rows are numbered on both sides, and each is compared with that
+    /// of its number.
+    fn counted(
+        &self,
+        left: LogicalPlan,
+        kind: JoinType,
+        right: LogicalPlan,
+    ) -> Result<LogicalPlan> {
+        let number = self.fresh("number");
+        let shown: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
+        let left = self.numbered(left, &number)?;
+        let own = self.qualifier("__set");
+        let right = LogicalPlanBuilder::from(self.numbered(right, &number)?).alias(own)?.build()?;
+        let pairs = left.schema().columns().into_iter().zip(right.schema().columns());
+        let pairs = pairs.map(|(l, r)| (Expr::Column(l), Expr::Column(r))).collect();
+        let join = Join::try_new(
+            Arc::new(left),
+            Arc::new(right),
+            pairs,
+            None,
+            kind,
+            JoinConstraint::On,
+            NullEquality::NullEqualsNull,
+            false,
+        )?;
+        Ok(LogicalPlanBuilder::from(LogicalPlan::Join(join)).project(shown)?.build()?)
+    }
+
+    /// With a last column that numbers equal rows.
+    fn numbered(&self, plan: LogicalPlan, name: &str) -> Result<LogicalPlan> {
+        let Some(row_number) = self.names.get_window_meta("row_number") else {
+            return not_covered("row_number");
+        };
+        let mut call = WindowFunction::new(row_number, vec![]);
+        call.params.partition_by = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let number = Expr::WindowFunction(Box::new(call)).alias(name);
+        Ok(LogicalPlanBuilder::from(plan).window([number])?.build()?)
+    }
+
+    /// One side of a set operation: its columns as these types, under names without qualifiers.
+    fn as_types(&self, relation: Relation, types: &[DataType]) -> Result<LogicalPlan> {
+        let mut names = HashSet::new();
+        let is_plain = relation.columns.iter().zip(types).all(|(output, data_type)| {
+            output.data_type == *data_type && names.insert(output.column.name.clone())
+        });
+        if is_plain {
+            return Ok(relation.plan);
+        }
+        let mut names = HashSet::new();
+        let columns = relation.columns.iter().zip(types).map(|(output, data_type)| {
+            let expr = Expr::Column(output.column.clone());
+            let typed = Typed::new(expr, output.data_type.clone(), output.nullable);
+            let expr = typed.cast(data_type).expr;
+            let mut name = output.column.name.clone();
+            if !names.insert(name.clone()) {
+                name = self.fresh(&name);
+                names.insert(name.clone());
+            }
+            expr.alias(name)
+        });
+        let columns: Vec<Expr> = columns.collect();
+        Ok(LogicalPlanBuilder::from(relation.plan).project(columns)?.build()?)
+    }
+
+    fn values(
+        &self,
+        values: &Values,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Relation> {
+        let scope = Scope::within(parent);
+        let place = Place::of_rows(&scope, ctes, "VALUES");
+        let mut rows: Vec<Vec<Typed>> = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            let row = self.exprs(&row.content, place)?;
+            if rows.first().is_some_and(|first| first.len() != row.len()) {
+                return wrong("42601", "VALUES lists must all be the same length");
+            }
+            rows.push(row);
+        }
+        let width = rows.first().map_or(0, Vec::len);
+        if width == 0 {
+            return wrong("42601", "VALUES needs at least one value");
+        }
+        let mut types = vec![];
+        let mut unknown = vec![];
+        for at in 0..width {
+            let column = rows.iter().map(|row| &row[at]);
+            types.push(self.common_type(column.clone(), "VALUES")?.unwrap_or(DataType::Null));
+            unknown.push(column.clone().all(Typed::is_open) && column.clone().any(|t| t.unknown));
+        }
+        let rows = rows.into_iter().map(|row| {
+            row.into_iter().zip(&types).map(|(value, to)| value.cast(to).expr).collect()
+        });
+        let plan = LogicalPlanBuilder::values(rows.collect())?.build()?;
+        let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
+        let outputs = columns.zip(unknown).map(|((column, field), unknown)| Output {
+            title: column.name.clone(),
+            column,
+            data_type: field.data_type().clone(),
+            nullable: true,
+            unknown,
+        });
+        Ok(Relation { columns: outputs.collect(), plan })
+    }
+
+    /// The order of a set operation, which may name the columns of its result.
+    fn ordered(
+        &self,
+        relation: Relation,
+        order: &Order<'_>,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Relation> {
+        if let Some(options) = order.all {
+            let by = relation.columns.iter();
+            let by = by.map(|output| sort(Expr::Column(output.column.clone()), options));
+            let by: Vec<_> = by.collect();
+            let plan = LogicalPlanBuilder::from(relation.plan).sort(by)?.build()?;
+            return Ok(Relation { plan, columns: relation.columns });
+        }
+        if order.by.is_empty() {
+            return Ok(relation);
+        }
+        let mut scope = Scope::within(parent);
+        scope.entries = relation
+            .columns
+            .iter()
+            .map(|output| crate::scope::Entry {
+                table: None,
+                name: output.title.clone(),
+                column: output.column.clone(),
+                data_type: output.data_type.clone(),
+                nullable: output.nullable,
+                hidden: false,
+                unknown: false,
+            })
+            .collect();
+        let place = Place::of_rows(&scope, ctes, "ORDER BY of a set operation");
+        let mut sorts = vec![];
+        for by in order.by {
+            let expr = match at(by) {
+                Some(at) => {
+                    let output = at.checked_sub(1).and_then(|at| relation.columns.get(at));
+                    match output {
+                        Some(output) => Expr::Column(output.column.clone()),
+                        None => {
+                            return wrong("42P10", format!("ORDER BY position {at} is not in select list"));
+                        }
+                    }
+                }
+                None => self.value(&by.expr, place)?.expr,
+            };
+            sorts.push(self.sort(expr, by)?);
+        }
+        let plan = LogicalPlanBuilder::from(relation.plan).sort(sorts)?.build()?;
+        Ok(Relation { plan, columns: relation.columns })
+    }
+
+    fn limited(
+        &self,
+        relation: Relation,
+        limit: Option<&LimitClause>,
+        fetch: Option<&Fetch>,
+    ) -> Result<Relation> {
+        let (limit, offset) = match limit {
+            None => (None, None),
+            Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
+                if !limit_by.is_empty() {
+                    return not_covered("LIMIT BY");
+                }
+                (limit.as_ref(), offset.as_ref().map(|o| &o.value))
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
+        };
+        let mut most = match limit {
+            Some(limit) => self.count(limit, "LIMIT")?,
+            None => None,
+        };
+        if let Some(fetch) = fetch {
+            if fetch.with_ties || fetch.percent {
+                return not_covered("FETCH … WITH TIES and PERCENT");
+            }
+            most = match &fetch.quantity {
+                Some(quantity) => self.count(quantity, "FETCH")?,
+                None => Some(count(1).expr),
+            };
+        }
+        let skipped = match offset {
+            Some(offset) => self.count(offset, "OFFSET")?,
+            None => None,
+        };
+        if most.is_none() && skipped.is_none() {
+            return Ok(relation);
+        }
+        let builder = LogicalPlanBuilder::from(relation.plan);
+        let plan = builder.limit_by_expr(skipped, most)?.build()?;
+        Ok(Relation { plan, columns: relation.columns })
+    }
+
+    /// A number of rows; `None` if it is NULL: all of them.
+    fn count(&self, expr: &ast::Expr, clause: &'static str) -> Result<Option<Expr>> {
+        let scope = Self::nothing();
+        let ctes: Ctes = None;
+        let value = self.expr(expr, Place::of_rows(&scope, &ctes, clause))?;
+        if value.is_null() {
+            return Ok(None);
+        }
+        if let Expr::Literal(ScalarValue::Int64(Some(n)), _) = &value.expr
+            && *n < 0
+        {
+            let code = if clause == "OFFSET" { "2201X" } else { "2201W" };
+            return wrong(code, format!("{clause} must not be negative"));
+        }
+        if !value.is_open() && !types::is_number(&value.data_type) {
+            return wrong(
+                "42804",
+                format!(
+                    "argument of {clause} must be type bigint, not type {}",
+                    types::name(&value.data_type)
+                ),
+            );
+        }
+        Ok(Some(value.cast(&DataType::Int64).expr))
+    }
+}
+
+/// `ORDER BY 2`
+fn at(by: &OrderByExpr) -> Option<usize> {
+    match &by.expr {
+        ast::Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => text.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+

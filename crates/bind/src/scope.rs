@@ -1,0 +1,301 @@
+//! Which names an expression may use, and which columns these are.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::Column;
+use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast::Ident;
+use thalweg_base::Error;
+
+use crate::expr::Typed;
+use crate::failure::{Failure, Result};
+
+/// A column that the text can name.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What qualifies it: a table's name or alias, with the names of its schema and database before it if
+    /// these were written.
+    pub table: Option<Arc<[String]>>,
+    pub name: String,
+    /// The column itself; its qualifier is no other's in the statement.
+    pub column: Column,
+    pub data_type: DataType,
+    pub nullable: bool,
+    /// One of two columns that `USING` merges. A name without a qualifier means the merged column, and so
+    /// does `*`.
+    pub hidden: bool,
+    /// A literal in quotes without a type of its own, as a column of a subquery.
+    pub unknown: bool,
+}
+
+impl Entry {
+    pub fn typed(&self) -> Typed {
+        Typed {
+            expr: Expr::Column(self.column.clone()),
+            data_type: self.data_type.clone(),
+            nullable: self.nullable,
+            unknown: false,
+        }
+    }
+
+    /// As a query within the one that has the column sees it.
+    fn outer(&self) -> Typed {
+        let field = Field::new(&self.column.name, self.data_type.clone(), self.nullable);
+        let expr = Expr::OuterReferenceColumn(Arc::new(field), self.column.clone());
+        Typed { expr, ..self.typed() }
+    }
+
+    fn is_of(&self, qualifier: &[Part]) -> bool {
+        let Some(table) = &self.table else { return false };
+        let n = qualifier.len();
+        n <= table.len() && table[table.len() - n..].iter().zip(qualifier).all(|(t, q)| q.is(t))
+    }
+}
+
+/// A name as it was written.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Folded to lower case unless it is quoted.
+    pub text: String,
+    pub quoted: bool,
+}
+
+impl Part {
+    pub fn of(ident: &Ident) -> Part {
+        match ident.quote_style {
+            Some(_) => Part { text: ident.value.clone(), quoted: true },
+            None => Part { text: ident.value.to_lowercase(), quoted: false },
+        }
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.text == name || (!self.quoted && name.to_lowercase() == self.text)
+    }
+}
+
+/// The names of one query, and those of the queries around it.
+#[derive(Clone, Default)]
+pub struct Scope<'p> {
+    pub entries: Vec<Entry>,
+    /// Items of the select list so far, by alias: a name that is no column may be one of them.
+    pub aliases: Vec<(String, Typed)>,
+    pub parent: Option<&'p Scope<'p>>,
+}
+
+impl<'p> Scope<'p> {
+    pub fn within(parent: Option<&'p Scope<'p>>) -> Self {
+        Scope { parent, ..Scope::default() }
+    }
+
+    /// What a name means: a column of this query, an alias, a column of a query around it. The second
+    /// value is how many of the parts name it; what is behind them are fields of a struct.
+    pub fn find(&self, parts: &[Part]) -> Result<(Typed, usize)> {
+        let mut scope = Some(self);
+        let mut is_outer = false;
+        while let Some(now) = scope {
+            if let Some((entry, used)) = now.find_here(parts)? {
+                let found = if is_outer { entry.outer() } else { entry.typed() };
+                return Ok((found, used));
+            }
+            if !is_outer
+                && let [part] = parts
+                && let Some(found) = now.alias(part)
+            {
+                return Ok((found, 1));
+            }
+            scope = now.parent;
+            is_outer = true;
+        }
+        Err(Failure::Wrong(self.missing(parts)))
+    }
+
+    /// An alias of the select list.
+    pub fn alias(&self, part: &Part) -> Option<Typed> {
+        let mut found = self.aliases.iter().filter(|(name, _)| part.is(name));
+        let (_, first) = found.next()?;
+        // Two items of one name that are the same expression are no choice.
+        found.all(|(_, other)| other.expr == first.expr).then(|| first.clone())
+    }
+
+    /// A column of this query's own tables.
+    pub fn find_here(&self, parts: &[Part]) -> Result<Option<(&Entry, usize)>> {
+        // `t.c` before `c.field`: the longest qualifier that is one.
+        for used in (1..=parts.len()).rev() {
+            let (qualifier, name) = (&parts[..used - 1], &parts[used - 1]);
+            let candidates = || {
+                self.entries.iter().filter(move |entry| match qualifier.is_empty() {
+                    true => !entry.hidden,
+                    false => entry.is_of(qualifier),
+                })
+            };
+            let exact: Vec<&Entry> = candidates().filter(|e| e.name == name.text).collect();
+            let found = match exact.is_empty() && !name.quoted {
+                true => candidates().filter(|e| name.is(&e.name)).collect(),
+                false => exact,
+            };
+            match found[..] {
+                [] => {}
+                [one] => return Ok(Some((one, used))),
+                [first, ..] if found.iter().all(|e| e.column == first.column) => {
+                    return Ok(Some((first, used)));
+                }
+                _ => return Err(Failure::Wrong(ambiguous(parts, &found))),
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn has_table(&self, qualifier: &[Part]) -> bool {
+        self.entries.iter().any(|e| e.is_of(qualifier))
+    }
+
+    /// The columns of `*` or of `t.*`.
+    pub fn columns(&self, qualifier: Option<&[Part]>) -> Vec<&Entry> {
+        let of = |e: &&Entry| match qualifier {
+            None => !e.hidden,
+            Some(qualifier) => e.is_of(qualifier),
+        };
+        self.entries.iter().filter(of).collect()
+    }
+
+    fn missing(&self, parts: &[Part]) -> Error {
+        let text = shown(parts);
+        if parts.len() > 1 && !self.has_table(&parts[..parts.len() - 1]) {
+            let table = shown(&parts[..parts.len() - 1]);
+            let error = Error::user(format!("missing FROM-clause entry for table \"{table}\""));
+            let tables = self.tables();
+            let error = error.code("42P01");
+            return match tables.is_empty() {
+                true => error,
+                false => error.hint(format!("the tables in scope are {}", tables.join(", "))),
+            };
+        }
+        let message = match parts.len() {
+            1 => format!("column \"{text}\" does not exist"),
+            _ => format!("column {text} does not exist"),
+        };
+        let error = Error::user(message).code("42703");
+        let name = &parts[parts.len() - 1];
+        if name.quoted && let Some(entry) = self.entries.iter().find(|e| e.name.eq_ignore_ascii_case(&name.text)) {
+            return error.hint(format!("there is a column \"{}\"", entry.name));
+        }
+        match self.similar(&name.text) {
+            Some(entry) => error.hint(format!("perhaps you meant to reference the column \"{}\"", qualified(entry))),
+            None => error,
+        }
+    }
+
+    /// The names of the tables, each once.
+    fn tables(&self) -> Vec<String> {
+        let mut names: Vec<String> = vec![];
+        for table in self.entries.iter().filter_map(|e| e.table.as_deref()) {
+            if let Some(name) = table.last().map(|name| format!("\"{name}\""))
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The column whose name is nearest to a misspelt one.
+    fn similar(&self, name: &str) -> Option<&Entry> {
+        let mut scope = Some(self);
+        let mut best: Option<(usize, &Entry)> = None;
+        while let Some(now) = scope {
+            for entry in &now.entries {
+                let distance = distance(name, &entry.name.to_lowercase());
+                let near = distance <= name.len().max(3) / 3;
+                if near && best.is_none_or(|(least, _)| distance < least) {
+                    best = Some((distance, entry));
+                }
+            }
+            scope = now.parent;
+        }
+        best.map(|(_, entry)| entry)
+    }
+}
+
+fn qualified(entry: &Entry) -> String {
+    match entry.table.as_deref().and_then(|t| t.last()) {
+        Some(table) => format!("{table}.{}", entry.name),
+        None => entry.name.clone(),
+    }
+}
+
+pub fn shown(parts: &[Part]) -> String {
+    parts.iter().map(|p| p.text.as_str()).collect::<Vec<_>>().join(".")
+}
+
+fn ambiguous(parts: &[Part], found: &[&Entry]) -> Error {
+    let all: Vec<String> = found.iter().map(|e| qualified(e)).collect();
+    Error::user(format!("column reference \"{}\" is ambiguous", shown(parts)))
+        .code("42702")
+        .hint(format!("it could be {}", all.join(" or ")))
+}
+
+/// Levenshtein's distance: how many letters to insert, delete or replace.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(table: &str, name: &str, id: &str) -> Entry {
+        Entry {
+            table: Some(Arc::from([table.to_string()])),
+            name: name.into(),
+            column: Column::new(Some(id), name),
+            data_type: DataType::Int32,
+            nullable: true,
+            hidden: false,
+            unknown: false,
+        }
+    }
+
+    fn part(text: &str) -> Part {
+        Part { text: text.into(), quoted: false }
+    }
+
+    #[test]
+    fn names_are_found_by_case_only_where_they_must_be() {
+        let entries = vec![entry("t", "A", "t"), entry("t", "b", "t"), entry("u", "B", "u")];
+        let scope = Scope { entries, ..Scope::default() };
+        let found = |parts: &[Part]| scope.find(parts).map(|(t, _)| t.expr.to_string()).map_err(|f| match f {
+            Failure::Wrong(e) => e.to_string(),
+            other => format!("{other:?}"),
+        });
+        assert_eq!(found(&[part("a")]), Ok("t.A".into()));
+        assert_eq!(found(&[part("b")]), Ok("t.b".into()), "the exact name comes first");
+        assert_eq!(found(&[part("u"), part("b")]), Ok("u.B".into()));
+        assert_eq!(
+            found(&[Part { text: "a".into(), quoted: true }]),
+            Err("column \"a\" does not exist".into())
+        );
+        assert_eq!(
+            found(&[part("v"), part("a")]),
+            Err("missing FROM-clause entry for table \"v\"".into())
+        );
+    }
+
+    #[test]
+    fn distances_are_counted() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", "abc"), 0);
+    }
+}

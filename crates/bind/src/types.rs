@@ -1,0 +1,223 @@
+//! Types by their names in SQL, and the type that two expressions meet in.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use datafusion::logical_expr::type_coercion::binary::{comparison_coercion, type_union_coercion};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+};
+
+use crate::failure::{Result, not_covered, wrong};
+
+pub const TEXT: DataType = DataType::Utf8View;
+pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+/// Digits that a decimal has at most.
+pub const DIGITS_MAX: u8 = 38;
+/// Digits behind the point of a NUMERIC that does not say how many it has.
+const NUMERIC: DataType = DataType::Decimal128(38, 10);
+
+pub fn is_text(t: &DataType) -> bool {
+    match t {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, value) => is_text(value),
+        _ => false,
+    }
+}
+
+pub fn is_float(t: &DataType) -> bool {
+    matches!(t, DataType::Float16 | DataType::Float32 | DataType::Float64)
+}
+
+pub fn is_decimal(t: &DataType) -> bool {
+    t.is_decimal()
+}
+
+pub fn is_number(t: &DataType) -> bool {
+    t.is_integer() || is_float(t) || is_decimal(t)
+}
+
+/// What PostgreSQL calls a type, for messages.
+pub fn name(t: &DataType) -> String {
+    match t {
+        DataType::Null => "unknown".into(),
+        DataType::Boolean => "boolean".into(),
+        DataType::Int8 => "tinyint".into(),
+        DataType::Int16 => "smallint".into(),
+        DataType::Int32 => "integer".into(),
+        DataType::Int64 => "bigint".into(),
+        DataType::UInt8 => "tinyint unsigned".into(),
+        DataType::UInt16 => "smallint unsigned".into(),
+        DataType::UInt32 => "integer unsigned".into(),
+        DataType::UInt64 => "bigint unsigned".into(),
+        DataType::Float16 | DataType::Float32 => "real".into(),
+        DataType::Float64 => "double precision".into(),
+        t if is_text(t) => "text".into(),
+        t if is_decimal(t) => "numeric".into(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "bytea".into(),
+        DataType::FixedSizeBinary(_) => "bytea".into(),
+        DataType::Date32 | DataType::Date64 => "date".into(),
+        DataType::Time32(_) | DataType::Time64(_) => "time without time zone".into(),
+        DataType::Timestamp(_, None) => "timestamp without time zone".into(),
+        DataType::Timestamp(_, Some(_)) => "timestamp with time zone".into(),
+        DataType::Interval(_) | DataType::Duration(_) => "interval".into(),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            format!("{}[]", name(item.data_type()))
+        }
+        DataType::Struct(_) => "record".into(),
+        DataType::Map(..) => "map".into(),
+        other => other.to_string().to_lowercase(),
+    }
+}
+
+/// The type that a statement names. `zone` is what `WITH TIME ZONE` shows its instants in.
+pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
+    Ok(match sql {
+        SqlType::Boolean | SqlType::Bool => DataType::Boolean,
+        SqlType::TinyInt(_) => DataType::Int8,
+        SqlType::SmallInt(_) | SqlType::Int2(_) => DataType::Int16,
+        SqlType::Int(_) | SqlType::Integer(_) | SqlType::Int4(_) => DataType::Int32,
+        SqlType::BigInt(_) | SqlType::Int8(_) => DataType::Int64,
+        SqlType::TinyIntUnsigned(_) | SqlType::UTinyInt => DataType::UInt8,
+        SqlType::SmallIntUnsigned(_) | SqlType::Int2Unsigned(_) | SqlType::USmallInt => {
+            DataType::UInt16
+        }
+        SqlType::IntUnsigned(_) | SqlType::IntegerUnsigned(_) | SqlType::Int4Unsigned(_) => {
+            DataType::UInt32
+        }
+        SqlType::BigIntUnsigned(_) | SqlType::Int8Unsigned(_) | SqlType::UBigInt => {
+            DataType::UInt64
+        }
+        SqlType::Real | SqlType::Float4 => DataType::Float32,
+        // As today: a FLOAT is a REAL.
+        SqlType::Float(_) => DataType::Float32,
+        SqlType::Double(ExactNumberInfo::None) | SqlType::DoublePrecision | SqlType::Float8 => {
+            DataType::Float64
+        }
+        SqlType::Text | SqlType::String(None) | SqlType::Varchar(None) | SqlType::Char(None) => TEXT,
+        SqlType::Bytea => DataType::Binary,
+        SqlType::Date => DataType::Date32,
+        SqlType::Time(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            DataType::Time64(TimeUnit::Nanosecond)
+        }
+        SqlType::Timestamp(digits, zoned) => {
+            let unit = match digits {
+                None | Some(9) => TimeUnit::Nanosecond,
+                Some(6) => TimeUnit::Microsecond,
+                Some(3) => TimeUnit::Millisecond,
+                Some(0) => TimeUnit::Second,
+                Some(_) => return not_covered("a timestamp of so many digits"),
+            };
+            let zoned = matches!(zoned, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone);
+            DataType::Timestamp(unit, zone.filter(|_| zoned).map(Into::into))
+        }
+        SqlType::Numeric(info) | SqlType::Decimal(info) => decimal(info)?,
+        SqlType::Interval { fields: None, precision: None } => INTERVAL,
+        SqlType::Array(
+            ArrayElemTypeDef::AngleBracket(inner) | ArrayElemTypeDef::SquareBracket(inner, None),
+        ) => {
+            let item = Field::new_list_field(of_sql(inner, zone)?, true);
+            DataType::List(Arc::new(item))
+        }
+        _ => return not_covered("this type"),
+    })
+}
+
+fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
+    let (precision, scale) = match *info {
+        ExactNumberInfo::None => return Ok(NUMERIC),
+        ExactNumberInfo::Precision(precision) => (precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (precision, scale),
+    };
+    if precision == 0 || precision > u64::from(DIGITS_MAX) {
+        // Wider ones are DataFusion's.
+        return not_covered("a decimal of so many digits");
+    }
+    if scale < 0 || scale as u64 > precision {
+        return wrong(
+            "22023",
+            format!("NUMERIC scale {scale} must be between 0 and precision {precision}"),
+        );
+    }
+    Ok(DataType::Decimal128(precision as u8, scale as i8))
+}
+
+/// The decimal that holds all values of an integer type.
+pub fn as_decimal(t: &DataType) -> Option<DataType> {
+    let digits = match t {
+        DataType::Int8 | DataType::UInt8 => 3,
+        DataType::Int16 | DataType::UInt16 => 5,
+        DataType::Int32 | DataType::UInt32 => 10,
+        DataType::Int64 => 19,
+        DataType::UInt64 => 20,
+        DataType::Decimal128(..) => return Some(t.clone()),
+        _ => return None,
+    };
+    Some(DataType::Decimal128(digits, 0))
+}
+
+/// The type in which two values are compared, or stand in one column. `None`: there is none without a
+/// cast that the statement writes.
+pub fn common(a: &DataType, b: &DataType) -> Option<DataType> {
+    if a == b || *b == DataType::Null {
+        return Some(a.clone());
+    }
+    if *a == DataType::Null {
+        return Some(b.clone());
+    }
+    // A text is no number and no date unless the statement says so.
+    if is_text(a) != is_text(b) {
+        return None;
+    }
+    if is_number(a) != is_number(b) || (*a == DataType::Boolean) != (*b == DataType::Boolean) {
+        return None;
+    }
+    if is_float(a) || is_float(b) {
+        return Some(match (a, b) {
+            (DataType::Float32, DataType::Float32) => DataType::Float32,
+            _ => DataType::Float64,
+        });
+    }
+    if is_decimal(a) != is_decimal(b) {
+        let (decimal, integer) = if is_decimal(a) { (a, b) } else { (b, a) };
+        return match (decimal, as_decimal(integer)) {
+            (DataType::Decimal128(..), Some(integer)) => wider(decimal, &integer),
+            _ => comparison_coercion(a, b),
+        };
+    }
+    if let (DataType::Decimal128(..), DataType::Decimal128(..)) = (a, b) {
+        return wider(a, b);
+    }
+    comparison_coercion(a, b).or_else(|| type_union_coercion(a, b))
+}
+
+/// The decimal that holds the values of both, as far as 38 digits do.
+fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
+    let (DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)) = (a, b) else { return None };
+    let scale = *s1.max(s2);
+    let whole = (*p1 as i16 - *s1 as i16).max(*p2 as i16 - *s2 as i16);
+    let precision = (whole + scale as i16).clamp(1, DIGITS_MAX as i16) as u8;
+    Some(DataType::Decimal128(precision, scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_meet_where_no_cast_is_needed() {
+        let decimal = DataType::Decimal128;
+        let check = |a: DataType, b: DataType, expected: Option<DataType>| {
+            assert_eq!(common(&a, &b), expected, "{a} {b}");
+            assert_eq!(common(&b, &a), expected, "{b} {a}");
+        };
+        check(DataType::Int32, DataType::Int64, Some(DataType::Int64));
+        check(DataType::Int32, DataType::Float32, Some(DataType::Float64));
+        check(DataType::Int32, decimal(5, 2), Some(decimal(12, 2)));
+        check(decimal(38, 10), decimal(38, 2), Some(decimal(38, 10)));
+        check(DataType::Null, DataType::Date32, Some(DataType::Date32));
+        check(TEXT, DataType::Int32, None);
+        check(TEXT, DataType::Date32, None);
+        check(DataType::Boolean, DataType::Int32, None);
+    }
+}
