@@ -18,10 +18,33 @@ use crate::scope::Scope;
 pub struct Binder<'a> {
     /// Tables and functions by their names.
     pub(crate) names: &'a dyn ContextProvider,
-    /// Qualifiers that items of `FROM` clauses have.
-    taken: RefCell<HashSet<String>>,
+    /// Qualifiers of the items of the `FROM` clauses that the query being bound can see.
+    taken: RefCell<Taken>,
     /// Counts names that nobody wrote.
     number: Cell<usize>,
+}
+
+/// Names in use, in the order in which they were taken.
+#[derive(Default)]
+struct Taken {
+    names: HashSet<String>,
+    order: Vec<String>,
+}
+
+impl Taken {
+    fn insert(&mut self, name: &str) -> bool {
+        let is_new = self.names.insert(name.to_string());
+        if is_new {
+            self.order.push(name.to_string());
+        }
+        is_new
+    }
+
+    fn truncate(&mut self, length: usize) {
+        for name in self.order.drain(length..) {
+            self.names.remove(&name);
+        }
+    }
 }
 
 /// A query that is bound.
@@ -86,21 +109,30 @@ impl<'a> Binder<'a> {
         Ok(Bound { plan: self.unnested(relation.plan)?, titles })
     }
 
-    /// A qualifier that nothing else in the statement has: `name`, if it is free.
+    /// A qualifier that no table in sight has: `name`, if it is free.
     pub(crate) fn qualifier(&self, name: &str) -> TableReference {
         let mut taken = self.taken.borrow_mut();
         let mut own = name.to_string();
         let mut number = 1;
-        while !taken.insert(own.clone()) {
+        while !taken.insert(&own) {
             number += 1;
             own = format!("{name}_{number}");
         }
         TableReference::bare(own)
     }
 
+    /// Binds what sees the tables around it, and whose own tables nobody sees afterwards: two subqueries
+    /// of one text are equal plans, which are computed once.
+    pub(crate) fn apart<T>(&self, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = self.taken.borrow().order.len();
+        let bound = bind();
+        self.taken.borrow_mut().truncate(before);
+        bound
+    }
+
     /// The qualifier that a table has if nothing else has it.
     pub(crate) fn qualifier_of(&self, table: &TableReference) -> TableReference {
-        if self.taken.borrow_mut().insert(table.to_string()) {
+        if self.taken.borrow_mut().insert(&table.to_string()) {
             return table.clone();
         }
         self.qualifier(table.table())

@@ -188,10 +188,12 @@ impl Binder<'_> {
                 Ok(Typed::boolean(Expr::Between(between), nullable))
             }
             Sql::InList { expr, list, negated } => self.in_list(expr, list, *negated, place),
-            Sql::Like { negated, any: false, expr, pattern, escape_char: None } => {
+            Sql::Like { negated, any: false, expr, pattern, escape_char } => {
+                let pattern = self.pattern(pattern, escape_char.as_ref(), place)?;
                 self.like(expr, pattern, *negated, false, place)
             }
-            Sql::ILike { negated, any: false, expr, pattern, escape_char: None } => {
+            Sql::ILike { negated, any: false, expr, pattern, escape_char } => {
+                let pattern = self.pattern(pattern, escape_char.as_ref(), place)?;
                 self.like(expr, pattern, *negated, true, place)
             }
             Sql::Case { operand, conditions, else_result, .. } => {
@@ -392,8 +394,8 @@ impl Binder<'_> {
         negated: bool,
         place: Place<'_>,
     ) -> Result<Typed> {
-        if matches!(expr, ast::Expr::Tuple(_)) {
-            return not_covered("rows in lists");
+        if let ast::Expr::Tuple(row) = expr {
+            return self.row_in_list(row, list, negated, place);
         }
         let mut items = vec![self.expr(expr, place)?];
         for item in list {
@@ -406,15 +408,77 @@ impl Binder<'_> {
         Ok(Typed::boolean(Expr::InList(list), nullable))
     }
 
+    /// `(a, b) IN ((1, 2), (3, 4))`
+    fn row_in_list(
+        &self,
+        row: &[ast::Expr],
+        list: &[ast::Expr],
+        negated: bool,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let mut found: Option<Typed> = None;
+        for item in list {
+            let ast::Expr::Tuple(item) = item else { return not_covered("a list of rows") };
+            let one = self.rows(row, &ast::BinaryOperator::Eq, item, place)?;
+            found = Some(match found {
+                None => one,
+                Some(so_far) => {
+                    let nullable = so_far.nullable || one.nullable;
+                    Typed::boolean(so_far.expr.or(one.expr), nullable)
+                }
+            });
+        }
+        let Some(found) = found else { return not_covered("an empty list") };
+        let expr = if negated { Expr::Not(Box::new(found.expr)) } else { found.expr };
+        Ok(Typed { expr, ..found })
+    }
+
+    /// A pattern of LIKE, with a backslash in the place of its own escape character.
+    fn pattern(
+        &self,
+        pattern: &ast::Expr,
+        escape: Option<&ast::ValueWithSpan>,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let typed = self.expr(pattern, place)?;
+        let Some(escape) = escape else { return Ok(typed) };
+        let ast::Value::SingleQuotedString(escape) = &escape.value else {
+            return not_covered("this ESCAPE");
+        };
+        if escape.chars().count() > 1 {
+            return Err(thalweg_base::Error::user("invalid escape string")
+                .code("22025")
+                .hint("an escape string is empty or one character")
+                .into());
+        }
+        let Expr::Literal(value, _) = &typed.expr else { return not_covered("ESCAPE of an expression") };
+        let Some(Some(text)) = value.try_as_str() else { return Ok(typed) };
+        let mut written = String::with_capacity(text.len());
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            match c {
+                c if escape.starts_with(c) => match rest.next() {
+                    Some(escaped) => written.extend(['\\', escaped]),
+                    None => {
+                        return wrong("22025", "LIKE pattern must not end with escape character");
+                    }
+                },
+                '\\' => written.push_str("\\\\"),
+                c => written.push(c),
+            }
+        }
+        Ok(Typed { expr: Expr::Literal(ScalarValue::from(written), None), ..typed })
+    }
+
     fn like(
         &self,
         expr: &ast::Expr,
-        pattern: &ast::Expr,
+        pattern: Typed,
         negated: bool,
         case_insensitive: bool,
         place: Place<'_>,
     ) -> Result<Typed> {
-        let (value, pattern) = (self.expr(expr, place)?, self.expr(pattern, place)?);
+        let value = self.expr(expr, place)?;
         let nullable = value.nullable || pattern.nullable;
         for side in [&value, &pattern] {
             if !side.is_open() && !is_text(&side.data_type) {

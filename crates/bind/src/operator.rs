@@ -123,7 +123,7 @@ impl Binder<'_> {
     }
 
     /// `(a, b) = (c, d)`.
-    fn rows(
+    pub(crate) fn rows(
         &self,
         left: &[ast::Expr],
         op: &BinaryOperator,

@@ -1,10 +1,11 @@
 //! Queries: `WITH`, set operations, `ORDER BY` and `LIMIT` around one `SELECT` or several.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{JoinConstraint, JoinType, NullEquality, ScalarValue};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
@@ -24,6 +25,15 @@ use crate::types::{self, TEXT, common};
 
 impl Binder<'_> {
     pub(crate) fn bind_query(
+        &self,
+        query: &Query,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Relation> {
+        self.apart(|| self.bind_parts(query, parent, ctes))
+    }
+
+    fn bind_parts(
         &self,
         query: &Query,
         parent: Option<&Scope<'_>>,
@@ -70,9 +80,6 @@ impl Binder<'_> {
     }
 
     fn with(&self, with: &With, parent: Option<&Scope<'_>>, ctes: &Ctes) -> Result<Ctes> {
-        if with.recursive {
-            return not_covered("WITH RECURSIVE");
-        }
         let mut own = ctes.clone();
         let mut names = HashSet::new();
         for cte in &with.cte_tables {
@@ -83,7 +90,10 @@ impl Binder<'_> {
             if !names.insert(name.clone()) {
                 return wrong("42712", format!("WITH query name \"{name}\" specified more than once"));
             }
-            let mut relation = self.bind_query(&cte.query, parent, &own)?;
+            let mut relation = match with.recursive {
+                true => self.recursive(&name, cte, parent, &own)?,
+                false => self.bind_query(&cte.query, parent, &own)?,
+            };
             let columns = &cte.alias.columns;
             if columns.len() > relation.columns.len() {
                 return wrong(
@@ -101,6 +111,108 @@ impl Binder<'_> {
             own = Some(Rc::new(Named { name, relation, before: own }));
         }
         Ok(own)
+    }
+
+    /// A query that may name itself: its first part, and what is added again and again until there is
+    /// nothing new.
+    fn recursive(
+        &self,
+        name: &str,
+        cte: &ast::Cte,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Relation> {
+        let query = &cte.query;
+        let SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } =
+            query.body.as_ref()
+        else {
+            return self.bind_query(query, parent, ctes);
+        };
+        let is_distinct = match set_quantifier {
+            SetQuantifier::All => false,
+            SetQuantifier::None | SetQuantifier::Distinct => true,
+            _ => return not_covered("BY NAME"),
+        };
+        if !names_itself(right, name) {
+            return self.bind_query(query, parent, ctes);
+        }
+        let is_plain = query.with.is_none()
+            && query.order_by.is_none()
+            && query.limit_clause.is_none()
+            && query.fetch.is_none();
+        if !is_plain {
+            return not_covered("ORDER BY or LIMIT of a recursive query");
+        }
+        let first = self.apart(|| self.set_expr(left, parent, ctes))?;
+        // The columns have the names that the alias gives them, for those who name the query within it.
+        let mut titles: Vec<String> = first.columns.iter().map(|c| c.title.clone()).collect();
+        for (title, column) in titles.iter_mut().zip(&cte.alias.columns) {
+            *title = Part::of(&column.name).text;
+        }
+        let mut taken = HashSet::new();
+        if !titles.iter().all(|title| taken.insert(title)) {
+            return not_covered("a recursive query with two columns of one name");
+        }
+        let columns = first.columns.iter().zip(&titles).map(|(output, title)| {
+            let typed = Typed::new(
+                Expr::Column(output.column.clone()),
+                output.data_type.clone(),
+                output.nullable,
+            );
+            let to = match output.data_type {
+                DataType::Utf8 => TEXT,
+                ref own => own.clone(),
+            };
+            typed.cast(&to).expr.alias(title)
+        });
+        let columns: Vec<Expr> = columns.collect();
+        let plan = LogicalPlanBuilder::from(first.plan).project(columns)?.build()?;
+        let outputs = |plan: &LogicalPlan| -> Vec<Output> {
+            let fields = plan.schema().columns().into_iter().zip(plan.schema().fields());
+            let outputs = fields.zip(&titles).map(|((column, field), title)| Output {
+                title: title.clone(),
+                column,
+                data_type: field.data_type().clone(),
+                nullable: true,
+                unknown: false,
+            });
+            outputs.collect()
+        };
+        let schema = Arc::clone(plan.schema().inner());
+        let fields = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let source = self.names.create_cte_work_table(name, schema)?;
+        let itself = LogicalPlanBuilder::scan(name, source, None)?.build()?;
+        let columns = outputs(&itself);
+        let itself = Relation { plan: itself, columns };
+        let own = Some(Rc::new(Named { name: name.into(), relation: itself, before: ctes.clone() }));
+        let further = self.apart(|| self.set_expr(right, parent, &own))?;
+        if further.columns.len() != titles.len() {
+            return wrong("42601", "each UNION query must have the same number of columns");
+        }
+        let types = plan.schema().fields().iter().map(|f| f.data_type().clone());
+        let columns = further.columns.iter().zip(types).zip(&titles);
+        let columns = columns.map(|((output, to), title)| {
+            let expr = Expr::Column(output.column.clone());
+            let typed = Typed::new(expr, output.data_type.clone(), output.nullable);
+            let is_open = output.unknown || output.data_type == DataType::Null;
+            match is_open || common(&to, &output.data_type).as_ref() == Some(&to) {
+                true => Ok(typed.cast(&to).expr.alias(title)),
+                false => wrong(
+                    "42804",
+                    format!(
+                        "recursive query \"{name}\" column \"{title}\" has type {} in non-recursive term but type {} overall",
+                        types::name(&to),
+                        types::name(&output.data_type)
+                    ),
+                ),
+            }
+        });
+        let columns = columns.collect::<Result<Vec<Expr>>>()?;
+        let further = LogicalPlanBuilder::from(further.plan).project(columns)?.build()?;
+        let builder = LogicalPlanBuilder::from(plan);
+        let plan = builder.to_recursive_query(name.into(), further, is_distinct)?.build()?;
+        Ok(Relation { columns: outputs(&plan), plan })
     }
 
     fn set_expr(
@@ -121,9 +233,9 @@ impl Binder<'_> {
                     steps.push((*op, *set_quantifier, right));
                     now = left;
                 }
-                let mut relation = self.set_expr(now, parent, ctes)?;
+                let mut relation = self.apart(|| self.set_expr(now, parent, ctes))?;
                 for (op, quantifier, right) in steps.into_iter().rev() {
-                    let right = self.set_expr(right, parent, ctes)?;
+                    let right = self.apart(|| self.set_expr(right, parent, ctes))?;
                     relation = self.set_operation(relation, op, quantifier, right)?;
                 }
                 Ok(relation)
@@ -434,6 +546,18 @@ impl Binder<'_> {
         }
         Ok(Some(value.cast(&DataType::Int64).expr))
     }
+}
+
+/// Whether a part of a recursive query is the recursive one.
+fn names_itself(body: &SetExpr, name: &str) -> bool {
+    let found = ast::visit_relations(body, |relation| {
+        let is = match &relation.0[..] {
+            [part] => part.as_ident().is_some_and(|ident| Part::of(ident).text == name),
+            _ => false,
+        };
+        if is { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    found.is_break()
 }
 
 /// `ORDER BY 2`

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use datafusion::common::Spans;
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{ScalarValue, Spans};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery};
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
+};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query};
 
 use crate::binder::{Binder, Relation};
@@ -50,14 +53,59 @@ impl Binder<'_> {
         negated: bool,
         place: Place<'_>,
     ) -> Result<Typed> {
-        if matches!(expr, ast::Expr::Tuple(_)) {
-            return not_covered("rows in subqueries");
+        if let ast::Expr::Tuple(row) = expr {
+            return self.row_in_subquery(row, query, negated, place);
         }
         let value = self.expr(expr, place)?;
         let (relation, column) = self.one_column(query, place)?;
         let (value, plan) = self.matched(value, relation, column, Operator::Eq)?;
         let found = InSubquery::new(Box::new(value), subquery(plan), negated);
         Ok(Typed::boolean(Expr::InSubquery(found), true))
+    }
+
+    /// `(a, b) IN (SELECT c, d …)`: whether there is a row of which it is true that it equals, or else one
+    /// of which that is not known.
+    fn row_in_subquery(
+        &self,
+        row: &[ast::Expr],
+        query: &Query,
+        negated: bool,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let values = self.exprs(row, place)?;
+        let relation = self.subquery(query, place)?;
+        if values.len() != relation.columns.len() {
+            let few = if values.len() > relation.columns.len() { "few" } else { "many" };
+            return wrong("42601", format!("subquery has too {few} columns"));
+        }
+        let mut equal: Option<Expr> = None;
+        let mut nullable = false;
+        for (value, output) in values.into_iter().zip(&relation.columns) {
+            let outer = outer(value)?;
+            let column = Expr::Column(output.column.clone());
+            let mut column = Typed::new(column, output.data_type.clone(), output.nullable);
+            column.unknown = output.unknown;
+            let one = self.compare(outer, Operator::Eq, column)?;
+            nullable |= one.nullable;
+            equal = Some(match equal {
+                None => one.expr,
+                Some(so_far) => so_far.and(one.expr),
+            });
+        }
+        let Some(equal) = equal else { return not_covered("a row without columns") };
+        let rows = |condition: Expr| -> Result<Expr> {
+            let plan = LogicalPlanBuilder::from(relation.plan.clone()).filter(condition)?.build()?;
+            Ok(Expr::Exists(Exists::new(subquery(plan), false)))
+        };
+        let found = rows(equal.clone())?;
+        let found = match nullable {
+            false => found,
+            true => when(found, lit(true))
+                .when(rows(equal.is_null())?, lit(ScalarValue::Boolean(None)))
+                .otherwise(lit(false))?,
+        };
+        let expr = if negated { Expr::Not(Box::new(found)) } else { found };
+        Ok(Typed::boolean(expr, nullable))
     }
 
     /// `ANY` and `ALL`.
@@ -105,6 +153,28 @@ impl Binder<'_> {
         let plan = LogicalPlanBuilder::from(relation.plan).project([item.expr.alias(name)])?;
         Ok((value.expr, plan.build()?))
     }
+}
+
+/// An expression of a query, as a query within it sees it.
+fn outer(value: Typed) -> Result<Typed> {
+    let mut is_plain = true;
+    let expr = value.expr.transform_up(|e| {
+        Ok(match e {
+            Expr::Column(column) => {
+                let field = Field::new(&column.name, value.data_type.clone(), true);
+                Transformed::yes(Expr::OuterReferenceColumn(Arc::new(field), column))
+            }
+            e => {
+                is_plain &= matches!(e, Expr::Literal(..) | Expr::OuterReferenceColumn(..));
+                Transformed::no(e)
+            }
+        })
+    })?;
+    // The types of columns within an expression are not known here.
+    if !is_plain {
+        return not_covered("expressions in a row before IN");
+    }
+    Ok(Typed { expr: expr.data, ..value })
 }
 
 fn subquery(plan: LogicalPlan) -> Subquery {

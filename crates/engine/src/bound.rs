@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::{DFSchema, DataFusionError, Result as DfResult, ResolvedTableReference, TableReference};
 use datafusion::config::ConfigOptions;
+use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
@@ -189,6 +190,14 @@ impl ContextProvider for Names<'_> {
         let table = function
             .create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(table))
+    }
+
+    fn create_cte_work_table(
+        &self,
+        name: &str,
+        schema: SchemaRef,
+    ) -> DfResult<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {

@@ -1,7 +1,7 @@
 //! Joins the rows of a subquery to those around it.
 
 use arrow::datatypes::DataType;
-use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, ScalarValue};
+use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, ScalarValue, TableReference};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
@@ -358,7 +358,7 @@ impl<'b, 'a> Below<'b, 'a> {
         names: &[&str],
         further: Vec<(Expr, Column)>,
     ) -> Result<Vec<Column>> {
-        let own = self.binder.qualifier("__subquery");
+        let own = TableReference::bare(self.binder.fresh("subquery"));
         // Only what is asked for, under names that nothing else has.
         let on: Vec<(Expr, Column)> = joined.on.into_iter().chain(further).collect();
         let keys: Vec<String> = on.iter().map(|_| self.binder.fresh("key")).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
@@ -110,7 +110,7 @@ impl<'b, 'a> Domain<'b, 'a> {
     /// The domain once more, under a name of its own.
     pub fn instance(&self) -> Result<(LogicalPlan, Vec<Column>)> {
         let Keys::Domain(domain) = &self.keys else { return not_covered("a domain of equal keys") };
-        let own = self.binder.qualifier("__domain");
+        let own = TableReference::bare(self.binder.fresh("domain"));
         let plan = LogicalPlanBuilder::from(domain.clone()).alias(own)?.build()?;
         let columns = plan.schema().columns();
         Ok((plan, columns))
