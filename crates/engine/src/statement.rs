@@ -461,9 +461,22 @@ fn explain_changes(statement: &mut Statement, snapshot: &Snapshot, viewer: &View
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DfResult<LogicalPlan> {
     parse::refuse_bags(&statement)?;
     names::branches(&mut statement);
+    match plan_as_written(state, &statement).await {
+        // Columns may be written in other letters than they have.
+        Err(e) if names::cased::is_missing(&e) => {
+            match names::cased::settled(state, &statement).await? {
+                Some(statement) => plan_as_written(state, &statement).await,
+                None => Err(e),
+            }
+        }
+        planned => planned,
+    }
+}
+
+async fn plan_as_written(state: &SessionState, statement: &Statement) -> DfResult<LogicalPlan> {
     match state.statement_to_plan(statement.clone()).await {
         Err(e) if e.to_string().contains("require unique expression names") => {
-            state.statement_to_plan(names::unique(statement)).await
+            state.statement_to_plan(names::unique(statement.clone())).await
         }
         planned => planned,
     }
