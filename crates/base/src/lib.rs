@@ -17,6 +17,7 @@ pub mod fuzzing;
 mod ids;
 pub mod limits;
 mod prng;
+pub mod quiet;
 pub mod text;
 
 pub use clock::{Clock, ManualClock, SystemClock};

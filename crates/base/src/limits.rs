@@ -168,6 +168,13 @@ pub const COMPACT_OVERLAP_MAX: f64 = 4.0;
 /// Bytes of an identifier (schema, table, column).
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// Bytes of one text that `lpad`, `rpad`, `repeat` or `format` makes of short ones: far beyond what
+/// anybody reads, and it fits the memory of a query.
+pub const TEXT_MADE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes of all texts that such a function makes of one batch of rows.
+pub const TEXTS_MADE_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
 /// Bytes of one SQL text.
 pub const SQL_BYTES_MAX: usize = 16 * 1024 * 1024;
 

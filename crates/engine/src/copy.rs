@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrow::datatypes::{DataType, Schema};
 use datafusion::common::TableReference;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Query, SelectItem, Value};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -199,6 +201,14 @@ fn value(parser: &mut Parser) -> Result<String, ParserError> {
 }
 
 impl Copy {
+    /// The query whose rows are written.
+    pub fn query_mut(&mut self) -> Option<&mut Query> {
+        match &mut self.source {
+            Source::Query(query) => Some(query),
+            Source::Table(..) => None,
+        }
+    }
+
     pub async fn run(self, job: &Job<'_>) -> Result<Started> {
         if self.client {
             return Err(Error::unsupported("there is no client to copy from or to").hint(
@@ -252,6 +262,7 @@ impl Copy {
             }
         };
         let place = Place::new(target, options.is_folder(target), &options.format)?;
+        let format = options.format.clone();
         let copy = Statement::CopyTo(CopyToStatement {
             source,
             target: place.written(),
@@ -260,11 +271,44 @@ impl Copy {
             options: options.datafusion,
         });
         let plan = statement::plan(job.state, copy).await.map_err(from_datafusion)?;
+        if let LogicalPlan::Copy(copy) = &plan {
+            writable(copy.input.schema().as_arrow(), &format)?;
+        }
         let rows = statement::execute_count(job.run, job.state, &plan)
             .await
             .map_err(|e| e.context(format!("COPY TO {}", quoted(target))))?;
         blocking(move || place.publish()).await.map_err(from_datafusion)?;
         Ok(Started::Done(Tag::Count("COPY".into(), rows)))
+    }
+}
+
+/// Whether the format has every type: writers of some panic where they have no words.
+fn writable(schema: &Schema, format: &str) -> Result<()> {
+    fn is_union(data_type: &DataType) -> bool {
+        match data_type {
+            DataType::Union(..) => true,
+            DataType::Dictionary(_, value) => is_union(value),
+            DataType::List(item)
+            | DataType::LargeList(item)
+            | DataType::FixedSizeList(item, _)
+            | DataType::ListView(item)
+            | DataType::LargeListView(item)
+            | DataType::Map(item, _) => is_union(item.data_type()),
+            DataType::Struct(fields) => fields.iter().any(|f| is_union(f.data_type())),
+            _ => false,
+        }
+    }
+    if format == "arrow" {
+        return Ok(());
+    }
+    match schema.fields().iter().find(|field| is_union(field.data_type())) {
+        None => Ok(()),
+        Some(field) => Err(Error::unsupported(format!(
+            "column {} is a union, which {} does not have",
+            quoted(field.name()),
+            format.to_uppercase()
+        ))
+        .hint("take out its members with union_extract(column, 'member'), or write Arrow")),
     }
 }
 
@@ -277,7 +321,16 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
         match name {
             "format" => {
                 request.format = Some(match option.text()?.to_lowercase().as_str() {
-                    "csv" | "text" => Format::Csv(CsvOptions::default()),
+                    "csv" => Format::Csv(CsvOptions::default()),
+                    "text" => {
+                        return Err(Error::unsupported(
+                            "COPY … FROM reads no FORMAT text from files",
+                        )
+                        .hint(
+                            "(FORMAT csv, DELIMITER E'\\t', NULL '\\N') reads it if nothing in it \
+                                 is escaped; a client sends it with COPY … FROM STDIN",
+                        ));
+                    }
                     "json" | "jsonl" | "ndjson" => Format::JsonLines,
                     "parquet" => Format::Parquet,
                     "arrow" | "feather" => Format::Arrow,
@@ -306,6 +359,7 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
             }
         }
     }
+    csv.as_ref().map_or(Ok(()), CsvOptions::check)?;
     request.csv = csv;
     Ok(())
 }
@@ -323,6 +377,7 @@ impl WriteOptions {
         let mut partition_by = vec![];
         let mut datafusion = vec![];
         let mut compressed = false;
+        let mut csv = CsvOptions::default();
         for option in options {
             let name = match option.name.as_str() {
                 "format" => {
@@ -355,10 +410,27 @@ impl WriteOptions {
             compressed |= name == "format.compression";
             let text = match name {
                 "format.has_header" => option.flag()?.to_string(),
+                "format.delimiter" => {
+                    csv.delimiter = option.byte()?;
+                    char::from(csv.delimiter).to_string()
+                }
+                "format.quote" => {
+                    csv.quote = Some(option.byte()?);
+                    option.text()?.to_string()
+                }
+                "format.escape" => {
+                    csv.escape = Some(option.byte()?);
+                    option.text()?.to_string()
+                }
+                "format.null_value" => {
+                    csv.nulls = vec![option.text()?.to_string()];
+                    option.text()?.to_string()
+                }
                 _ => option.text()?.to_string(),
             };
             datafusion.push((name.to_string(), Value::SingleQuotedString(text)));
         }
+        csv.check()?;
         let path = Path::new(target.trim_end_matches('/'));
         let suffix = |p: &Path| p.extension().map(|e| e.to_string_lossy().to_lowercase());
         let (mut extension, mut compression) = (suffix(path), None);

@@ -46,12 +46,14 @@ fn convert(e: &DataFusionError) -> Error {
             Error::io("input or output failed", copy)
         }
         D::SQL(inner, _) => syntax(&inner.to_string()),
-        D::SchemaError(inner, _) => Error::user(inner.to_string()).code(match **inner {
-            SchemaError::FieldNotFound { .. } => "42703",
-            SchemaError::AmbiguousReference { .. } => "42702",
-            SchemaError::DuplicateQualifiedField { .. }
-            | SchemaError::DuplicateUnqualifiedField { .. } => "42701",
-        }),
+        D::SchemaError(inner, _) => {
+            Error::user(without_settings(&inner.to_string())).code(match **inner {
+                SchemaError::FieldNotFound { .. } => "42703",
+                SchemaError::AmbiguousReference { .. } => "42702",
+                SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::DuplicateUnqualifiedField { .. } => "42701",
+            })
+        }
         D::Plan(message) => plan(message),
         D::Configuration(message) | D::Execution(message) => {
             known(message).unwrap_or_else(|| Error::user(clean(message)))
@@ -74,6 +76,19 @@ fn convert(e: &DataFusionError) -> Error {
         D::Internal(_) | D::ExecutionJoin(_) | D::Substrait(_) | D::Ffi(_) => {
             Error::internal(clean(&e.to_string()))
         }
+    }
+}
+
+/// Without the advice to change a setting of the planner.
+fn without_settings(message: &str) -> String {
+    let advice = message.find("\nColumn names are case sensitive.");
+    let end = message.find("enable_ident_normalization configuration.");
+    match (advice, end) {
+        (Some(from), Some(to)) => {
+            let to = to + "enable_ident_normalization configuration.".len();
+            format!("{}{}", &message[..from], &message[to..])
+        }
+        _ => message.to_string(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tables that are files outside the database: `FROM 'data.parquet'` and `CREATE EXTERNAL TABLE`.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,6 +57,15 @@ pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn Ta
             ));
         }
     }
+    if local && !glob && is_cut_short(name) {
+        return Err(into_datafusion(
+            Error::user(format!(
+                "file {} is damaged or cut short: its end is missing",
+                quoted(name)
+            ))
+            .hint("check that it was copied completely, or write it again"),
+        ));
+    }
     let url = ListingTableUrl::parse(name)?;
     let config = ListingTableConfig::new(url);
     let config = match alias(Path::new(name)) {
@@ -72,6 +83,22 @@ pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn Ta
     let config = config.infer_partitions_from_path(state).await.map_err(named)?;
     let config = config.infer_schema(state).await.map_err(named)?;
     Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+}
+
+/// Whether an Arrow file begins as one with a footer and has none. DataFusion takes it for a stream of
+/// batches then, and waits for their rest.
+fn is_cut_short(name: &str) -> bool {
+    const MAGIC: &[u8; 6] = b"ARROW1";
+    let is_arrow = extension(Path::new(name)).is_some_and(|e| e == "arrow" || e == "feather");
+    let ends = || -> std::io::Result<([u8; 6], [u8; 6])> {
+        let mut file = File::open(name)?;
+        let (mut first, mut last) = ([0; 6], [0; 6]);
+        file.read_exact(&mut first)?;
+        file.seek(SeekFrom::End(-(last.len() as i64)))?;
+        file.read_exact(&mut last)?;
+        Ok((first, last))
+    };
+    is_arrow && ends().is_ok_and(|(first, last)| first == *MAGIC && last != *MAGIC)
 }
 
 /// The format of a file whose extension DataFusion does not know though it knows the format.

@@ -18,10 +18,12 @@
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
 //! * `parse.rs`, `dialect.rs`: text into a statement. `depth.rs`: refuses what is nested too deeply
-//!   to plan. `names.rs`: columns without a name get one.
+//!   to plan. `names.rs`: columns without a name get one. `spelling.rs`: other spellings of what is
+//!   done; `refuse.rs`: what is parsed and not done is refused.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
-//! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
-//!   the catalog. `copy.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
+//! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run.
+//!   `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
+//!   the catalog. `copy.rs`, `csv_file.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
 //!   `result_names.rs`: columns by PostgreSQL's names.
@@ -31,6 +33,7 @@
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
+//! * `functions/`: what PostgreSQL's functions mean, where DataFusion's mean something else.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
 //! * [`calibration`]: what this machine's memory gives, to compare with.
@@ -48,6 +51,7 @@ pub mod calibration;
 mod catalog;
 mod config;
 mod copy;
+mod csv_file;
 mod ddl;
 mod deliver;
 mod depth;
@@ -60,6 +64,7 @@ mod estimate;
 mod exec;
 mod figures;
 mod files;
+mod functions;
 mod information;
 mod ingest;
 mod load;
@@ -72,6 +77,7 @@ pub mod pg_type;
 mod plans;
 mod prepared;
 mod prune;
+mod refuse;
 mod result_names;
 pub mod rules;
 pub mod runtime;
@@ -79,6 +85,7 @@ pub mod script;
 mod session;
 mod share;
 mod show;
+mod spelling;
 mod sql_type;
 mod statement;
 mod system;

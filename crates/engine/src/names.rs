@@ -1,6 +1,8 @@
 //! Names as the planner knows them, and names for the columns of a SELECT list that have none of
 //! their own.
 
+pub mod cased;
+
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -9,6 +11,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Query, Select, SelectItem, SetExpr, VisitorMut,
 };
 
+use thalweg_base::Result;
+
 use crate::walk::walk_mut;
 
 /// A name that is not quoted is folded to lower case.
@@ -16,6 +20,34 @@ pub fn ident(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),
+    }
+}
+
+/// Which of the columns a name means: the very one with quotes; without, the one in lower case, else
+/// the only one that is the same without regard to case.
+///
+/// # Errors
+/// Several columns differ by case alone.
+pub fn column<'n>(
+    columns: impl Iterator<Item = &'n str> + Clone,
+    name: &Ident,
+) -> Result<Option<usize>> {
+    let wanted = ident(name);
+    if let Some(at) = columns.clone().position(|column| column == wanted) {
+        return Ok(Some(at));
+    }
+    if name.quote_style.is_some() {
+        return Ok(None);
+    }
+    let same = columns.enumerate().filter(|(_, column)| column.to_lowercase() == wanted);
+    let same: Vec<(usize, &str)> = same.collect();
+    match &same[..] {
+        [] => Ok(None),
+        [(at, _)] => Ok(Some(*at)),
+        several => {
+            let columns: Vec<&str> = several.iter().map(|(_, column)| *column).collect();
+            Err(cased::ambiguous(&name.value, &columns))
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::depth;
 use crate::dialect::Thalweg;
 use crate::error::{from_datafusion, into_datafusion};
 use crate::walk::walk;
-use crate::workload;
+use crate::{refuse, spelling, workload};
 
 /// A statement, and what DataFusion's parser would not take of it.
 pub(crate) enum Parsed {
@@ -47,7 +47,12 @@ pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Parsed> {
     if first == Some(Keyword::COPY) {
         let mut parser =
             Parser::new(&Thalweg).with_recursion_limit(limit).with_tokens_with_locations(tokens);
-        return copy::parse(&mut parser).map(Parsed::Copy).map_err(syntax);
+        let mut copy = copy::parse(&mut parser).map_err(syntax)?;
+        if let Some(query) = copy.query_mut() {
+            spelling::settle_all(query)?;
+            refuse::check_all(state, query)?;
+        }
+        return Ok(Parsed::Copy(copy));
     }
     let mut clauses = Clauses::default();
     if first == Some(Keyword::CREATE) {
@@ -65,6 +70,8 @@ pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Parsed> {
         n => return Err(Error::user(format!("one statement is expected here, not {n}"))),
     };
     clauses.take(&mut statement)?;
+    spelling::settle(&mut statement)?;
+    refuse::check(state, &statement)?;
     Ok(Parsed::Sql(statement, clauses))
 }
 

@@ -24,6 +24,7 @@ use crate::access::{self, Access, Identity, Role, Viewer};
 use crate::answer::{Answer, Head, Item};
 use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
 use crate::config::Settings;
+use crate::csv_file::CsvFiles;
 use crate::describe::{Description, describe};
 use crate::engine::Engine;
 use crate::exec::MemoryBandwidth;
@@ -34,7 +35,7 @@ use crate::parse;
 use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
-use crate::{pg, pg_type, rules};
+use crate::{functions, pg, pg_type, rules};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -570,5 +571,9 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_config(config)
         .with_runtime_env(Arc::clone(engine.environment()))
         .with_catalog_list(Arc::new(catalogs));
-    rules::install(builder).build()
+    let mut state = rules::install(functions::install(builder)).build();
+    functions::register(&mut state);
+    // There is a format of that name, which may be replaced.
+    let _ = state.register_file_format(Arc::new(CsvFiles::default()), true);
+    state
 }

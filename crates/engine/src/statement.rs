@@ -479,13 +479,26 @@ pub(crate) async fn planned_as(
     }
     parse::refuse_bags(&statement)?;
     names::branches(&mut statement);
-    let planned = match state.statement_to_plan(statement.clone()).await {
-        Err(e) if e.to_string().contains("require unique expression names") => {
-            state.statement_to_plan(names::unique(statement)).await
+    let planned = match plan_as_written(state, &statement).await {
+        // Columns may be written in other letters than they have.
+        Err(e) if names::cased::is_missing(&e) => {
+            match names::cased::settled(state, &statement).await? {
+                Some(statement) => plan_as_written(state, &statement).await,
+                None => Err(e),
+            }
         }
         planned => planned,
     };
     Ok((planned?, Titles::default()))
+}
+
+async fn plan_as_written(state: &SessionState, statement: &Statement) -> DfResult<LogicalPlan> {
+    match state.statement_to_plan(statement.clone()).await {
+        Err(e) if e.to_string().contains("require unique expression names") => {
+            state.statement_to_plan(names::unique(statement.clone())).await
+        }
+        planned => planned,
+    }
 }
 
 /// The first step of planning; with the second, no single poll holds a slot for both.

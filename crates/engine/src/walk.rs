@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Query, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    Expr, Query, Statement, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 /// Calls the hooks that [`Any`] passes on; others are never called.
@@ -34,6 +34,14 @@ impl Visitor for Any<'_> {
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         self.0.pre_visit_table_factor(factor)
     }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.0.pre_visit_expr(expr)
+    }
+
+    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
+        self.0.pre_visit_statement(statement)
+    }
 }
 
 struct AnyMut<'a>(&'a mut dyn VisitorMut<Break = ()>);
@@ -43,6 +51,10 @@ impl VisitorMut for AnyMut<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         self.0.pre_visit_query(query)
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.0.post_visit_query(query)
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {

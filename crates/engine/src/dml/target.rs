@@ -67,14 +67,20 @@ impl Target {
     /// The table's column that `name` means on the left of an assignment.
     pub fn index(&self, name: &ObjectName) -> Result<usize> {
         let parts: Vec<String> = name.0.iter().map(|p| part(p.as_ident())).collect();
-        let (column, qualifier) = parts.split_last().expect("a name has a part");
+        let (_, qualifier) = parts.split_last().expect("a name has a part");
         let known = match qualifier {
             [] => true,
             [table] => *table == self.alias,
             [schema, table] => *schema == self.schema && *table == self.table.name,
             _ => false,
         };
-        self.table.arrow_schema.index_of(column).ok().filter(|_| known).ok_or_else(|| {
+        let columns = self.table.arrow_schema.fields().iter().map(|f| f.name().as_str());
+        let ident = name.0.last().and_then(|part| part.as_ident());
+        let found = match ident {
+            Some(ident) => names::column(columns, ident)?,
+            None => None,
+        };
+        found.filter(|_| known).ok_or_else(|| {
             let fields = self.table.arrow_schema.fields();
             let all: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
             Error::user(format!(

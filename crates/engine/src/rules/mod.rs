@@ -10,6 +10,7 @@ pub mod late_columns;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
 pub mod ordered_limits;
+pub mod read_times;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
+    let builder = read_times::install(builder);
     fuse::install(late_columns::install(ordered_limits::install(builder)))
 }
 

@@ -1,21 +1,23 @@
 //! The only place that knows Vortex arrays: Arrow in and compressed bytes out, and back.
 //!
 //! Vortex checks what it decodes with assertions as well as with errors. A panic there must not
-//! take the process down with it, so both directions run under `catch_unwind`; nothing of ours is
+//! take the process down with it, so both directions run under `quiet::caught`; nothing of ours is
 //! left half-changed, as they only read their input.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, Decimal64Array, PrimitiveArray, UInt8Array};
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Schema as ArrowSchema};
 use serde::{Deserialize, Serialize};
-use thalweg_base::{Error, Result, text};
+use thalweg_base::{Error, Result, quiet, text};
 use vortex::VortexSessionDefault;
 use vortex::array::arrays::decimal::DecimalArrayExt;
 use vortex::array::arrays::dict::DictArraySlotsExt;
+use vortex::array::arrays::extension::ExtensionArrayExt;
 use vortex::array::arrays::masked::{MaskedArrayExt, MaskedArraySlotsExt};
-use vortex::array::arrays::{Constant, ConstantArray, DecimalArray, Dict, Masked};
+use vortex::array::arrays::{
+    Constant, ConstantArray, DecimalArray, Dict, Extension, ExtensionArray, Masked,
+};
 use vortex::array::expr::stats::Stat;
 use vortex::array::serde::{SerializeOptions, SerializedArray};
 use vortex::array::{ArrayContext, ArrayId, ExecutionCtx, IntoArray, VortexSessionExecute};
@@ -108,16 +110,31 @@ impl Encoder {
     pub fn encode(&self, array: ArrayRef, field: &Field, distinct: u64) -> Result<Vec<ByteBuffer>> {
         let (rows, data_type) = (array.len(), field.data_type());
         let compressor = COMPRESSORS.of(rows as u64, distinct);
-        let encoded = guard(|| {
-            let plain = SESSION.arrow().from_arrow_array(array, field)?;
-            let compressed = compressor.compress(&plain, &mut SESSION.create_execution_ctx())?;
-            forget_statistics(&compressed);
-            compressed.serialize(
-                &self.context,
-                &SESSION,
-                &SerializeOptions { offset: 0, include_padding: true },
-            )
-        });
+        let encode = |of_storage: bool| {
+            guard(|| {
+                let plain = SESSION.arrow().from_arrow_array(Arc::clone(&array), field)?;
+                let execution = &mut SESSION.create_execution_ctx();
+                let compressed = match plain.as_opt::<Extension>() {
+                    Some(typed) if of_storage => {
+                        let storage = compressor.compress(typed.storage_array(), execution)?;
+                        ExtensionArray::new(typed.ext_dtype().clone(), storage).into_array()
+                    }
+                    _ => compressor.compress(&plain, execution)?,
+                };
+                forget_statistics(&compressed);
+                compressed.serialize(
+                    &self.context,
+                    &SESSION,
+                    &SerializeOptions { offset: 0, include_padding: true },
+                )
+            })
+        };
+        // Vortex makes a scalar of a chunk that is one value, and refuses to for a time after
+        // 9999-12-30 or before -9999. The numbers below the times have no such bounds.
+        let encoded = match encode(false) {
+            Err(_) if data_type.is_temporal() => encode(true),
+            encoded => encoded,
+        };
         encoded.map_err(|cause| {
             Error::internal(format!(
                 "cannot compress column {:?} ({data_type}, {rows} rows)",
@@ -306,7 +323,7 @@ fn forget_statistics(array: &vortex::array::ArrayRef) {
 }
 
 fn guard<T>(f: impl FnOnce() -> VortexResult<T>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(f)) {
+    match quiet::caught(f) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => Err(e.to_string()),
         Err(panic) => {

@@ -170,7 +170,18 @@ impl CsvLayout {
     ) -> Result<Option<CsvLayout>> {
         let dialect = options.dialect();
         let nulls = Nulls::new(options);
-        let Some(mut first) = FirstRecord::read(block, dialect)? else { return Ok(None) };
+        let expected = columns.names.as_ref().map_or(columns.schema.fields().len(), Vec::len);
+        let mut first = match FirstRecord::read(block, dialect)? {
+            Some(first) => first,
+            // Blank lines are the rows of an only column.
+            None if expected == 1
+                && options.header == Some(false)
+                && block.start < block.data.len() =>
+            {
+                FirstRecord { line: 1, end: block.start, fields: vec![vec![]], quoted: vec![false] }
+            }
+            None => return Ok(None),
+        };
         let path = Arc::clone(&block.path);
         let schema = &columns.schema;
         let header = options.header.unwrap_or_else(|| is_header(&first, schema, &nulls));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use thalweg_base::{Error, Result, text};
+use thalweg_base::{Error, Result, quiet, text};
 
 /// How the rows lie in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Default for CsvOptions {
 
 impl CsvOptions {
     /// Refuses dialects that cannot be read back unambiguously.
-    pub(super) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let bytes = [Some(self.delimiter), self.quote, self.escape];
         for byte in bytes.into_iter().flatten() {
             if !byte.is_ascii() || matches!(byte, 0 | b'\n' | b'\r') {
@@ -61,6 +61,14 @@ impl CsvOptions {
         }
         if self.quote == Some(self.delimiter) || self.escape == Some(self.delimiter) {
             return Err(Error::user("the delimiter cannot also be the quote or the escape"));
+        }
+        let special = |b: u8| b == self.delimiter || Some(b) == self.quote || b"\r\n".contains(&b);
+        if let Some(null) = self.nulls.iter().find(|null| null.bytes().any(special)) {
+            return Err(Error::user(format!(
+                "the text of NULL {} has the delimiter, the quote or a line end in it",
+                text::quoted(null)
+            ))
+            .hint("choose another: NULL 'NULL', or NULL '' for nothing"));
         }
         Ok(())
     }
@@ -368,7 +376,7 @@ pub(super) fn guarded<T, E: std::fmt::Display>(
     path: &Path,
     decode: impl FnOnce() -> Result<T, E>,
 ) -> Result<T> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode)) {
+    match quiet::caught(decode) {
         Ok(result) => result.map_err(|e| damaged(path, &e.to_string())),
         Err(_) => Err(damaged(path, "its lengths and offsets contradict each other")),
     }

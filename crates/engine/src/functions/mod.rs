@@ -1,0 +1,79 @@
+//! Functions that PostgreSQL has and DataFusion has not, or has with another meaning.
+//!
+//! * [`calendar`]: points of time and spans taken apart
+//! * [`times_text`], [`text_as`]: texts read as times
+//! * [`to_char`], [`number_pattern`], [`from_char`]: patterns of times and numbers, both ways
+//! * [`parts`]: `extract`, `date_part`, `date_trunc`; [`spans`]: `age`, `make_timestamp`, …
+//! * [`patterns`]: of LIKE and SIMILAR TO; [`text`]: `format`, and bounds of `lpad` and `repeat`
+//! * [`numbers`]: `width_bucket`, `div`; [`aggregates`]: `mode`, `percentile_disc`
+//! * [`operators`]: what `-` and `+` mean between dates and timestamps
+
+pub mod aggregates;
+pub mod calendar;
+pub mod from_char;
+pub mod number_pattern;
+pub mod numbers;
+pub mod operators;
+pub mod parts;
+pub mod patterns;
+pub mod spans;
+pub mod text;
+pub mod text_as;
+pub mod times_text;
+pub mod to_char;
+
+use std::sync::Arc;
+
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, ScalarUDFImpl};
+use datafusion::{functions, functions_aggregate};
+
+/// Puts our meaning of operators before DataFusion's.
+pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut planners = builder.expr_planners().take().unwrap_or_default();
+    planners.insert(0, Arc::new(operators::Operators));
+    builder.with_expr_planners(planners)
+}
+
+/// Makes the functions known, in the place of DataFusion's where these have other meanings.
+pub fn register(state: &mut SessionState) {
+    let to_timestamp = functions::datetime::to_timestamp(state.config_options());
+    // A registry in memory refuses nothing.
+    let mut add = |function: ScalarUDF| {
+        let _ = state.register_udf(Arc::new(function));
+    };
+    // Patterns of strftime keep DataFusion's function, under the names of DuckDB and MySQL.
+    let strftime = functions::datetime::to_char();
+    add(strftime.as_ref().clone().with_aliases(["strftime", "date_format"]));
+    add(of(to_char::ToChar::default()));
+    add(of(from_char::FromChar::new(functions::datetime::to_date())));
+    add(of(from_char::FromChar::new(to_timestamp)));
+    add(of(parts::DatePart::new(functions::datetime::date_part())));
+    add(of(parts::DateTrunc::new(functions::datetime::date_trunc())));
+    for kind in spans::KINDS {
+        add(of(spans::Spans::new(kind)));
+    }
+    add(of(patterns::Pattern::new(false)));
+    add(of(patterns::Pattern::new(true)));
+    add(of(text::Format::default()));
+    for bounded in
+        [functions::unicode::lpad(), functions::unicode::rpad(), functions::string::repeat()]
+    {
+        add(of(text::Bounded::new(bounded)));
+    }
+    add(of(numbers::WidthBucket::default()));
+    add(of(numbers::Div::default()));
+    let mut add = |function: AggregateUDF| {
+        let _ = state.register_udaf(Arc::new(function));
+    };
+    let bool_and = functions_aggregate::bool_and_or::bool_and_udaf();
+    add(bool_and.as_ref().clone().with_aliases(["every"]));
+    let variance = functions_aggregate::variance::var_samp_udaf();
+    add(variance.as_ref().clone().with_aliases(["variance"]));
+    add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));
+    add(AggregateUDF::new_from_impl(aggregates::Ordered::new(true)));
+}
+
+fn of(function: impl ScalarUDFImpl + 'static) -> ScalarUDF {
+    ScalarUDF::new_from_impl(function)
+}
