@@ -246,10 +246,10 @@ impl Table {
         &self.payload[column]
     }
 
-    /// The smallest and the largest word of a key column (see [`encoding::words`]): no other value
-    /// matches, but NULL if NULLs are equal. `None`: there is no value, or not only words.
+    /// The smallest and the largest word of a key column (see [`encoding::words`]): nothing else
+    /// matches. `None`: there is no value, or not only words, or a NULL that equals NULLs.
     pub fn key_range(&self, key: usize) -> Option<(i64, i64)> {
-        self.ranges[key]
+        self.ranges[key].filter(|_| !(self.spec.nulls_equal && self.null_key))
     }
 
     /// Another row with the same keys, or [`NONE`]. From what [`Self::lookup`] found one comes to
