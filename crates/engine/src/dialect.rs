@@ -59,6 +59,10 @@ impl Dialect for Thalweg {
         true
     }
 
+    fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
     /// `ALTER COLUMN a TYPE INT USING …`
     fn supports_alter_column_type_using(&self) -> bool {
         true

@@ -158,6 +158,12 @@ fn rewrite(target: &Target, with: Option<With>, insert: &mut Insert) -> Result<V
     } else {
         insert.columns.iter().map(|c| target.index(c)).collect::<Result<Vec<usize>>>()?
     };
+    if !insert.columns.is_empty() {
+        // In their own letters.
+        let fields = target.table.arrow_schema.fields();
+        let name = |&c: &usize| ObjectName::from(Ident::with_quote('"', fields[c].name().as_str()));
+        insert.columns = columns.iter().map(name).collect();
+    }
     let source = insert.source.get_or_insert_with(|| Box::new(default_values(columns.len())));
     if let SetExpr::Values(values) = source.body.as_mut() {
         for row in &mut values.rows {

@@ -92,7 +92,9 @@ fn coerced(types: &[DataType], name: &str) -> Result<Vec<DataType>> {
         text if is_text(&text) => DataType::Timestamp(TimeUnit::Microsecond, None),
         time if time.is_temporal() => time,
         other => {
-            return plan_err!("{name} takes a date, a time or an interval, and no {other}: cast it");
+            return plan_err!(
+                "{name} takes a date, a time or an interval, and no {other}: cast it"
+            );
         }
     };
     Ok(vec![field.clone(), value])

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::builder::{BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal128Type, Float32Type, Float64Type, Int8Type,
@@ -324,8 +324,26 @@ impl Column {
         if array.data_type() == data_type {
             return Ok(array);
         }
-        // Only text takes other shapes than the table's: as binary, or with other offsets.
+        if data_type.is_binary() {
+            let texts = array.as_string_view().iter();
+            let bytes: BinaryViewArray = texts.map(|text| text.map(bytes_of)).collect();
+            return cast_with_options(&bytes, data_type, &CastOptions::default())
+                .map_err(|e| Error::internal(format!("bytes as {}: {e}", sql_type(data_type))));
+        }
+        // Only text takes other shapes than the table's: with other offsets.
         cast_with_options(&array, data_type, &CastOptions { safe: false, ..CastOptions::default() })
             .map_err(|e| Error::internal(format!("text as {}: {e}", sql_type(data_type))))
     }
+}
+
+/// The bytes that a text means: `\x0102` as PostgreSQL writes them; any other text is its own bytes.
+fn bytes_of(text: &str) -> Vec<u8> {
+    let digits = text.strip_prefix("\\x").filter(|digits| digits.len().is_multiple_of(2));
+    let pairs = digits.map(|digits| digits.as_bytes().chunks_exact(2));
+    let byte = |pair: &[u8]| {
+        let digit = |d: u8| char::from(d).to_digit(16);
+        Some((digit(pair[0])? * 16 + digit(pair[1])?) as u8)
+    };
+    let bytes = pairs.and_then(|pairs| pairs.map(byte).collect::<Option<Vec<u8>>>());
+    bytes.unwrap_or_else(|| text.as_bytes().to_vec())
 }
