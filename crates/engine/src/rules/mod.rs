@@ -1,6 +1,7 @@
 //! Our optimizer rules, one per file, and where they stand among DataFusion's.
 
 pub mod cardinality;
+mod casts;
 pub mod constant_filters;
 pub mod early_semi_joins;
 pub mod exact_literals;
@@ -10,6 +11,7 @@ pub mod late_columns;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
 pub mod ordered_limits;
+pub mod simplify;
 
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    let builder = simplify::install(builder);
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
