@@ -11,6 +11,7 @@ pub mod late_columns;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
 pub mod ordered_limits;
+pub mod pushed_filters;
 pub mod simplify;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    let builder = simplify::install(builder);
+    let builder = pushed_filters::install(simplify::install(builder));
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
