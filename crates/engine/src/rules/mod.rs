@@ -8,6 +8,7 @@ pub mod exact_literals;
 pub mod fuse;
 pub mod join_order;
 pub mod late_columns;
+pub mod lone_groups;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
 pub mod ordered_limits;
@@ -21,7 +22,7 @@ use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    let builder = pushed_filters::install(simplify::install(builder));
+    let builder = lone_groups::install(pushed_filters::install(simplify::install(builder)));
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
