@@ -9,6 +9,7 @@ pub mod fuse;
 pub mod join_order;
 pub mod late_columns;
 pub mod lone_groups;
+pub mod lost_constants;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
 pub mod ordered_limits;
@@ -26,7 +27,8 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
-    fuse::install(late_columns::install(ordered_limits::install(builder)))
+    let builder = lost_constants::install(ordered_limits::install(builder));
+    fuse::install(late_columns::install(builder))
 }
 
 /// Adds a rule for logical plans before the named one, or at the end if there is none.
