@@ -18,7 +18,7 @@
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
 //! * `parse.rs`, `dialect.rs`: text into a statement. `depth.rs`: refuses what is nested too deeply
-//!   to plan. `names.rs`: columns without a name get one.
+//!   to plan. `names.rs`: columns without a name get one. `merged_columns.rs`: `USING` by `ON`.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
 //! * `statement.rs`: plan and run. `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
 //!   the catalog. `copy.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
@@ -63,6 +63,7 @@ mod information;
 mod ingest;
 mod load;
 mod maintain;
+mod merged_columns;
 mod names;
 mod parameters;
 mod parse;

@@ -31,7 +31,9 @@ use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
-use crate::{alter, as_of, ddl, dml, maintain, names, pg, prepared, show, workload};
+use crate::{
+    alter, as_of, ddl, dml, maintain, merged_columns, names, pg, prepared, show, workload,
+};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -460,6 +462,7 @@ fn explain_changes(statement: &mut Statement, snapshot: &Snapshot, viewer: &View
 /// `SELECT 5, 5`. Such a list is given names and planned again.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DfResult<LogicalPlan> {
     parse::refuse_bags(&statement)?;
+    merged_columns::merge(&mut statement)?;
     names::branches(&mut statement);
     match state.statement_to_plan(statement.clone()).await {
         Err(e) if e.to_string().contains("require unique expression names") => {
