@@ -6,6 +6,7 @@ pub mod constant_filters;
 pub mod early_semi_joins;
 pub mod exact_literals;
 pub mod fuse;
+pub mod ignored_nulls;
 pub mod join_order;
 pub mod late_columns;
 pub mod lone_groups;
@@ -14,6 +15,7 @@ pub mod needless_outer_joins;
 pub mod nested_subqueries;
 pub mod ordered_limits;
 pub mod pushed_filters;
+pub mod range_frames;
 pub mod simplify;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
+    let builder = ignored_nulls::install(range_frames::install(builder));
     let builder = lost_constants::install(ordered_limits::install(builder));
     fuse::install(late_columns::install(builder))
 }
