@@ -31,6 +31,7 @@
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
+//! * `array_remove.rs`, `percentile.rs`: functions that DataFusion has otherwise.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
 //! * [`calibration`]: what this machine's memory gives, to compare with.
@@ -41,6 +42,7 @@
 pub mod access;
 mod alter;
 mod answer;
+mod array_remove;
 mod as_of;
 mod background;
 pub mod calibration;
@@ -67,6 +69,7 @@ mod merged_columns;
 mod names;
 mod parameters;
 mod parse;
+mod percentile;
 mod pg;
 pub mod pg_type;
 mod plans;

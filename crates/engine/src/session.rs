@@ -34,7 +34,7 @@ use crate::parse;
 use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
-use crate::{pg, pg_type, rules};
+use crate::{array_remove, percentile, pg, pg_type, rules};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -570,5 +570,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_config(config)
         .with_runtime_env(Arc::clone(engine.environment()))
         .with_catalog_list(Arc::new(catalogs));
-    rules::install(builder).build()
+    let mut state = rules::install(builder).build();
+    array_remove::register(&mut state);
+    percentile::register(&mut state);
+    state
 }
