@@ -18,8 +18,8 @@
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
 //! * `parse.rs`, `dialect.rs`: text into a statement. `depth.rs`: refuses what is nested too deeply
-//!   to plan. `names.rs`: columns without a name get one. `spelling.rs`: other spellings of what is
-//!   done; `refuse.rs`: what is parsed and not done is refused.
+//!   to plan. `names.rs`: columns without a name get one. `merged_columns.rs`: `USING` by `ON`.
+//!   `spelling.rs`: other spellings of what is done; `refuse.rs`: what is parsed and not done is refused.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
 //! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run.
 //!   `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
@@ -34,6 +34,7 @@
 //! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
 //! * `functions/`: what PostgreSQL's functions mean, where DataFusion's mean something else.
+//!   `array_remove.rs`, `percentile.rs`: functions that DataFusion has otherwise.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
 //! * [`calibration`]: what this machine's memory gives, to compare with.
@@ -44,6 +45,7 @@
 pub mod access;
 mod alter;
 mod answer;
+mod array_remove;
 mod as_of;
 mod background;
 mod bound;
@@ -69,9 +71,11 @@ mod information;
 mod ingest;
 mod load;
 mod maintain;
+mod merged_columns;
 mod names;
 mod parameters;
 mod parse;
+mod percentile;
 mod pg;
 pub mod pg_type;
 mod plans;

@@ -35,7 +35,7 @@ use crate::parse;
 use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
-use crate::{functions, pg, pg_type, rules};
+use crate::{array_remove, functions, percentile, pg, pg_type, rules};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -573,6 +573,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_catalog_list(Arc::new(catalogs));
     let mut state = rules::install(functions::install(builder)).build();
     functions::register(&mut state);
+    array_remove::register(&mut state);
+    percentile::register(&mut state);
     // There is a format of that name, which may be replaced.
     let _ = state.register_file_format(Arc::new(CsvFiles::default()), true);
     state

@@ -32,7 +32,9 @@ use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
-use crate::{alter, as_of, ddl, dml, maintain, names, pg, prepared, show, workload};
+use crate::{
+    alter, as_of, ddl, dml, maintain, merged_columns, names, pg, prepared, show, workload,
+};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -478,6 +480,7 @@ pub(crate) async fn planned_as(
         return Ok(bound);
     }
     parse::refuse_bags(&statement)?;
+    merged_columns::merge(&mut statement)?;
     names::branches(&mut statement);
     let planned = match plan_as_written(state, &statement).await {
         // Columns may be written in other letters than they have.

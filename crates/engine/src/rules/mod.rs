@@ -1,16 +1,23 @@
 //! Our optimizer rules, one per file, and where they stand among DataFusion's.
 
 pub mod cardinality;
+mod casts;
 pub mod constant_filters;
 pub mod early_semi_joins;
 pub mod exact_literals;
 pub mod fuse;
+pub mod ignored_nulls;
 pub mod join_order;
 pub mod late_columns;
+pub mod lone_groups;
+pub mod lost_constants;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
 pub mod ordered_limits;
+pub mod pushed_filters;
+pub mod range_frames;
 pub mod read_times;
+pub mod simplify;
 
 use std::sync::Arc;
 
@@ -19,11 +26,14 @@ use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    let builder = lone_groups::install(pushed_filters::install(simplify::install(builder)));
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
     let builder = read_times::install(builder);
-    fuse::install(late_columns::install(ordered_limits::install(builder)))
+    let builder = ignored_nulls::install(range_frames::install(builder));
+    let builder = lost_constants::install(ordered_limits::install(builder));
+    fuse::install(late_columns::install(builder))
 }
 
 /// Adds a rule for logical plans before the named one, or at the end if there is none.

@@ -1,34 +1,48 @@
-//! `IN (SELECT …)` and `EXISTS` within other expressions.
+//! `IN (SELECT …)`, `EXISTS`, `ANY` and `ALL`, as far as DataFusion's joins do not have them right.
 //!
-//! DataFusion joins them where they are conditions of their own: `WHERE a NOT IN (SELECT …) AND …`.
-//! Within another expression it knows only whether there is a match, and takes "not known" for "no":
-//! `WHERE c OR a NOT IN (SELECT …)` would keep rows although the subquery has a NULL. In lists of
+//! DataFusion joins `IN` and `EXISTS` where they are conditions of their own: `WHERE a NOT IN (SELECT …)
+//! AND …`. Within another expression it knows only whether there is a match, and takes "not known" for
+//! "no": `WHERE c OR a NOT IN (SELECT …)` would keep rows although the subquery has a NULL. In lists of
 //! results and in arguments of aggregates it takes none at all. Before types are coerced, this rule
 //! writes them with what it does take: `a IN (SELECT b …)` becomes
 //!
 //! ```text
 //! CASE WHEN EXISTS (SELECT … WHERE b = a) THEN true
-//!      WHEN (SELECT count(*) …) > CASE WHEN a IS NULL THEN 0 ELSE (SELECT count(b) …) END THEN NULL
+//!      WHEN EXISTS (SELECT … WHERE b IS NULL) OR a IS NULL AND EXISTS (SELECT …) THEN NULL
 //!      ELSE false END
 //! ```
 //!
-//! and outside of conditions `EXISTS (…)` becomes `(SELECT count(*) …) > 0`. What an aggregate or a
-//! sort takes of subqueries is computed below it; the condition of an inner join is tested above it.
+//! and outside of conditions `EXISTS (…)` becomes `(SELECT count(*) …) > 0`. A condition `a NOT IN …`
+//! with a subquery that looks at the outer row becomes three `NOT EXISTS`. `ANY` and `ALL` are written
+//! the same way, and by the smallest or largest value where that decides.
+//!
+//! Whether a subquery has rows is asked of what decides it ([`Rows`]): an aggregate without groups has
+//! one, and what an `OFFSET` leaves has to be counted. A subquery that is the same for all outer rows is
+//! asked for one row.
+//!
+//! What an aggregate or a sort takes of subqueries is computed below it; the condition of an inner join
+//! is tested above it.
 
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DataFusionError, JoinType, Result, ScalarValue};
+use datafusion::common::{
+    Column, DFSchema, DataFusionError, ExprSchema, JoinType, Result, ScalarValue,
+};
 use datafusion::execution::SessionStateBuilder;
-use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::functions_aggregate::expr_fn::{count, max, min};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator,
-    Projection, Sort, SortExpr, Subquery, lit, not, when,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, FetchType, Filter, Join, LogicalPlan,
+    LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Subquery, binary_expr, lit,
+    not, when,
 };
 use datafusion::optimizer::AnalyzerRule;
+use thalweg_base::Error;
+
+use crate::error::into_datafusion;
 
 #[derive(Debug, Default)]
 pub struct NestedSubqueries;
@@ -51,6 +65,7 @@ impl AnalyzerRule for NestedSubqueries {
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    refuse_lateral(&plan)?;
     match plan {
         LogicalPlan::Filter(Filter { predicate, input, .. }) if has_predicate(&predicate) => {
             let predicate = condition(predicate, Place::Conjunct, input.schema())?;
@@ -92,8 +107,32 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
+/// DataFusion's join with a `LATERAL` aggregate without groups has a row also where `HAVING` has none.
+fn refuse_lateral(plan: &LogicalPlan) -> Result<()> {
+    let LogicalPlan::Join(Join { right, join_type: JoinType::Inner, .. }) = plan else {
+        return Ok(());
+    };
+    let right = match right.as_ref() {
+        LogicalPlan::SubqueryAlias(alias) => &alias.input,
+        _ => right,
+    };
+    match right.as_ref() {
+        LogicalPlan::Subquery(lateral)
+            if is_correlated(lateral) && matches!(rows(&lateral.subquery)?, Rows::Having(_)) =>
+        {
+            Err(into_datafusion(
+                Error::unsupported(
+                    "HAVING without GROUP BY in a LATERAL subquery is not supported",
+                )
+                .hint("give the condition to the WHERE of the query around it"),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn is_predicate(expr: &Expr) -> bool {
-    matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))
+    matches!(expr, Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_))
 }
 
 fn has_predicate(expr: &Expr) -> bool {
@@ -108,6 +147,8 @@ enum Place {
     /// Below AND and OR alone: NULL is as good as false.
     Alternative,
     Anywhere,
+    /// In no condition at all.
+    Result,
 }
 
 /// Of a filter.
@@ -122,14 +163,26 @@ fn condition(expr: Expr, place: Place, schema: &DFSchema) -> Result<Expr> {
             let right = condition(*right, place, schema)?;
             Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
         }
-        Expr::Not(inner) if place == Place::Conjunct && is_predicate(&inner) => {
-            Ok(Expr::Not(inner))
+        Expr::Not(inner) if is_predicate(&inner) => condition(negated(*inner), place, schema),
+        Expr::InSubquery(found) => {
+            let correlated = is_correlated(&found.subquery);
+            let joined = match place {
+                // What one row of an aggregate has is not found by a join if that row stands for none.
+                _ if correlated && is_lone(&found.subquery.subquery) => false,
+                Place::Conjunct => !found.negated || !correlated && shows_nulls(&found, schema),
+                Place::Alternative => !found.negated,
+                Place::Anywhere | Place::Result => false,
+            };
+            match found {
+                found if joined => Ok(Expr::InSubquery(found)),
+                found => compared(equal(found), place, schema, plain),
+            }
         }
-        Expr::InSubquery(found) => match place {
-            Place::Conjunct => Ok(Expr::InSubquery(found)),
-            Place::Alternative if !found.negated => Ok(Expr::InSubquery(found)),
-            _ => exact(found, schema, |subquery| Ok(Expr::Exists(Exists::new(subquery, false)))),
-        },
+        Expr::SetComparison(found) => compared(found, place, schema, plain),
+        Expr::Exists(Exists { subquery, negated }) => {
+            let found = exists(subquery, plain)?;
+            Ok(if negated { opposite(found) } else { found })
+        }
         other => {
             let mapped = other.map_children(|child| {
                 condition(child, Place::Anywhere, schema).map(Transformed::yes)
@@ -139,56 +192,249 @@ fn condition(expr: Expr, place: Place, schema: &DFSchema) -> Result<Expr> {
     }
 }
 
+/// Whether DataFusion sees by the columns of a `NOT IN` that there may be NULLs, if there may be.
+fn shows_nulls(found: &InSubquery, schema: &DFSchema) -> bool {
+    if matches!(found.expr.as_ref(), Expr::Column(_)) {
+        return true;
+    }
+    let columns = found.expr.column_refs();
+    let nullable =
+        |column: &&Column| schema.field_from_column(column).is_ok_and(|f| f.is_nullable());
+    let items = found.subquery.subquery.schema();
+    !columns.is_empty()
+        && (columns.iter().any(nullable) || items.fields().iter().any(|f| f.is_nullable()))
+}
+
 /// Of an expression that is no condition.
 fn value(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let rewritten = expr.transform_up(|expr| match expr {
-        Expr::InSubquery(found) => exact(found, schema, some).map(Transformed::yes),
+        Expr::InSubquery(found) => {
+            compared(equal(found), Place::Result, schema, some).map(Transformed::yes)
+        }
+        Expr::SetComparison(found) => {
+            compared(found, Place::Result, schema, some).map(Transformed::yes)
+        }
         Expr::Exists(Exists { subquery, negated }) => {
-            let found = some(subquery)?;
-            Ok(Transformed::yes(if negated { not(found) } else { found }))
+            let found = exists(subquery, some)?;
+            Ok(Transformed::yes(if negated { opposite(found) } else { found }))
         }
         other => Ok(Transformed::no(other)),
     });
     rewritten.map(|rewritten| rewritten.data)
 }
 
-/// Whether the subquery has rows.
+/// The same without the `NOT` that stands before it.
+fn negated(expr: Expr) -> Expr {
+    match expr {
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+            Expr::InSubquery(InSubquery::new(expr, subquery, !negated))
+        }
+        Expr::Exists(Exists { subquery, negated }) => Expr::Exists(Exists::new(subquery, !negated)),
+        Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
+            match (op.negate(), quantifier) {
+                (Some(op), SetQuantifier::Any) => {
+                    Expr::SetComparison(SetComparison::new(expr, subquery, op, SetQuantifier::All))
+                }
+                (Some(op), SetQuantifier::All) => {
+                    Expr::SetComparison(SetComparison::new(expr, subquery, op, SetQuantifier::Any))
+                }
+                (None, quantifier) => {
+                    not(Expr::SetComparison(SetComparison::new(expr, subquery, op, quantifier)))
+                }
+            }
+        }
+        other => not(other),
+    }
+}
+
+fn opposite(found: Expr) -> Expr {
+    match found {
+        Expr::Exists(_) => negated(found),
+        found => not(found),
+    }
+}
+
+/// `IN` is `= ANY`, and `NOT IN` is `<> ALL`.
+fn equal(found: InSubquery) -> SetComparison {
+    let InSubquery { expr, subquery, negated } = found;
+    match negated {
+        false => SetComparison::new(expr, subquery, Operator::Eq, SetQuantifier::Any),
+        true => SetComparison::new(expr, subquery, Operator::NotEq, SetQuantifier::All),
+    }
+}
+
+/// Asks DataFusion whether a subquery has rows, in a condition.
+fn plain(subquery: Subquery) -> Result<Expr> {
+    Ok(Expr::Exists(Exists::new(subquery, false)))
+}
+
+/// Asks for it outside of conditions.
 fn some(subquery: Subquery) -> Result<Expr> {
     let rows = scalar(&subquery, count(lit(1_i64)))?;
     Ok(rows.gt(lit(0_i64)))
 }
 
-/// `IN` as SQL has it. `exists` says whether a subquery has rows.
-fn exact(
-    found: InSubquery,
-    schema: &DFSchema,
-    exists: impl Fn(Subquery) -> Result<Expr>,
-) -> Result<Expr> {
-    let InSubquery { expr, subquery, negated } = found;
-    let (item, of_subquery) = item(&subquery)?;
-    let (outer, columns) = outer(*expr.clone(), schema)?;
-    let matching = LogicalPlanBuilder::from(of_subquery.clone()).filter(item.clone().eq(outer))?;
-    let mut outer_ref_columns = subquery.outer_ref_columns.clone();
-    outer_ref_columns.extend(columns);
-    let matching = Subquery {
-        subquery: Arc::new(matching.build()?),
-        outer_ref_columns,
-        spans: subquery.spans.clone(),
-    };
-    let knows_all =
-        !expr.nullable(schema)? && !of_subquery.schema().fields().iter().any(|f| f.is_nullable());
-    let matches = exists(matching)?;
-    if knows_all {
-        return Ok(if negated { not(matches) } else { matches });
+/// What decides whether a plan has rows.
+enum Rows<'a> {
+    /// It has one at least.
+    Always,
+    Never,
+    /// There are more than so many of this.
+    More(&'a Arc<LogicalPlan>, usize),
+    /// The one row that there is meets a condition.
+    Having(&'a Filter),
+    Anything,
+}
+
+fn rows(plan: &LogicalPlan) -> Result<Rows<'_>> {
+    Ok(match plan {
+        LogicalPlan::Projection(Projection { input, .. })
+        | LogicalPlan::Sort(Sort { input, .. })
+        | LogicalPlan::Distinct(Distinct::All(input)) => rows(input)?,
+        LogicalPlan::SubqueryAlias(alias) => rows(&alias.input)?,
+        LogicalPlan::Aggregate(aggregate) if has_total(aggregate) => Rows::Always,
+        LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+            (_, FetchType::Literal(Some(0))) => Rows::Never,
+            (SkipType::Literal(0), FetchType::Literal(_)) => match rows(&limit.input)? {
+                Rows::Having(_) | Rows::Anything => Rows::Anything,
+                known => known,
+            },
+            (SkipType::Literal(skipped), FetchType::Literal(_)) => {
+                Rows::More(&limit.input, skipped)
+            }
+            _ => Rows::Anything,
+        },
+        LogicalPlan::Filter(filter) if is_lone(&filter.input) => Rows::Having(filter),
+        _ => Rows::Anything,
+    })
+}
+
+/// Whether a plan is an aggregate without groups, of which nothing but columns are taken.
+fn is_lone(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(Projection { input, .. })
+        | LogicalPlan::Sort(Sort { input, fetch: None, .. }) => is_lone(input),
+        LogicalPlan::SubqueryAlias(alias) => is_lone(&alias.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        _ => false,
     }
-    let items = Subquery { subquery: Arc::new(of_subquery), ..subquery };
-    let known = scalar(&items, count(item))?;
-    let known = when(expr.is_null(), lit(0_i64)).otherwise(known)?;
-    let rows = scalar(&items, count(lit(1_i64)))?;
-    let found = when(matches, lit(true))
-        .when(rows.gt(known), lit(ScalarValue::Boolean(None)))
-        .otherwise(lit(false))?;
-    Ok(if negated { not(found) } else { found })
+}
+
+/// Whether there is a group of all rows, also of none.
+fn has_total(aggregate: &Aggregate) -> bool {
+    aggregate.group_expr.is_empty()
+        || aggregate.group_expr.iter().any(super::lone_groups::has_total)
+}
+
+fn is_correlated(subquery: &Subquery) -> bool {
+    !subquery.outer_ref_columns.is_empty() || !subquery.subquery.all_out_ref_exprs().is_empty()
+}
+
+/// Whether a subquery has rows; `ask` does it where nothing else decides it.
+fn exists(subquery: Subquery, ask: impl Fn(Subquery) -> Result<Expr>) -> Result<Expr> {
+    let correlated = is_correlated(&subquery);
+    let of = |plan: LogicalPlan| Subquery { subquery: Arc::new(plan), ..subquery.clone() };
+    Ok(match rows(&subquery.subquery)? {
+        Rows::Always => lit(true),
+        Rows::Never => lit(false),
+        Rows::More(input, skipped) => {
+            let all = of(input.as_ref().clone());
+            scalar(&all, count(lit(1_i64)))?.gt(lit(skipped as i64))
+        }
+        Rows::Having(filter) if correlated => {
+            let meets = LogicalPlanBuilder::from(Arc::clone(&filter.input)).project([filter
+                .predicate
+                .clone()
+                .is_true()
+                .alias("__meets")])?;
+            Expr::ScalarSubquery(of(meets.build()?))
+        }
+        Rows::Anything if !correlated => {
+            let one = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery)).limit(0, Some(1))?;
+            ask(of(one.build()?))?
+        }
+        _ => ask(subquery)?,
+    })
+}
+
+/// A comparison with all or any rows of a subquery, as SQL has it. `ask` says whether there are rows.
+fn compared(
+    found: SetComparison,
+    place: Place,
+    schema: &DFSchema,
+    ask: impl Fn(Subquery) -> Result<Expr>,
+) -> Result<Expr> {
+    let SetComparison { expr, subquery, op, quantifier } = found;
+    let correlated = is_correlated(&subquery);
+    if is_lone(&subquery.subquery) {
+        let one = Box::new(Expr::ScalarSubquery(subquery));
+        return Ok(Expr::BinaryExpr(BinaryExpr::new(expr, op, one)));
+    }
+    let (item, of_subquery) = item(&subquery)?;
+    let any = quantifier == SetQuantifier::Any;
+    // The comparison that settles it if it is true for one row.
+    let Some(deciding) = (if any { Some(op) } else { op.negate() }) else {
+        return Err(DataFusionError::NotImplemented(format!(
+            "{op} {quantifier} with a subquery is not supported"
+        )));
+    };
+    let expr_nullable = expr.nullable(schema)?;
+    let item_nullable = of_subquery.schema().fields().iter().any(|f| f.is_nullable());
+    let least = matches!(deciding, Operator::Gt | Operator::GtEq);
+    // Of what looks at the outer row, a condition can ask in more ways than there are figures.
+    let bounded = least || matches!(deciding, Operator::Lt | Operator::LtEq);
+    let decides = if bounded && (!correlated || place == Place::Result) {
+        let items = Subquery { subquery: Arc::new(of_subquery.clone()), ..subquery.clone() };
+        let bound = scalar(&items, if least { min(item.clone()) } else { max(item.clone()) })?;
+        binary_expr(expr.as_ref().clone(), deciding, bound)
+    } else {
+        let (outer, columns) = outer(expr.as_ref().clone(), schema)?;
+        let matching = LogicalPlanBuilder::from(of_subquery.clone());
+        let matching = matching.filter(binary_expr(outer, deciding, item.clone()))?;
+        let mut outer_ref_columns = subquery.outer_ref_columns.clone();
+        outer_ref_columns.extend(columns);
+        exists(
+            Subquery {
+                subquery: Arc::new(matching.build()?),
+                outer_ref_columns,
+                spans: subquery.spans.clone(),
+            },
+            &ask,
+        )?
+    };
+    if any && matches!(place, Place::Conjunct | Place::Alternative) {
+        return Ok(decides);
+    }
+    let mut unknown = vec![];
+    if item_nullable {
+        let nulls = LogicalPlanBuilder::from(of_subquery.clone()).filter(item.is_null())?;
+        unknown.push(exists(
+            Subquery { subquery: Arc::new(nulls.build()?), ..subquery.clone() },
+            &ask,
+        )?);
+    }
+    if expr_nullable {
+        let all = Subquery { subquery: Arc::new(of_subquery), ..subquery };
+        unknown.push(expr.is_null().and(exists(all, &ask)?));
+    }
+    // Of a condition that has to be true it does not matter whether it is false or not known.
+    if place == Place::Conjunct {
+        let conditions =
+            std::iter::once(is_not_true(decides)).chain(unknown.into_iter().map(opposite));
+        return Ok(conditions.reduce(Expr::and).unwrap_or_else(|| lit(true)));
+    }
+    let mut found = when(decides, lit(any));
+    if let Some(unknown) = unknown.into_iter().reduce(Expr::or) {
+        found = found.when(unknown, lit(ScalarValue::Boolean(None)));
+    }
+    found.otherwise(lit(!any))
+}
+
+fn is_not_true(found: Expr) -> Expr {
+    match found {
+        Expr::Exists(_) => opposite(found),
+        found => found.is_not_true(),
+    }
 }
 
 /// The only column of a subquery, by a name that nothing else has, and the plan that gives it.

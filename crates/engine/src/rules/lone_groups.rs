@@ -1,0 +1,88 @@
+//! A group that is there without rows is not lost to a filter.
+//!
+//! `SELECT count(*) … HAVING false` gives nothing, but DataFusion pushed a condition without columns
+//! below the aggregate, which then counted no rows and gave 0; and so it did with `… LEFT JOIN (SELECT
+//! count(*) …) ON false`. The same goes for the total of a ROLLUP. And a condition on what is computed
+//! anew at each place, `SELECT DISTINCT random() AS r … WHERE r < 0.5`, is about another number below
+//! the aggregate. While DataFusion's rule runs, such aggregates stand below a limit that limits nothing,
+//! which it pushes nothing through.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, Limit, LogicalPlan};
+use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+
+#[derive(Debug, Default)]
+pub struct LoneGroups {
+    rule: PushDownFilter,
+}
+
+/// Puts the rule in the place of DataFusion's.
+pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
+    for rule in &mut rules {
+        if rule.name() == "push_down_filter" {
+            *rule = Arc::new(LoneGroups::default());
+        }
+    }
+    builder.with_optimizer_rules(rules)
+}
+
+impl OptimizerRule for LoneGroups {
+    fn name(&self) -> &str {
+        "push_down_filter"
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let mut concerned = false;
+        plan.apply_with_subqueries(|plan| {
+            concerned |= is_lone(plan);
+            Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        let push = |plan: LogicalPlan| {
+            plan.transform_down_with_subqueries(|plan| self.rule.rewrite(plan, config))
+        };
+        if !concerned {
+            return push(plan);
+        }
+        let fenced = plan.transform_up_with_subqueries(|plan| {
+            Ok(if is_lone(&plan) { Transformed::yes(fenced(plan)) } else { Transformed::no(plan) })
+        })?;
+        let pushed = push(fenced.data)?;
+        let opened = pushed.data.transform_up_with_subqueries(|plan| {
+            Ok(match plan {
+                LogicalPlan::Limit(Limit { skip: None, fetch: None, input }) => {
+                    Transformed::yes(Arc::unwrap_or_clone(input))
+                }
+                other => Transformed::no(other),
+            })
+        })?;
+        Ok(Transformed::new_transformed(opened.data, pushed.transformed))
+    }
+}
+
+fn fenced(plan: LogicalPlan) -> LogicalPlan {
+    LogicalPlan::Limit(Limit { skip: None, fetch: None, input: Arc::new(plan) })
+}
+
+fn is_lone(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(Aggregate { group_expr, .. }) = plan else { return false };
+    group_expr.is_empty() || group_expr.iter().any(|e| has_total(e) || e.is_volatile())
+}
+
+/// Whether one of the sets is empty.
+pub fn has_total(expr: &Expr) -> bool {
+    match expr {
+        Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_)) => true,
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().any(Vec::is_empty),
+        _ => false,
+    }
+}

@@ -1,0 +1,311 @@
+//! DataFusion's simplifier, kept from what it has wrong.
+//!
+//! It takes a cast out of a comparison with a constant also where the cast rounds, so that
+//! `cast(d AS int) = 2` became `d = 2.0` and lost 2.4. And of two lists for one value it makes one
+//! without regard to NULLs and to what is no constant: `x IN (1, 2) AND x NOT IN (2, NULL)` became
+//! `x IN (1)`, which is never NULL. This rule takes out the casts itself, where they are
+//! [exact](super::casts); and it puts what DataFusion must not look into behind a function that gives
+//! its argument, for as long as the simplifier runs:
+//!
+//! ```text
+//! cast(d AS int) = 2              =>    as_is(cast(d AS int)) = 2
+//! x IN (1, 2) AND x IN (y, 3)     =>    x IN (1, 2) AND as_is(x IN (y, 3))
+//! ```
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::expr::{Cast, InList, ScalarFunction, TryCast};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+
+use super::casts::{before_cast, is_exact};
+
+#[derive(Debug, Default)]
+pub struct Simplify {
+    simplifier: SimplifyExpressions,
+}
+
+/// Puts the rule in the place of DataFusion's.
+pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
+    for rule in &mut rules {
+        if rule.name() == "simplify_expressions" {
+            *rule = Arc::new(Simplify::default());
+        }
+    }
+    builder.with_optimizer_rules(rules)
+}
+
+impl OptimizerRule for Simplify {
+    fn name(&self) -> &str {
+        "simplify_expressions"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.simplifier.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let mut concerned = false;
+        plan.apply_expressions(|expr| {
+            concerned = expr.exists(|e| Ok(is_cast(e) || is_pair(e)))?;
+            Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if !concerned {
+            return self.simplifier.rewrite(plan, config);
+        }
+        let aggregates = matches!(plan, LogicalPlan::Aggregate(_));
+        let freed = free_of_casts(plan)?;
+        let hidden = freed.data.map_expressions(hide)?;
+        let simplified = self.simplifier.rewrite(hidden.data, config)?;
+        // An aggregate may have become a projection over another.
+        let shown = simplified.data.transform_down(|plan| {
+            let shown = plan.map_expressions(show)?;
+            let more = aggregates && !matches!(shown.data, LogicalPlan::Aggregate(_));
+            let next = if more { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop };
+            Ok(Transformed::new(shown.data, shown.transformed, next))
+        })?;
+        let rewritten = free_of_casts(shown.data)?;
+        let changed = freed.transformed || simplified.transformed || rewritten.transformed;
+        Ok(Transformed::new_transformed(rewritten.data, changed))
+    }
+}
+
+/// The same plan with the casts taken out of its comparisons that can do without.
+fn free_of_casts(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schema = input_schema(&plan)?;
+    let names = NamePreserver::new(&plan);
+    let named = |expr: Expr| {
+        let name = names.save(&expr);
+        let freed = without_casts(expr, &schema)?;
+        Ok(freed.update_data(|expr| name.restore(expr)))
+    };
+    plan.map_expressions(|expr| match expr {
+        Expr::GroupingSet(_) => expr.map_children(named),
+        _ => named(expr),
+    })
+}
+
+/// What expressions of a plan are over.
+fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(
+            scan.table_name.clone(),
+            &scan.source.schema(),
+        )?);
+    }
+    Ok(schema)
+}
+
+fn is_cast(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(_) | Expr::TryCast(_) => true,
+        // Functions that the simplifier writes as casts.
+        Expr::ScalarFunction(call) => matches!(
+            call.func.name(),
+            "arrow_cast" | "arrow_try_cast" | "cast_to_type" | "try_cast_to_type"
+        ),
+        _ => false,
+    }
+}
+
+/// Whether these are two conditions on one value that the simplifier would make one of.
+fn is_pair(expr: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return false };
+    // What is in one list or another is in both together; with negated ones it is not as easy.
+    let harmless = match op {
+        Operator::And => false,
+        Operator::Or => !is_negated(left) && !is_negated(right),
+        _ => return false,
+    };
+    !harmless && listed(left).is_some_and(|value| listed(right) == Some(value))
+}
+
+/// The value that a list of others is for, if an expression is one or becomes one.
+fn listed(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::InList(list) => Some(&list.expr),
+        Expr::Not(inner) => listed(inner),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            element(left).filter(|value| element(right) == Some(value))
+        }
+        _ => None,
+    }
+}
+
+fn element(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
+            match (left.as_ref(), right.as_ref()) {
+                (column @ Expr::Column(_), _) | (_, column @ Expr::Column(_)) => Some(column),
+                _ => None,
+            }
+        }
+        other => listed(other),
+    }
+}
+
+fn is_negated(expr: &Expr) -> bool {
+    match expr {
+        Expr::InList(list) => list.negated,
+        Expr::Not(_) => true,
+        _ => false,
+    }
+}
+
+fn hide(expr: Expr) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| match expr {
+        expr if is_cast(&expr) => Ok(Transformed::yes(as_is(expr))),
+        expr if is_pair(&expr) => {
+            let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
+                return Ok(Transformed::no(expr));
+            };
+            let right = Box::new(as_is(*right));
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        }
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+fn show(expr: Expr) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| match expr {
+        Expr::ScalarFunction(mut call) if call.func.name() == AS_IS => {
+            Ok(Transformed::yes(call.args.swap_remove(0)))
+        }
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+/// With comparisons of casts with constants as comparisons of what is cast, where that is the same.
+fn without_casts(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| {
+        Ok(match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(op) => {
+                let freed = match (compared(&left, &right, op, schema), op.swap()) {
+                    (Some(value), _) => Some((inner(&left), op, value)),
+                    (None, Some(swapped)) => compared(&right, &left, swapped, schema)
+                        .map(|value| (inner(&right), swapped, value)),
+                    (None, None) => None,
+                };
+                match freed {
+                    Some((Some(cast), op, value)) => {
+                        let comparison = BinaryExpr::new(Box::new(cast), op, Box::new(value));
+                        Transformed::yes(Expr::BinaryExpr(comparison))
+                    }
+                    _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
+                }
+            }
+            Expr::InList(InList { expr, list, negated }) => {
+                let values = list.iter().map(|v| compared(&expr, v, Operator::Eq, schema));
+                match (values.collect::<Option<Vec<_>>>(), inner(&expr)) {
+                    (Some(values), Some(cast)) => Transformed::yes(Expr::InList(InList {
+                        expr: Box::new(cast),
+                        list: values,
+                        negated,
+                    })),
+                    _ => Transformed::no(Expr::InList(InList { expr, list, negated })),
+                }
+            }
+            other => Transformed::no(other),
+        })
+    })
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::*;
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// What is cast.
+fn inner(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => {
+            Some(expr.as_ref().clone())
+        }
+        _ => None,
+    }
+}
+
+/// What the operand of `cast` is compared with instead of the constant `with`.
+fn compared(cast: &Expr, with: &Expr, op: Operator, schema: &DFSchema) -> Option<Expr> {
+    let (operand, to) = match cast {
+        Expr::Cast(Cast { expr, field, .. }) | Expr::TryCast(TryCast { expr, field, .. }) => {
+            (expr, field.data_type())
+        }
+        _ => return None,
+    };
+    let Expr::Literal(value, metadata) = with else { return None };
+    // A constant of another type has yet to be coerced.
+    if value.data_type() != *to {
+        return None;
+    }
+    let from = operand.get_type(schema).ok()?;
+    // Numbers in words are in another order, but as many.
+    let spelled = matches!(op, Operator::Eq | Operator::NotEq)
+        && from.is_integer()
+        && matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    if !spelled && !is_exact(&from, to) {
+        return None;
+    }
+    let value = before_cast(value, &from)?;
+    Some(Expr::Literal(value, metadata.clone()))
+}
+
+const AS_IS: &str = "as_is\0";
+
+/// Its argument. No plan that runs has it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AsIs {
+    signature: Signature,
+}
+
+fn as_is(expr: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Arc::new(ScalarUDF::new_from_impl(AsIs { signature }))
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![expr]))
+}
+
+impl ScalarUDFImpl for AsIs {
+    fn name(&self) -> &str {
+        AS_IS
+    }
+
+    /// Columns keep the names that they have without it.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args[0].schema_name().to_string())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&args.arg_fields[0]))
+    }
+
+    /// It is where all is constant.
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args.swap_remove(0))
+    }
+}
