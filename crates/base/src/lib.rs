@@ -20,6 +20,6 @@ mod prng;
 pub mod text;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use error::{Error, Kind, Result};
+pub use error::{Error, Kind, Place, Result, Subject};
 pub use ids::{ExtentId, QueryId, SnapshotId, TableId, TaskId};
 pub use prng::Prng;

@@ -22,7 +22,7 @@ use crate::answer::{Head, Item, Tag, no_columns};
 use crate::catalog::without_tables;
 use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
-use crate::error::from_datafusion;
+use crate::error::{from_datafusion, into_datafusion};
 use crate::estimate::Estimate;
 use crate::exec::adapted;
 use crate::parse::{self, Parsed};
@@ -31,7 +31,10 @@ use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
-use crate::{alter, as_of, ddl, dml, maintain, names, pg, prepared, show, workload};
+use crate::{
+    alter, as_of, ddl, dml, maintain, names, pg, place, prepared, quantified, series, show,
+    workload,
+};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -52,7 +55,8 @@ pub(crate) async fn run(
     started: oneshot::Sender<Result<Head>>,
     rows: mpsc::Sender<Item>,
 ) {
-    let outcome = start(session, run, sql).await.map_err(|e| access::without_secrets(sql, e));
+    let outcome = start(session, run, sql).await;
+    let outcome = outcome.map_err(|e| access::without_secrets(sql, place::suggest(session, e)));
     note(session, sql, outcome.as_ref().err());
     let (statement, reading) = match outcome {
         Ok(statement) => statement,
@@ -460,6 +464,8 @@ fn explain_changes(statement: &mut Statement, snapshot: &Snapshot, viewer: &View
 /// `SELECT 5, 5`. Such a list is given names and planned again.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DfResult<LogicalPlan> {
     parse::refuse_bags(&statement)?;
+    series::rewrite(&mut statement).map_err(into_datafusion)?;
+    quantified::rewrite(&mut statement);
     names::branches(&mut statement);
     match state.statement_to_plan(statement.clone()).await {
         Err(e) if e.to_string().contains("require unique expression names") => {

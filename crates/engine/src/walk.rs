@@ -45,6 +45,10 @@ impl VisitorMut for AnyMut<'_> {
         self.0.pre_visit_query(query)
     }
 
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.0.post_visit_query(query)
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
         self.0.pre_visit_table_factor(factor)
     }

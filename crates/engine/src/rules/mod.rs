@@ -1,5 +1,6 @@
 //! Our optimizer rules, one per file, and where they stand among DataFusion's.
 
+pub mod bytea_casts;
 pub mod cardinality;
 pub mod constant_filters;
 pub mod early_semi_joins;
@@ -19,6 +20,7 @@ use datafusion::optimizer::OptimizerRule;
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = nested_subqueries::install(exact_literals::install(builder));
+    let builder = bytea_casts::install(builder);
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
     fuse::install(late_columns::install(ordered_limits::install(builder)))
