@@ -16,11 +16,11 @@ NONCE_BYTES = 18
 
 
 class Refused(Exception):
-    """The server has said no: its SQLSTATE and message."""
+    """The server has said no: its SQLSTATE and message, and what else it says."""
 
-    def __init__(self, state, message):
+    def __init__(self, state, message, hint=None, position=None):
         super().__init__(message)
-        self.state, self.message = state, message
+        self.state, self.message, self.hint, self.position = state, message, hint, position
 
 
 class Closed(Exception):
@@ -74,7 +74,7 @@ class Wire:
             raise Closed
         if kind == b"E":
             fields = {f[:1]: f[1:].decode() for f in body.split(b"\0") if f}
-            raise Refused(fields[b"C"], fields[b"M"])
+            raise Refused(fields[b"C"], fields[b"M"], fields.get(b"H"), fields.get(b"P"))
         return kind, body
 
     def until(self, wanted):

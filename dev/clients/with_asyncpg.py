@@ -52,6 +52,19 @@ async def parameters(c):
     statement = await c.prepare("SELECT * FROM apg_t WHERE n > $1 AND d < $2 LIMIT $3")
     equal([p.name for p in statement.get_parameters()], ["numeric", "date", "int8"])
     equal(len(await statement.fetch(decimal.Decimal("1"), datetime.date(2025, 1, 1), 10)), 1)
+    # Each is described before it is bound, and a value is refused that is of another type.
+    for sql, values, expected in [
+        ("SELECT i FROM apg_t WHERE i = ANY ($1)", [[1, None]], 1),
+        ("SELECT i FROM apg_t WHERE s <> ALL ($1)", [["x"]], 1),
+        ("SELECT i FROM apg_t WHERE by = ANY ($1)", [[b"\x00\xff"]], 1),
+        ("SELECT i FROM apg_t WHERE i = $1 OR i + 1 = $1", [1], 1),
+        ("SELECT coalesce(i, $1) FROM apg_t WHERE s = $2", [7, "it's"], 1),
+        ("SELECT CASE WHEN i = 1 THEN b ELSE $1 END FROM apg_t WHERE i = 1", [5], 2**40),
+        ("SELECT ts + $1 FROM apg_t WHERE i = 1", [datetime.timedelta(days=1)], datetime.datetime(2024, 1, 2, 1, 2, 3, 456)),
+        ("SELECT substr($1, $2, $3)", ["abc", 2, 1], "b"),
+        ("SELECT oid::int FROM pg_type WHERE oid = $1", [23], 23),
+    ]:
+        equal((sql, await c.fetchval(sql, *values)), (sql, expected))
 
 
 @checked("changes")
@@ -60,6 +73,11 @@ async def changes(c):
     await c.executemany("INSERT INTO apg_c VALUES ($1, $2, $3)", [(i, str(i), None) for i in range(5)])
     returned = await c.fetchrow("UPDATE apg_c SET s = $1, n = $3 WHERE i = $2 RETURNING s, n", "z", 4, decimal.Decimal("9.99"))
     equal(tuple(returned), ("z", decimal.Decimal("9.99")))
+    returned = await c.fetchrow("UPDATE apg_c SET s = $1 WHERE i = $2 RETURNING *", "zz", 4)
+    equal(tuple(returned), (4, "zz", decimal.Decimal("9.99")))
+    # What gives rows says so before it runs.
+    equal(list((await c.fetchrow("OPTIMIZE TABLE apg_c")).keys())[0], "extents_before")
+    equal(len(await c.fetch("SHOW server_version")), 1)
     equal(await c.execute("DELETE FROM apg_c WHERE i < $1", 2), "DELETE 2")
     equal(await c.fetchval("SELECT count(*) FROM apg_c"), 3)
 
@@ -111,7 +129,8 @@ async def errors(c):
     ]:
         try:
             await c.fetch(sql)
-        except error:
+        except error as e:
+            equal((sql, e.position), (sql, str(1 + max(sql.find(w) for w in ("SELEC", "no_such", "nosuch")))))
             continue
         raise AssertionError(f"{sql}: no {error}")
 

@@ -31,6 +31,7 @@ check("parameters", async (c) => {
   for (const value of ["a", "b"]) {
     assert.deepEqual((await c.query({ ...named, values: [value] })).rows, [{ a: value }]);
   }
+  assert.deepEqual(await one("SELECT 1 AS a WHERE 'x' = ANY ($1) AND 2 <> ALL ($2)", ["x", "y"], [1]), { a: "1" });
 });
 
 check("types as text", async (c) => {
@@ -47,7 +48,8 @@ check("types as text", async (c) => {
 check("changes", async (c) => {
   const done = await c.query("INSERT INTO node_t (i) VALUES ($1), ($2)", [2, 3]);
   assert.equal(done.rowCount, 2);
-  assert.equal((await c.query("DELETE FROM node_t WHERE i > $1 RETURNING i", [1])).rows.length, 2);
+  const deleted = await c.query("DELETE FROM node_t WHERE i > $1 RETURNING *", [1]);
+  assert.deepEqual([deleted.rows.length, Object.keys(deleted.rows[0]).length], [2, 7]);
 });
 
 check("transactions", async (c) => {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::text;
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Who must act on an error. This decides its SQLSTATE and the exit code of the command line.
@@ -55,8 +57,8 @@ impl Kind {
 
 /// An error with its message, and where they help the reader, a detail and a hint.
 ///
-/// `Display` prints the message alone; the alternate form (`{:#}`) adds `detail:` and `hint:`
-/// lines. Boxed inside, so that `Result<T>` stays one word wide.
+/// `Display` prints the message alone; the alternate form (`{:#}`) adds the line of the statement
+/// where that was asked for, and `detail:` and `hint:` lines. Boxed inside, so that `Result<T>` stays one word wide.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -65,7 +67,38 @@ struct Inner {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    place: Option<Place>,
+    excerpt: Option<String>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Where in a statement's text an error is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The character, counted from 1; the one after the last is the end of the text.
+    At(u32),
+    /// The line and its character, both counted from 1.
+    Line(u32, u32),
+    /// What is wrong, by its name: whoever has the text finds where it stands.
+    Of(Subject),
+}
+
+/// What an error is about, as the statement names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The table it is qualified with, if it is, and its name.
+    Column(Option<String>, String),
+    Relation(String),
+    Function(String),
+    Operator(String),
+    /// The content of a literal in quotes.
+    Literal(String),
+    /// A keyword or another word.
+    Word(String),
+    /// What follows a keyword.
+    After(String),
+    /// What a name is qualified with.
+    Qualifier(String),
 }
 
 macro_rules! constructors {
@@ -84,6 +117,8 @@ impl Error {
             message: message.into(),
             detail: None,
             hint: None,
+            place: None,
+            excerpt: None,
             source: None,
         }))
     }
@@ -120,6 +155,17 @@ impl Error {
         self
     }
 
+    /// Where in the statement's text it is.
+    pub fn at(mut self, place: Place) -> Self {
+        self.0.place = Some(place);
+        self
+    }
+
+    /// What in the statement's text it is about.
+    pub fn about(self, subject: Subject) -> Self {
+        self.at(Place::Of(subject))
+    }
+
     /// A code of its own, where clients tell this error from others of its kind.
     pub fn code(mut self, sqlstate: &'static str) -> Self {
         self.0.sqlstate = Some(sqlstate);
@@ -149,13 +195,15 @@ impl Error {
 
     /// The same error once more, for another reader: all but its source, which cannot be cloned.
     pub fn again(&self) -> Error {
-        let Inner { kind, sqlstate, message, detail, hint, source: _ } = &*self.0;
+        let Inner { kind, sqlstate, message, detail, hint, place, excerpt, source: _ } = &*self.0;
         Error(Box::new(Inner {
             kind: *kind,
             sqlstate: *sqlstate,
             message: message.clone(),
             detail: detail.clone(),
             hint: hint.clone(),
+            place: place.clone(),
+            excerpt: excerpt.clone(),
             source: None,
         }))
     }
@@ -176,6 +224,30 @@ impl Error {
         self.0.hint.as_deref()
     }
 
+    pub fn place(&self) -> Option<&Place> {
+        self.0.place.as_ref()
+    }
+
+    /// The character of the statement's text that it is at, counted from 1, once that is known.
+    pub fn position(&self) -> Option<u32> {
+        match self.0.place {
+            Some(Place::At(position)) => Some(position),
+            _ => None,
+        }
+    }
+
+    /// Shows the line of the statement's text that it is in, where `Display` shows all of it.
+    pub fn shown_in(mut self, sql: &str) -> Self {
+        self.0.excerpt = self.position().map(|position| text::excerpt(sql, position));
+        self
+    }
+
+    /// The same without its place: of a text that the reader does not have.
+    pub fn nowhere(mut self) -> Self {
+        self.0.place = None;
+        self
+    }
+
     pub fn sqlstate(&self) -> &'static str {
         self.code_text().unwrap_or(self.0.kind.sqlstate())
     }
@@ -190,6 +262,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         if f.alternate() {
+            if let Some(excerpt) = &self.0.excerpt {
+                write!(f, "\n{excerpt}")?;
+            }
             if let Some(detail) = &self.0.detail {
                 write!(f, "\ndetail: {detail}")?;
             }

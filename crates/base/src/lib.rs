@@ -21,6 +21,6 @@ pub mod quiet;
 pub mod text;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use error::{Error, Kind, Result};
+pub use error::{Error, Kind, Place, Result, Subject};
 pub use ids::{ExtentId, QueryId, SnapshotId, TableId, TaskId};
 pub use prng::Prng;

@@ -93,6 +93,45 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// Characters of a line that an excerpt shows.
+const EXCERPT_CHARS_MAX: usize = 72;
+
+/// The line of a statement that its character number `position` (from 1) is in, with a caret below:
+///
+/// ```text
+/// LINE 2:   FROM nosuch
+///                ^
+/// ```
+pub fn excerpt(sql: &str, position: u32) -> String {
+    let mut before = (position.max(1) - 1) as usize;
+    let mut number = 1;
+    let mut line = "";
+    for part in sql.split('\n') {
+        line = part;
+        let length = part.chars().count() + 1;
+        if before < length {
+            break;
+        }
+        before -= length;
+        number += 1;
+    }
+    let chars: Vec<char> =
+        line.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let before = before.min(chars.len());
+    // A long line is cut to what is around the place.
+    let first = match chars.len() > EXCERPT_CHARS_MAX {
+        true => before.saturating_sub(EXCERPT_CHARS_MAX / 2).min(chars.len() - EXCERPT_CHARS_MAX),
+        false => 0,
+    };
+    let last = chars.len().min(first + EXCERPT_CHARS_MAX);
+    let shown: String = chars[first..last].iter().collect();
+    let (cut_before, cut_after) =
+        (if first > 0 { "…" } else { "" }, if last < chars.len() { "…" } else { "" });
+    let head = format!("LINE {number}: {cut_before}");
+    let caret = " ".repeat(head.chars().count() + before - first);
+    format!("{head}{shown}{cut_after}\n{caret}^")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +173,20 @@ mod tests {
         assert_eq!(told(|| panic!("plain")).as_deref(), Some("plain"));
         assert_eq!(told(|| panic!("{} of {}", 1, 2)).as_deref(), Some("1 of 2"));
         assert_eq!(told(|| std::panic::panic_any(7)), None);
+    }
+
+    #[test]
+    fn excerpts_point_at_the_place() {
+        assert_eq!(
+            super::excerpt("SELECT x FROM t", 8),
+            "LINE 1: SELECT x FROM t\n               ^"
+        );
+        assert_eq!(super::excerpt("SELECT\n\tü, x", 12), "LINE 2:  ü, x\n             ^");
+        assert_eq!(super::excerpt("SELECT", 7), "LINE 1: SELECT\n              ^");
+        let long = format!("SELECT {}, x", "a, ".repeat(100));
+        let shown = super::excerpt(&long, long.chars().count() as u32);
+        let (line, caret) = shown.split_once('\n').unwrap();
+        assert!(line.starts_with("LINE 1: …") && line.ends_with(" x"), "{shown}");
+        assert_eq!(line.chars().count(), caret.chars().count());
     }
 }

@@ -22,6 +22,8 @@ pub struct Binder<'a> {
     taken: RefCell<Taken>,
     /// Counts names that nobody wrote.
     number: Cell<usize>,
+    /// Whether a literal with a point is a decimal where it is bound now: it stands beside decimals.
+    pub(crate) exact: Cell<bool>,
 }
 
 /// Names in use, in the order in which they were taken.
@@ -96,7 +98,7 @@ pub(crate) fn named<'n>(ctes: &'n Ctes, name: &str) -> Option<&'n Relation> {
 
 impl<'a> Binder<'a> {
     pub fn new(names: &'a dyn ContextProvider) -> Self {
-        Binder { names, taken: RefCell::default(), number: Cell::new(0) }
+        Binder { names, taken: RefCell::default(), number: Cell::new(0), exact: Cell::new(false) }
     }
 
     /// Binds a whole query.

@@ -8,6 +8,7 @@ use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort, WindowFunction,
     WindowFunctionParams,
 };
+use datafusion::logical_expr::planner::RawAggregateExpr;
 use datafusion::logical_expr::type_coercion::functions::{UDFCoercionExt, fields_with_udf};
 use datafusion::logical_expr::{
     AggregateUDF, Expr, ReturnFieldArgs, ScalarUDF, WindowFrame, WindowFunctionDefinition, lit,
@@ -198,14 +199,37 @@ impl Binder<'_> {
             without_windows: Some("arguments of aggregates"),
             ..place
         };
-        let (args, order_by) = self.arguments(call, &udaf, inside)?;
         let filter = match call.filter {
             Some(filter) => {
-                let inside = Place { without_aggregates: Some("FILTER"), without_windows: Some("FILTER"), ..place };
+                let inside = Place {
+                    without_aggregates: Some("FILTER"),
+                    without_windows: Some("FILTER"),
+                    ..place
+                };
                 Some(Box::new(self.condition(filter, inside, "FILTER")?))
             }
             None => None,
         };
+        // Of times, the average and the sum are those of what is between them.
+        if matches!(call.name.as_str(), "avg" | "sum")
+            && let [arg] = &call.args[..]
+        {
+            let arg = self.expr(arg, inside)?;
+            if matches!(arg.data_type, DataType::Interval(_) | DataType::Duration(_)) {
+                let raw = RawAggregateExpr {
+                    func: Arc::clone(&udaf),
+                    args: vec![arg.expr],
+                    distinct: call.distinct,
+                    filter: filter.clone(),
+                    order_by: vec![],
+                    null_treatment: call.null_treatment,
+                };
+                if let Some(planned) = self.planned_aggregate(raw, inside)? {
+                    return Ok(planned);
+                }
+            }
+        }
+        let (args, order_by) = self.arguments(call, &udaf, inside)?;
         let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
         let returned = udaf.return_field(&fields)?;
         let nullable = udaf.is_nullable();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::expr::{Between, Case, Cast, InList, Like, TryCast};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::sql::sqlparser::ast::{
@@ -57,6 +58,15 @@ impl Typed {
                 Ok(null) => Expr::Literal(null, None),
                 Err(_) => cast(self.expr, to),
             },
+            // A whole number is the same in every type that holds it.
+            Expr::Literal(value, _)
+                if self.data_type.is_integer() && types::is_number(to) && !types::is_float(to) =>
+            {
+                match value.cast_to(to) {
+                    Ok(value) if !value.is_null() => Expr::Literal(value, None),
+                    _ => cast(self.expr, to),
+                }
+            }
             // Texts of one kind and another are the same value.
             Expr::Literal(value, _) if is_text(to) && is_text(&self.data_type) => {
                 match value.cast_to(to) {
@@ -152,6 +162,10 @@ impl Binder<'_> {
             Sql::Cast { kind, expr, data_type, array: false, format: None } => {
                 let value = self.expr(expr, place)?;
                 let to = self.sql_type(data_type)?;
+                let value = match types::is_decimal(&to) {
+                    true => self.exactly(value, expr, place)?,
+                    false => value,
+                };
                 self.cast_as_written(value, to, kind.clone())
             }
             Sql::TypedString(typed) if !typed.uses_odbc_syntax => {
@@ -177,7 +191,7 @@ impl Binder<'_> {
                 self.compare(l, Operator::IsNotDistinctFrom, r)
             }
             Sql::Between { expr, negated, low, high } => {
-                let items = self.exprs([&**expr, &**low, &**high], place)?;
+                let items = self.beside([&**expr, &**low, &**high], place)?;
                 let nullable = items.iter().any(|i| i.nullable);
                 let mut items = self.same_type(items, "BETWEEN")?.into_iter().map(|t| Box::new(t.expr));
                 let (Some(expr), Some(low), Some(high)) = (items.next(), items.next(), items.next())
@@ -204,7 +218,7 @@ impl Binder<'_> {
                 let field = Expr::Literal(ScalarValue::from(field.to_string()), None);
                 let field = Typed::new(field, DataType::Utf8, false);
                 let value = self.expr(expr, place)?;
-                self.scalar("date_part", vec![field, value])
+                self.extract(field, value, place)
             }
             Sql::Ceil { expr, field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
                 let value = self.expr(expr, place)?;
@@ -346,6 +360,34 @@ impl Binder<'_> {
         Ok(Typed::boolean(of(Box::new(condition)), false))
     }
 
+    /// Expressions that are compared with each other.
+    fn beside<'e>(
+        &self,
+        sql: impl IntoIterator<Item = &'e ast::Expr> + Clone,
+        place: Place<'_>,
+    ) -> Result<Vec<Typed>> {
+        let items = self.exprs(sql.clone(), place)?;
+        if !items.iter().any(|item| types::is_decimal(&item.data_type)) {
+            return Ok(items);
+        }
+        items.into_iter().zip(sql).map(|(item, sql)| self.exactly(item, sql, place)).collect()
+    }
+
+    /// Beside decimals, a literal with a point is the number that is written, and not the nearest double.
+    pub(crate) fn exactly(&self, value: Typed, sql: &ast::Expr, place: Place<'_>) -> Result<Typed> {
+        let is_written = |e: &Expr| {
+            matches!(e, Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_))
+        };
+        let varies = value.expr.exists(|e| Ok(!is_written(e)))?;
+        if varies || !types::is_float(&value.data_type) {
+            return Ok(value);
+        }
+        self.exact.set(true);
+        let exact = self.expr(sql, place);
+        self.exact.set(false);
+        exact
+    }
+
     /// All as the type in which they meet.
     pub(crate) fn same_type(&self, items: Vec<Typed>, what: &str) -> Result<Vec<Typed>> {
         let Some(target) = self.common_type(&items, what)? else {
@@ -397,10 +439,7 @@ impl Binder<'_> {
         if let ast::Expr::Tuple(row) = expr {
             return self.row_in_list(row, list, negated, place);
         }
-        let mut items = vec![self.expr(expr, place)?];
-        for item in list {
-            items.push(self.expr(item, place)?);
-        }
+        let items = self.beside(std::iter::once(expr).chain(list), place)?;
         let nullable = items.iter().any(|i| i.nullable);
         let mut items = self.same_type(items, "IN")?.into_iter().map(|t| t.expr);
         let Some(expr) = items.next() else { return not_covered("IN") };

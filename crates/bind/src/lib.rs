@@ -13,7 +13,8 @@
 //! * `scope.rs`: which names an expression may use. `title.rs`: what a column of the result is called.
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
-//! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds.
+//! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
+//!   `planner.rs`: what the session's own planners make of them.
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
 //! * `unnest.rs`: correlated subqueries become joins.
 //! * [`Failure`] (`failure.rs`): why there is no plan.
@@ -29,6 +30,7 @@ mod from;
 mod grouping;
 mod literal;
 mod operator;
+mod planner;
 mod query;
 mod scope;
 mod select;

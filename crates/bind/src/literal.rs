@@ -60,7 +60,8 @@ impl Binder<'_> {
         if let Ok(n) = text.parse::<i64>() {
             return Ok(literal(ScalarValue::from(n)));
         }
-        if text.contains(['e', 'E']) || !self.names.options().sql_parser.parse_float_as_decimal {
+        let is_exact = self.exact.get() || self.names.options().sql_parser.parse_float_as_decimal;
+        if text.contains(['e', 'E']) || !is_exact {
             if !text.contains(['.', 'e', 'E'])
                 && let Ok(n) = text.parse::<u64>()
             {

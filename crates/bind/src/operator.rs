@@ -1,6 +1,7 @@
 //! Operators between two expressions.
 
 use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::BinaryExpr;
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
@@ -83,8 +84,16 @@ impl Binder<'_> {
         }
         let (l, r) = (self.expr(left, place)?, self.expr(right, place)?);
         match kind {
+            Kind::Comparison(op) if is_decimal(&l.data_type) => {
+                let r = self.exactly(r, right, place)?;
+                self.compare(l, op, r)
+            }
+            Kind::Comparison(op) if is_decimal(&r.data_type) => {
+                let l = self.exactly(l, left, place)?;
+                self.compare(l, op, r)
+            }
             Kind::Comparison(op) => self.compare(l, op, r),
-            Kind::Arithmetic(op) => self.arithmetic(l, op, r),
+            Kind::Arithmetic(op) => self.arithmetic(l, op, r, place),
             Kind::Power => self.scalar("power", vec![l, r]),
             Kind::Other(op) => self.other(l, op, r),
             Kind::Logic(_) => not_covered("this operator"),
@@ -168,7 +177,7 @@ impl Binder<'_> {
             (true, true) => TEXT,
             (true, false) => r.data_type.clone(),
             (false, true) => l.data_type.clone(),
-            (false, false) => match common(&l.data_type, &r.data_type) {
+            (false, false) => match met(&l, &r) {
                 Some(target) => target,
                 None => return mismatch(&l, &op.to_string(), &r),
             },
@@ -176,7 +185,7 @@ impl Binder<'_> {
         Ok((l.cast(&target), r.cast(&target)))
     }
 
-    fn arithmetic(&self, l: Typed, op: Operator, r: Typed) -> Result<Typed> {
+    fn arithmetic(&self, l: Typed, op: Operator, r: Typed, place: Place<'_>) -> Result<Typed> {
         let nullable = l.nullable || r.nullable;
         let (l, r) = operands(l, op, r)?;
         // Days are counted by whole numbers.
@@ -196,6 +205,9 @@ impl Binder<'_> {
                 if !has_arithmetic {
                     return mismatch(&l, &op.to_string(), &r);
                 }
+            }
+            if let Some(planned) = self.of_times(&l, op, &r, place)? {
+                return Ok(planned);
             }
             return self.other(l, op, r);
         }
@@ -230,6 +242,30 @@ impl Binder<'_> {
         let (l, r) = (l.cast(&left), r.cast(&right));
         Ok(Typed::new(binary(l.expr, op, r.expr), result, nullable))
     }
+}
+
+/// The type in which two sides meet. A whole number that is written needs no more than its digits: a column
+/// beside it keeps its type as far as that holds the number.
+fn met(l: &Typed, r: &Typed) -> Option<DataType> {
+    let written = |literal: &Typed, other: &Typed| {
+        let Expr::Literal(ScalarValue::Int64(Some(n)), _) = &literal.expr else { return None };
+        if matches!(other.expr, Expr::Literal(..)) {
+            return None;
+        }
+        match &other.data_type {
+            DataType::Decimal128(..) => {
+                let digits = n.unsigned_abs().to_string().len() as u8;
+                common(&other.data_type, &DataType::Decimal128(digits, 0))
+            }
+            t if t.is_integer() => {
+                let held = ScalarValue::Int64(Some(*n)).cast_to(t);
+                held.is_ok_and(|held| !held.is_null()).then(|| t.clone())
+            }
+            _ => None,
+        }
+    };
+    let narrow = written(l, r).or_else(|| written(r, l));
+    narrow.or_else(|| common(&l.data_type, &r.data_type))
 }
 
 /// A literal without a type gets one from the other side.

@@ -18,14 +18,15 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
 use thalweg_base::text::quoted;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, Subject};
 use thalweg_storage::{
     Layout, NewExtent, PartitionBy, Snapshot, Summary, TableSpec, Transaction, check_schema,
 };
 
 use crate::answer::Tag;
+use crate::bytea::{self, is_binary};
 use crate::catalog::{CATALOG, PUBLIC};
-use crate::error::{from_arrow, from_datafusion};
+use crate::error::{from_arrow, from_datafusion, into_datafusion, no_relation};
 use crate::files;
 use crate::pg::{self, PG_CATALOG};
 use crate::runtime::Run;
@@ -405,7 +406,10 @@ pub(crate) fn check_default(state: &SessionState, text: &str, field: &Field) -> 
 pub(crate) fn constant(state: &SessionState, text: &str, data_type: &DataType) -> Result<ArrayRef> {
     let empty = DFSchema::empty();
     let value = (|| {
-        let expr = state.create_logical_expr(text, &empty)?.cast_to(data_type, &empty)?;
+        let expr = state.create_logical_expr(text, &empty)?;
+        // The planner's cast takes the characters for the bytes.
+        let spells = is_binary(data_type) && expr.get_type(&empty)?.is_string();
+        let expr = if spells { expr } else { expr.cast_to(data_type, &empty)? };
         // now() has a value only once it is simplified.
         let context = SimplifyContext::builder()
             .with_schema(Arc::new(empty.clone()))
@@ -417,7 +421,11 @@ pub(crate) fn constant(state: &SessionState, text: &str, data_type: &DataType) -
         let expr = state.create_physical_expr(expr, &empty)?;
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-        expr.evaluate(&one)?.into_array(1)
+        let value = expr.evaluate(&one)?.into_array(1)?;
+        match spells {
+            true => bytea::from_texts(&value, data_type, false).map_err(into_datafusion),
+            false => Ok(value),
+        }
     })();
     value.map_err(from_datafusion)
 }
@@ -433,9 +441,14 @@ pub(crate) fn check_not_system(schema: &str) -> Result<()> {
 }
 
 pub(crate) fn no_table(name: &str) -> Error {
-    Error::user(format!("table {} does not exist", quoted(name)))
-        .code("42P01")
-        .hint("SHOW TABLES lists the tables; a file is queried as FROM 'path/to/file.parquet'")
+    no_relation(name)
+}
+
+/// A statement names a column that the table has not.
+pub(crate) fn no_column(table: &str, column: &str) -> Error {
+    Error::user(format!("column {} of relation {} does not exist", quoted(column), quoted(table)))
+        .code("42703")
+        .about(Subject::Column(None, column.into()))
 }
 
 pub(crate) fn already_exists(schema: &str, name: &str) -> Error {
@@ -444,7 +457,8 @@ pub(crate) fn already_exists(schema: &str, name: &str) -> Error {
     } else {
         format!("{}.{}", quoted(schema), quoted(name))
     };
-    Error::user(format!("{full} already exists"))
+    Error::user(format!("relation {full} already exists"))
+        .code("42P07")
         .hint("use another name, CREATE … IF NOT EXISTS, or drop it first")
 }
 
@@ -503,10 +517,14 @@ pub(crate) fn conform(columns: &[ArrayRef], schema: &SchemaRef) -> Result<Record
     let options = CastOptions { safe: false, ..Default::default() };
     let columns = columns.iter().zip(schema.fields()).map(|(column, field)| {
         let named = |e: ArrowError| {
-            from_arrow(&e).context(format!("column {}", quoted(field.name()))).code("22003")
+            let e = from_arrow(&e).context(format!("column {}", quoted(field.name())));
+            if e.code_text().is_some() { e } else { e.code("22003") }
         };
         let column = if column.data_type() == field.data_type() {
             Arc::clone(column)
+        } else if is_binary(field.data_type()) && column.data_type().is_string() {
+            bytea::from_texts(column, field.data_type(), false)
+                .map_err(|e| e.context(format!("column {}", quoted(field.name()))))?
         } else {
             cast_with_options(column, field.data_type(), &options).map_err(named)?
         };

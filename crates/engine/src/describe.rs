@@ -1,13 +1,14 @@
 //! What a statement takes and gives, before it runs: for clients that prepare it.
 
+mod placed;
+
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{self, Expr, LimitClause, Query, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast;
 use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
@@ -15,8 +16,7 @@ use crate::error::from_datafusion;
 use crate::parse::{self, Parsed};
 use crate::session::Inner;
 use crate::statement::{self, Ended};
-use crate::walk::walk_mut;
-use crate::{access, as_of, dml, names, parameters, show, transaction};
+use crate::{access, as_of, dml, maintain, names, parameters, pg, place, show, transaction};
 
 /// What a statement takes and gives.
 #[derive(Clone, Debug)]
@@ -37,7 +37,15 @@ pub(crate) async fn describe(
     let state = session.context.state();
     let count = parameters::count(sql).max(declared.len());
     let without_parameters = |schema| Ok(Description { parameters: vec![], schema });
+    if let Some(command) = pg::Command::of(sql) {
+        return without_parameters(command.answer());
+    }
     match parse::parse(&state, sql)? {
+        Parsed::Sql(Statement::Statement(statement), _)
+            if maintain::answer(&statement).is_some() =>
+        {
+            return without_parameters(maintain::answer(&statement));
+        }
         Parsed::Sql(Statement::Statement(statement), _)
             if transaction::control(&statement)?.is_some() =>
         {
@@ -67,7 +75,7 @@ pub(crate) async fn describe(
         };
         Ok(Description { parameters: types, schema })
     };
-    let result = described.await;
+    let result = described.await.map_err(|e| place::suggest(session, e));
     // As for every statement: an error fails the transaction that is open.
     ended.with(result.is_ok());
     result
@@ -87,84 +95,12 @@ async fn types(
         return Ok((0..count).filter_map(known).collect());
     }
     let statement = resolved(session, state, snapshot, sql, For::Parameters).await?;
-    let (written, inferred) = match statement {
-        Some(mut statement) => {
-            let written = written(state, &mut statement).await?;
-            // Errors show when it is planned with values.
-            let plan = statement::plan(state, statement).await;
-            (written, plan.and_then(|p| p.get_parameter_types()).unwrap_or_default())
-        }
-        None => Default::default(),
+    let inferred = match statement {
+        Some(statement) => placed::types(state, statement).await?,
+        None => HashMap::new(),
     };
-    let inferred = |i: usize| inferred.get(&format!("${}", i + 1)).cloned().flatten();
-    let written = |i: usize| written.get(&(i + 1)).cloned();
-    let of = |i| known(i).or_else(|| written(i)).or_else(|| inferred(i)).unwrap_or(DataType::Utf8);
+    let of = |i| known(i).or_else(|| inferred.get(&(i + 1)).cloned()).unwrap_or(DataType::Utf8);
     Ok((0..count).map(of).collect())
-}
-
-/// Types that stand beside parameters, and that DataFusion does not see there: `$1::int`, `LIMIT $1`.
-async fn written(
-    state: &SessionState,
-    statement: &mut Statement,
-) -> Result<HashMap<usize, DataType>> {
-    let mut places = Places::default();
-    if let Statement::Statement(statement) = statement {
-        let _ = walk_mut(&mut **statement, &mut places);
-    }
-    let mut types: HashMap<usize, DataType> =
-        places.counts.into_iter().map(|number| (number, DataType::Int64)).collect();
-    if !places.casts.is_empty() {
-        let casts = places.casts.iter().map(|(_, data_type)| format!("CAST(NULL AS {data_type})"));
-        let query = format!("SELECT {}", casts.collect::<Vec<_>>().join(", "));
-        let plan = statement::plan(state, parse::statement(state, &query)?).await;
-        let plan = plan.map_err(from_datafusion)?;
-        let casts = places.casts.iter().zip(plan.schema().fields());
-        types.extend(casts.map(|((number, _), field)| (*number, field.data_type().clone())));
-    }
-    Ok(types)
-}
-
-#[derive(Default)]
-struct Places {
-    /// `CAST($1 AS type)`
-    casts: Vec<(usize, String)>,
-    /// `LIMIT $1`, `OFFSET $1`
-    counts: Vec<usize>,
-}
-
-impl VisitorMut for Places {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let mut counts = vec![];
-        match &query.limit_clause {
-            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
-                counts.extend(limit);
-                counts.extend(offset.as_ref().map(|o| &o.value));
-            }
-            Some(LimitClause::OffsetCommaLimit { offset, limit }) => counts.extend([offset, limit]),
-            None => {}
-        }
-        counts.extend(query.fetch.as_ref().and_then(|f| f.quantity.as_ref()));
-        self.counts.extend(counts.into_iter().filter_map(number));
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Cast { expr, data_type, .. } = expr
-            && let Some(number) = number(expr)
-        {
-            self.casts.push((number, data_type.to_string()));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Of a parameter.
-fn number(expr: &Expr) -> Option<usize> {
-    let Expr::Value(value) = expr else { return None };
-    let Value::Placeholder(text) = &value.value else { return None };
-    text.strip_prefix('$')?.parse().ok()
 }
 
 /// What a plan is made for: of a change, they are two.

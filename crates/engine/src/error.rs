@@ -1,12 +1,15 @@
-//! Errors of DataFusion and Arrow, sorted by who must act.
+//! Errors of DataFusion and Arrow, sorted by who must act. `words.rs` words them.
+
+mod words;
 
 use arrow::error::ArrowError;
-use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::parquet::errors::ParquetError;
-use thalweg_base::{Error, Kind};
+use thalweg_base::{Error, Kind, Place, Subject};
 
 use crate::runtime::Run;
+
+pub use words::no_relation;
 
 /// Our error inside DataFusion's, so that it comes back whole from [`from_datafusion`].
 pub fn into_datafusion(e: Error) -> DataFusionError {
@@ -46,21 +49,15 @@ fn convert(e: &DataFusionError) -> Error {
             Error::io("input or output failed", copy)
         }
         D::SQL(inner, _) => syntax(&inner.to_string()),
-        D::SchemaError(inner, _) => {
-            Error::user(without_settings(&inner.to_string())).code(match **inner {
-                SchemaError::FieldNotFound { .. } => "42703",
-                SchemaError::AmbiguousReference { .. } => "42702",
-                SchemaError::DuplicateQualifiedField { .. }
-                | SchemaError::DuplicateUnqualifiedField { .. } => "42701",
-            })
-        }
+        D::SchemaError(inner, _) => words::of_schema(inner),
         D::Plan(message) => plan(message),
         D::Configuration(message) | D::Execution(message) => {
-            known(message).unwrap_or_else(|| Error::user(clean(message)))
+            let message = clean(message);
+            known(&message)
+                .or_else(|| words::of_message(&message))
+                .unwrap_or_else(|| Error::user(words::plain(&message)))
         }
-        D::NotImplemented(message) => {
-            known(message).unwrap_or_else(|| Error::unsupported(clean(message)))
-        }
+        D::NotImplemented(message) => known(message).unwrap_or_else(|| unsupported(message)),
         // An operator was refused memory and could not spill, or a disk to spill to is full.
         D::ResourcesExhausted(message) => {
             match Run::current().and_then(|run| run.memory_refusal()) {
@@ -109,7 +106,9 @@ pub fn from_arrow(e: &ArrowError) -> Error {
         }
         ArrowError::DivideByZero => Error::user("division by zero").code("22012"),
         ArrowError::CastError(message) | ArrowError::ParseError(message) => {
-            Error::user(clean(message)).code("22P02")
+            let message = clean(message);
+            words::of_message(&message)
+                .unwrap_or_else(|| Error::user(words::plain(&message)).code("22P02"))
         }
         ArrowError::ArithmeticOverflow(message) => Error::user(clean(message)).code("22003"),
         ArrowError::ComputeError(message)
@@ -142,16 +141,91 @@ fn from_object_store(e: &datafusion::object_store::Error) -> Error {
     }
 }
 
+/// `Expected: …, found: x at Line: 1, Column: 7`, as PostgreSQL says it.
 fn syntax(message: &str) -> Error {
-    let message = message
-        .trim_start_matches("sql parser error: ")
-        .trim_start_matches("ParserError(")
-        .to_string();
+    let message = message.trim_start_matches("sql parser error: ");
     if message.contains("recursion limit") {
         return Error::user("the statement is nested too deeply to parse")
+            .code("54001")
             .hint("flatten it: use IN (…) for chains of OR, or split it with WITH");
     }
-    Error::user(format!("syntax error: {message}")).code("42601")
+    let (text, place) = match message.rsplit_once(" at Line: ") {
+        Some((text, place)) => {
+            let place = place.split_once(", Column: ").and_then(|(line, column)| {
+                Some(Place::Line(line.trim().parse().ok()?, column.trim().parse().ok()?))
+            });
+            (text, place)
+        }
+        None => (message, None),
+    };
+    let error = match text.strip_prefix("Expected: ").and_then(|rest| rest.rsplit_once(", found: "))
+    {
+        Some((expected, "EOF")) => Error::user("syntax error at end of input")
+            .detail(format!("expected: {expected}"))
+            .at(Place::Line(0, 0)),
+        Some((expected, found)) => Error::user(format!("syntax error at or near \"{found}\""))
+            .detail(format!("expected: {expected}")),
+        None => Error::user(format!("syntax error: {}", words::plain(text))),
+    };
+    let error = error.code("42601");
+    match place {
+        Some(place) => error.at(place),
+        None => error,
+    }
+}
+
+/// DataFusion prints the parsed statement where it knows no way: that helps nobody.
+fn unsupported(message: &str) -> Error {
+    let message = clean(message);
+    if let Some(name) = message.strip_prefix("Unsupported SQL type ") {
+        return no_type(name);
+    }
+    let is_dump =
+        message.contains(" { ") || message.contains("Span(") || message.contains("Ident {");
+    if !is_dump {
+        return Error::unsupported(words::plain(&message));
+    }
+    let head = message.split([':', '{']).next().unwrap_or_default().trim();
+    let what = head.rsplit(' ').next().unwrap_or_default();
+    let what = match head {
+        _ if head.starts_with("Unsupported ast node") => between_words(&message),
+        _ => what.to_string(),
+    };
+    Error::unsupported(format!("this form of SQL is not supported: {what}"))
+        .hint("docs/sql.md lists what is there, with examples")
+}
+
+/// Types of PostgreSQL that are not there yet, and names that are no types.
+fn no_type(name: &str) -> Error {
+    const KNOWN: [&str; 16] = [
+        "uuid", "json", "jsonb", "xml", "money", "bit", "inet", "cidr", "macaddr", "point",
+        "tsvector", "tsquery", "oid", "name", "enum", "hstore",
+    ];
+    let base = name.split(['(', '[']).next().unwrap_or_default().trim().to_lowercase();
+    let is_word = base.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if !is_word || KNOWN.contains(&base.as_str()) {
+        return Error::unsupported(format!("type {name} is not supported"))
+            .hint("store it as text: VARCHAR")
+            .about(Subject::Word(base));
+    }
+    Error::user(format!("type {} does not exist", thalweg_base::text::quoted(&base)))
+        .code("42704")
+        .hint("docs/sql.md lists the types")
+        .about(Subject::Word(base))
+}
+
+/// `ConnectByRoot(…)` as `connect by root`: the name of a node of the parser.
+fn between_words(message: &str) -> String {
+    let node = message.split(": ").nth(1).unwrap_or_default();
+    let node: String = node.chars().take_while(|c| c.is_alphanumeric()).collect();
+    let mut text = String::new();
+    for c in node.chars() {
+        if c.is_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.extend(c.to_lowercase());
+    }
+    text
 }
 
 /// The message for a scalar subquery that DataFusion cannot make a join of.
@@ -161,7 +235,7 @@ pub const MANY_ROWS: &str = "a correlated subquery that may give several rows is
 fn known(message: &str) -> Option<Error> {
     let has = |text: &str| message.contains(text);
     if has("does not support logical expression WindowFunction") {
-        return Some(Error::user("a window function stands where none is allowed").hint(
+        return Some(Error::user("a window function stands where none is allowed").code("42P20").hint(
             "it runs after WHERE, GROUP BY and HAVING: filter with QUALIFY, or in a query around this one",
         ));
     }
@@ -201,24 +275,10 @@ fn foreign(message: &str) -> Error {
 }
 
 fn plan(message: &str) -> Error {
-    if let Some(error) = known(message) {
-        return error;
-    }
     let message = clean(message);
-    let error = Error::user(message.clone());
-    if message.contains("table '") && message.contains("not found") {
-        let name = message.split('\'').nth(1).unwrap_or_default();
-        let short = name.trim_start_matches("thalweg.").trim_start_matches("public.");
-        return Error::user(format!("table {} does not exist", thalweg_base::text::quoted(short)))
-            .code("42P01")
-            .hint(
-                "SHOW TABLES lists the tables; a file is queried as FROM 'path/to/file.parquet'",
-            );
-    }
-    if message.starts_with("Invalid function") {
-        return error.code("42883");
-    }
-    error
+    known(&message)
+        .or_else(|| words::of_message(&message))
+        .unwrap_or_else(|| Error::user(words::plain(&message)))
 }
 
 /// Drops the prefixes that repeat the error's kind, and the back-trace DataFusion may append.

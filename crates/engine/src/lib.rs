@@ -40,7 +40,7 @@
 //! * [`calibration`]: what this machine's memory gives, to compare with.
 //! * `maintain.rs`, `background.rs`: compaction, when asked for and by itself.
 //! * [`runtime`]: the scheduler meets tokio. `figures.rs`: what there is to be watched.
-//! * `error.rs`: DataFusion's errors as ours. `unrefused.rs`: memory that must not be refused.
+//! * `error.rs`: DataFusion's errors as ours. `place.rs`: where in the statement they are. `unrefused.rs`: memory that must not be refused.
 
 pub mod access;
 mod alter;
@@ -49,6 +49,7 @@ mod array_remove;
 mod as_of;
 mod background;
 mod bound;
+pub mod bytea;
 pub mod calibration;
 mod catalog;
 mod config;
@@ -78,14 +79,17 @@ mod parse;
 mod percentile;
 mod pg;
 pub mod pg_type;
+mod place;
 mod plans;
 mod prepared;
 mod prune;
+mod quantified;
 mod refuse;
 mod result_names;
 pub mod rules;
 pub mod runtime;
 pub mod script;
+mod series;
 mod session;
 mod share;
 mod show;

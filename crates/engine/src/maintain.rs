@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::sql::sqlparser::ast::{Statement, VacuumStatement};
 use thalweg_base::{Error, Result};
@@ -36,23 +37,34 @@ async fn vacuum(job: &Job<'_>, vacuum: &VacuumStatement) -> Result<Started> {
     }
     let database = job.session.engine.database().clone();
     let done = blocking(move || database.vacuum()).await.map_err(from_datafusion)?;
-    rows(
-        job,
-        vec![
-            ("removed_extents", done.extents),
-            ("removed_bytes", done.bytes),
-            ("removed_log_objects", done.log_objects),
-        ],
-    )
+    row(job, &VACUUMED, &[done.extents, done.bytes, done.log_objects])
+}
+
+const VACUUMED: [&str; 3] = ["removed_extents", "removed_bytes", "removed_log_objects"];
+
+const OPTIMIZED: [&str; 6] =
+    ["extents_before", "extents_after", "bytes_before", "bytes_after", "rows", "removed_rows"];
+
+/// The columns of what such a statement gives; `None` if the statement is another.
+pub fn answer(statement: &Statement) -> Option<SchemaRef> {
+    match statement {
+        Statement::Vacuum(_) => Some(schema(&VACUUMED)),
+        Statement::OptimizeTable { .. } => Some(schema(&OPTIMIZED)),
+        _ => None,
+    }
+}
+
+fn schema(names: &[&str]) -> SchemaRef {
+    let fields = names.iter().map(|name| Field::new(*name, DataType::UInt64, false));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// One row of numbers.
-fn rows(job: &Job<'_>, values: Vec<(&str, u64)>) -> Result<Started> {
-    let columns = values
-        .into_iter()
-        .map(|(name, value)| (name, Arc::new(UInt64Array::from(vec![value])) as ArrayRef));
-    let batch = RecordBatch::try_from_iter(columns).map_err(|e| from_arrow(&e))?;
-    let schema = batch.schema();
+fn row(job: &Job<'_>, names: &[&str], values: &[u64]) -> Result<Started> {
+    let schema = schema(names);
+    let columns = values.iter().map(|value| Arc::new(UInt64Array::from(vec![*value])) as ArrayRef);
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns.collect());
+    let batch = batch.map_err(|e| from_arrow(&e))?;
     let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None);
     Ok(Started::Rows(exec.map_err(from_datafusion)?, Titles::default(), Box::new(job.state.clone())))
 }
@@ -77,17 +89,9 @@ async fn optimize(job: &Job<'_>, statement: &Statement) -> Result<Started> {
     let (_, table) = target::table(&job.snapshot, name, "OPTIMIZE TABLE")?;
     let done = compact(job.session.engine.database(), table, CompactionScope::Everything).await?;
     let done = done.unwrap_or_default();
-    rows(
-        job,
-        vec![
-            ("extents_before", done.extents_before),
-            ("extents_after", done.extents_after),
-            ("bytes_before", done.bytes_before),
-            ("bytes_after", done.bytes_after),
-            ("rows", done.rows),
-            ("removed_rows", done.rows_removed),
-        ],
-    )
+    let extents = [done.extents_before, done.extents_after];
+    let bytes = [done.bytes_before, done.bytes_after];
+    row(job, &OPTIMIZED, &[&extents[..], &bytes, &[done.rows, done.rows_removed]].concat())
 }
 
 /// Runs a compaction, giving way between its steps. `None`: there was nothing to gain.

@@ -3,6 +3,8 @@
 //! They are written into the text as literals, so that a statement with values is a statement like
 //! every other: DML, DDL, settings, and plans that know the values (skipping, join order).
 
+use std::ops::Range;
+
 use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::datatypes::{
     DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
@@ -43,7 +45,38 @@ impl Value {
 
 /// How many values a statement takes: the highest number of its parameters.
 pub(crate) fn count(sql: &str) -> usize {
-    script::placeholders(sql).into_iter().map(|(_, number)| number).max().unwrap_or(0)
+    places(sql).into_iter().map(|(_, number)| number).max().unwrap_or(0)
+}
+
+/// Where the statement has its parameters. Those of PREPARE are of the statement that it prepares.
+fn places(sql: &str) -> Vec<(Range<usize>, usize)> {
+    match script::words(sql).next() {
+        Some(word) if word.eq_ignore_ascii_case("prepare") => vec![],
+        _ => script::placeholders(sql),
+    }
+}
+
+/// Where a character of the statement with its values stands in the statement without them. One
+/// of a value is where the parameter is.
+pub(crate) fn unfilled(sql: &str, values: &[Value], position: u32) -> Result<u32> {
+    let literals = values.iter().map(|v| literal(&v.0, 0)).collect::<Result<Vec<_>>>()?;
+    let count = |text: &str| text.chars().count() as u32;
+    let (mut written, mut filled) = (0, 0);
+    let mut from = 0;
+    for (place, number) in places(sql) {
+        let Some(literal) = number.checked_sub(1).and_then(|i| literals.get(i)) else { break };
+        let before = count(&sql[from..place.start]);
+        if position <= filled + before {
+            break;
+        }
+        (written, filled) = (written + before, filled + before);
+        if position <= filled + count(literal) {
+            return Ok(written + 1);
+        }
+        (written, filled) = (written + count(&sql[place.clone()]), filled + count(literal));
+        from = place.end;
+    }
+    Ok(written + position - filled)
 }
 
 /// The statement with its values in their places.
@@ -65,7 +98,7 @@ pub(crate) fn sample(sql: &str, types: &[DataType]) -> Result<String> {
 }
 
 fn fill(sql: &str, literals: &[String]) -> Result<String> {
-    let places = script::placeholders(sql);
+    let places = places(sql);
     let wanted = places.iter().map(|(_, number)| *number).max().unwrap_or(0);
     if wanted > literals.len() {
         return Err(Error::user(format!(

@@ -14,7 +14,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
-use thalweg_base::{Error, Result, text};
+use thalweg_base::{Error, Place, Result, text};
 
 use thalweg_scheduler::WaitReason;
 use thalweg_storage::Snapshot;
@@ -35,7 +35,7 @@ use crate::parse;
 use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
-use crate::{array_remove, functions, percentile, pg, pg_type, rules};
+use crate::{array_remove, functions, percentile, pg, pg_type, place, rules};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -248,7 +248,7 @@ impl Session {
     pub async fn query(&self, sql: &str) -> Result<Answer> {
         check_size(sql)?;
         let (job, head, rows) = self.begin_query(sql)?;
-        Answer::receive(job, head, rows).await
+        Answer::receive(job, head, rows).await.map_err(|e| place::located(sql, e))
     }
 
     /// The same with values for `$1`, `$2`, ….
@@ -257,14 +257,21 @@ impl Session {
         if values.is_empty() && parameters::count(sql) == 0 {
             return self.query(sql).await;
         }
-        self.query(&parameters::bind(sql, values)?).await
+        let answer = self.query(&parameters::bind(sql, values)?).await;
+        answer.map_err(|e| match e.position() {
+            Some(position) => match parameters::unfilled(sql, values, position) {
+                Ok(position) => e.at(Place::At(position)),
+                Err(_) => e.nowhere(),
+            },
+            None => e,
+        })
     }
 
     /// Whether the text can be parsed: nothing is looked up.
     pub fn check_syntax(&self, sql: &str) -> Result<()> {
         check_size(sql)?;
         let parsed = parse::parse(&self.inner.context.state_ref().read(), sql);
-        parsed.map(drop).map_err(|e| access::without_secrets(sql, e))
+        parsed.map(drop).map_err(|e| place::located(sql, access::without_secrets(sql, e)))
     }
 
     /// What the statement takes and gives, without running it. `types` are those that the client
@@ -272,7 +279,7 @@ impl Session {
     pub async fn describe(&self, sql: &str, types: &[Option<DataType>]) -> Result<Description> {
         check_size(sql)?;
         let described = self.begin_describe(sql, types)?.result().await;
-        described.map_err(|e| access::without_secrets(sql, e))
+        described.map_err(|e| place::located(sql, access::without_secrets(sql, e)))
     }
 
     /// Loads files into tables. In one transaction, unless asked otherwise: after an error nothing

@@ -168,7 +168,9 @@ fn check_property(base: &Snapshot, current: &Snapshot, name: &str) -> Result<()>
 }
 
 pub(crate) fn no_schema(name: &str) -> Error {
-    Error::user(format!("schema {} does not exist", quoted(name))).hint("CREATE SCHEMA makes one")
+    Error::user(format!("schema {} does not exist", quoted(name)))
+        .code("3F000")
+        .hint("CREATE SCHEMA makes one")
 }
 
 pub(crate) fn missing(
@@ -181,8 +183,10 @@ pub(crate) fn missing(
     match found.relation(name) {
         Some(other) if other != wanted => {
             Error::user(format!("{} is a {}, not a {}", quoted(name), other.name(), wanted.name()))
+                .code("42809")
         }
         _ => Error::user(format!("{} {} does not exist", wanted.name(), quoted(name)))
+            .code("42P01")
             .hint("SHOW TABLES lists what there is"),
     }
 }
@@ -203,6 +207,7 @@ fn check_free(
     match snapshot.schemas.get(schema).and_then(|s| s.relation(name)) {
         Some(kind) if Some(kind) != replaceable => {
             Err(Error::user(format!("{} {} already exists", kind.name(), quoted(name)))
+                .code("42P07")
                 .hint("choose another name, or drop it first"))
         }
         _ => Ok(()),
@@ -214,7 +219,8 @@ pub(crate) fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()
     match operation {
         Operation::CreateSchema(name) => {
             if snapshot.schemas.contains_key(name) {
-                return Err(Error::user(format!("schema {} already exists", quoted(name))));
+                let e = Error::user(format!("schema {} already exists", quoted(name)));
+                return Err(e.code("42P06"));
             }
             snapshot.schemas.insert(name.clone(), Arc::new(Schema::new(name)));
         }
@@ -222,6 +228,7 @@ pub(crate) fn apply(snapshot: &mut Snapshot, operation: &Operation) -> Result<()
             let schema = snapshot.schemas.get(name).ok_or_else(|| no_schema(name))?;
             if !schema.is_empty() {
                 return Err(Error::user(format!("schema {} is not empty", quoted(name)))
+                    .code("2BP01")
                     .hint("DROP SCHEMA … CASCADE drops what is in it, too"));
             }
             snapshot.schemas.remove(name);
@@ -352,13 +359,17 @@ fn alter(table: &mut Table, alteration: &Alteration) -> Result<()> {
     let position = |name: &str| {
         schema.index_of(name).map_err(|_| {
             let all: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-            Error::user(format!("table {of} has no column {}", quoted(name)))
+            Error::user(format!("column {} of relation {of} does not exist", quoted(name)))
+                .code("42703")
                 .hint(format!("its columns are {}", all.join(", ")))
         })
     };
     let free = |name: &str| match schema.index_of(name) {
         Err(_) => Ok(()),
-        Ok(_) => Err(Error::user(format!("table {of} already has a column {}", quoted(name)))),
+        Ok(_) => {
+            let e = format!("column {} of relation {of} already exists", quoted(name));
+            Err(Error::user(e).code("42701"))
+        }
     };
     let mut fields: Vec<Arc<Field>> = schema.fields().to_vec();
     let mut columns = table.columns.to_vec();

@@ -152,9 +152,11 @@ pub fn check_schema(table: &str, schema: &ArrowSchema, spec: &TableSpec) -> Resu
         check_name("column", field.name()).map_err(|e| e.context(format!("table {table}")))?;
         if !names.insert(field.name().as_str()) {
             return Err(Error::user(format!(
-                "table {table} has two columns named {}",
+                "column {} specified more than once",
                 quoted(field.name())
             ))
+            .code("42701")
+            .detail(format!("table {table} would have two columns of this name"))
             .hint("give one of them another name with AS"));
         }
         storable(field.data_type())

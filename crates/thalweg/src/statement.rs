@@ -47,7 +47,7 @@ impl Runner {
     async fn drive(&self, sql: &str, watch: &Watch, sink: &mut Sink) -> Outcome {
         let explain = |e| watch.explain(e);
         let mut progress = Progress::of_query(&self.session);
-        let answer = self.session.query(sql).await.map_err(explain)?;
+        let answer = self.session.query(sql).await.map_err(|e| explain(e).shown_in(sql))?;
         if !matches!(answer.tag, Tag::Rows) {
             drop(progress);
             return self.acknowledge(answer, sink);

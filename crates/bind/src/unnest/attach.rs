@@ -428,7 +428,13 @@ fn has_one_row(plan: &LogicalPlan, columns: &[Column]) -> Result<bool> {
     if columns.is_empty() {
         return Ok(false);
     }
-    Ok(plan.exists_node(|node| matches!(node, LogicalPlan::Aggregate(a) if a.group_expr.is_empty())))
+    Ok(plan.exists_node(|node| match node {
+        // Of grouping sets the empty one is a group of all rows as well.
+        LogicalPlan::Aggregate(a) => {
+            a.group_expr.is_empty() || matches!(&a.group_expr[..], [Expr::GroupingSet(_)])
+        }
+        _ => false,
+    }))
 }
 
 trait ExistsNode {

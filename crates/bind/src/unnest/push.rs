@@ -112,6 +112,9 @@ impl Domain<'_, '_> {
         match &mut groups[..] {
             [Expr::GroupingSet(set)] => {
                 let mut all = lists(set.clone());
+                if all.iter().any(Vec::is_empty) {
+                    return not_covered("a group of all rows beside others in a correlated subquery");
+                }
                 for list in &mut all {
                     carry(list, &keys);
                 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Place, Result};
 
 use super::grant::Privilege;
 
@@ -225,13 +225,20 @@ impl<'a> Cursor<'a> {
 
     /// Says where, and never what was found there.
     fn wrong(&self, expected: &str) -> Error {
-        let place = match self.tokens.get(self.at) {
+        let (message, place) = match self.tokens.get(self.at) {
             Some(t) if t.token != Token::EOF => {
-                format!(" at line {}, column {}", t.span.start.line, t.span.start.column)
+                let [line, column] = [t.span.start.line, t.span.start.column].map(|n| n as u32);
+                // A text may be a password.
+                let found = match &t.token {
+                    Token::Word(word) => word.value.as_str(),
+                    Token::SingleQuotedString(_) => "'…'",
+                    _ => "…",
+                };
+                (format!("syntax error at or near \"{found}\""), Place::Line(line, column))
             }
-            _ => " at the end of the statement".into(),
+            _ => ("syntax error at end of input".into(), Place::Line(0, 0)),
         };
-        Error::user(format!("syntax error: expected {expected}{place}")).code("42601")
+        Error::user(message).code("42601").detail(format!("expected: {expected}")).at(place)
     }
 
     fn expect(&mut self, words: &[&str]) -> Result<()> {

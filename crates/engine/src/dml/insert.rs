@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     self, Expr, Ident, Insert, ObjectName, Parens, Query, SetExpr, TableObject, Value, Values, With,
 };
 use futures::StreamExt;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, Subject};
 use thalweg_storage::{RelationKind, Snapshot};
 
 use super::apply::{self, Appender, Delta};
@@ -153,8 +153,19 @@ fn rewrite(target: &Target, with: Option<With>, insert: &mut Insert) -> Result<V
         return Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys")
             .hint("INSERT OVERWRITE replaces all rows, MERGE those that match"));
     }
-    let columns = if insert.columns.is_empty() {
-        (0..target.table.arrow_schema.fields().len()).collect()
+    let columns: Vec<usize> = if insert.columns.is_empty() {
+        let all = target.table.arrow_schema.fields().len();
+        // Rows that are too short leave the last columns to their defaults.
+        let given = match insert.source.as_deref().map(|query| query.body.as_ref()) {
+            Some(SetExpr::Values(values)) => values.rows.first().map_or(all, |r| r.content.len()),
+            _ => all,
+        };
+        if given < all {
+            let fields = target.table.arrow_schema.fields().iter().take(given);
+            let names = fields.map(|f| Ident::with_quote('"', f.name().as_str()).into());
+            insert.columns = names.collect();
+        }
+        (0..given.min(all)).collect()
     } else {
         insert.columns.iter().map(|c| target.index(c)).collect::<Result<Vec<usize>>>()?
     };
@@ -166,6 +177,7 @@ fn rewrite(target: &Target, with: Option<With>, insert: &mut Insert) -> Result<V
     }
     let source = insert.source.get_or_insert_with(|| Box::new(default_values(columns.len())));
     if let SetExpr::Values(values) = source.body.as_mut() {
+        check_lengths(values, columns.len())?;
         for row in &mut values.rows {
             for (value, column) in row.content.iter_mut().zip(&columns) {
                 if is_default(value) {
@@ -182,6 +194,26 @@ fn rewrite(target: &Target, with: Option<With>, insert: &mut Insert) -> Result<V
         source.with = Some(with);
     }
     Ok(columns)
+}
+
+/// Every row has a value for each column, and no more.
+fn check_lengths(values: &Values, columns: usize) -> Result<()> {
+    let lengths = || values.rows.iter().map(|row| row.content.len());
+    let first = lengths().next().unwrap_or(columns);
+    let message = if lengths().any(|length| length != first) {
+        "VALUES lists must all be the same length"
+    } else if first > columns {
+        "INSERT has more expressions than target columns"
+    } else if first < columns {
+        "INSERT has more target columns than expressions"
+    } else {
+        return Ok(());
+    };
+    Err(Error::user(message)
+        .code("42601")
+        .detail(format!("columns: {columns}, values: {first}"))
+        .hint("name the columns that get values: INSERT INTO t (a, b) VALUES (1, 2)")
+        .about(Subject::Word("values".into())))
 }
 
 /// `DEFAULT VALUES`: one row, of which the statement names no column.

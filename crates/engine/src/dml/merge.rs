@@ -19,9 +19,9 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, Merge, MergeAction,
-    MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, Query, SelectItem, TableFactor,
-    TableWithJoins, Value, With,
+    BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Ident, Join, JoinConstraint,
+    JoinOperator, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr,
+    MergeInsertKind, Query, SelectItem, TableFactor, TableWithJoins, Value, With,
 };
 use futures::StreamExt;
 use thalweg_base::text::quoted;
@@ -34,6 +34,7 @@ use super::insert::null;
 use super::target::{Target, aliased, alone, call, derived, is_default, qualified, select};
 use super::update::assigned;
 use crate::answer::Tag;
+use crate::bytea::is_binary;
 use crate::dialect::ALL_COLUMNS;
 use crate::error::{from_arrow, from_datafusion};
 use crate::names;
@@ -293,6 +294,11 @@ fn inserted(target: &Target, insert: MergeInsertExpr) -> Result<Vec<Expr>> {
 fn typed(value: Expr, field: &Field) -> Expr {
     if field.data_type().is_nested() {
         return value;
+    }
+    if is_binary(field.data_type()) {
+        // A text there spells bytes.
+        let (kind, expr) = (CastKind::Cast, Box::new(value));
+        return Expr::Cast { kind, expr, data_type: SqlType::Bytea, array: false, format: None };
     }
     call(
         "arrow_cast",

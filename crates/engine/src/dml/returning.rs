@@ -31,10 +31,14 @@ pub fn rows_of(
     take_record_batch(&batch, &UInt64Array::from(rows)).map_err(|e| from_arrow(&e))
 }
 
-/// The same columns of all rows of the table: to describe the answer before there is one.
+/// The same columns of all rows of the table: to describe the answer before there is one. The
+/// table stands here as a query reads it: `*` is its columns, and not the ids of its rows.
 pub fn query(target: &Target, mut items: Vec<SelectItem>) -> Query {
     target.unqualify(&mut items);
-    select(None, items, vec![alone(target.factor.clone())], None)
+    let part = |text: &str| Ident::with_quote('"', text);
+    let name = vec![part(&target.schema), part(&target.table.name)];
+    let factor = target::named(name.into(), Some(part(&target.alias)));
+    select(None, items, vec![alone(factor)], None)
 }
 
 /// The answer of a statement with RETURNING; `None` if it has none.

@@ -83,13 +83,12 @@ impl Target {
         found.filter(|_| known).ok_or_else(|| {
             let fields = self.table.arrow_schema.fields();
             let all: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
-            Error::user(format!(
-                "table {} has no column {}",
-                quoted(&self.name()),
-                quoted(&names::folded(name))
-            ))
-            .code("42703")
-            .hint(format!("its columns are {}", all.join(", ")))
+            let near = names::nearest(column, all.iter().copied());
+            let hint = near.map_or_else(
+                || format!("its columns are {}", all.join(", ")),
+                |near| format!("did you mean {near}?"),
+            );
+            ddl::no_column(&self.name(), &names::folded(name)).hint(hint)
         })
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use thalweg_base::{Error, Result};
 use thalweg_pgcatalog::types;
@@ -233,6 +233,12 @@ pub(crate) enum Done {
 }
 
 impl Command {
+    /// The columns of what it gives; `None`: it gives no row.
+    pub fn answer(&self) -> Option<SchemaRef> {
+        let Command::Show(name) = self else { return None };
+        Some(Arc::new(Schema::new(vec![field(&settings::spelled(name), types::TEXT, -1)])))
+    }
+
     pub async fn run(self, session: &Inner) -> Result<Done> {
         let done = |word: &str| Ok(Done::Tag(Tag::Done(word.into())));
         match self {
@@ -267,11 +273,11 @@ impl Command {
             Command::Refused { what, hint } => {
                 Err(Error::unsupported(format!("{what} is not supported")).hint(hint))
             }
-            Command::Show(name) => {
-                let value = value(session, &name).unwrap_or_default();
-                let schema: Vec<Field> = vec![field(&settings::spelled(&name), types::TEXT, -1)];
+            Command::Show(ref name) => {
+                let value = value(session, name).unwrap_or_default();
                 let column: ArrayRef = Arc::new(StringArray::from(vec![value]));
-                let batch = RecordBatch::try_new(Arc::new(Schema::new(schema)), vec![column]);
+                let schema = self.answer().unwrap_or_else(crate::answer::no_columns);
+                let batch = RecordBatch::try_new(schema, vec![column]);
                 batch.map(Done::Row).map_err(|e| crate::error::from_arrow(&e))
             }
         }

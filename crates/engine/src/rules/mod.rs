@@ -1,5 +1,6 @@
 //! Our optimizer rules, one per file, and where they stand among DataFusion's.
 
+pub mod bytea_casts;
 pub mod cardinality;
 mod casts;
 pub mod constant_filters;
@@ -28,6 +29,7 @@ use datafusion::optimizer::OptimizerRule;
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = lone_groups::install(pushed_filters::install(simplify::install(builder)));
     let builder = nested_subqueries::install(exact_literals::install(builder));
+    let builder = bytea_casts::install(builder);
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
     let builder = read_times::install(builder);

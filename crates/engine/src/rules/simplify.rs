@@ -70,7 +70,15 @@ impl OptimizerRule for Simplify {
         }
         let aggregates = matches!(plan, LogicalPlan::Aggregate(_));
         let freed = free_of_casts(plan)?;
-        let hidden = freed.data.map_expressions(hide)?;
+        // What is hidden does not show in the names of columns.
+        let names = NamePreserver::new(&freed.data);
+        let hidden = freed.data.map_expressions(|expr| match expr {
+            Expr::GroupingSet(_) => hide(expr),
+            expr => {
+                let name = names.save(&expr);
+                Ok(hide(expr)?.update_data(|expr| name.restore(expr)))
+            }
+        })?;
         let simplified = self.simplifier.rewrite(hidden.data, config)?;
         // An aggregate may have become a projection over another.
         let shown = simplified.data.transform_down(|plan| {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, Subject};
 
 use super::query::push_conjuncts;
 use super::{Binder, Place, Scope, ScopeColumn, Typed, name, unsupported};
@@ -164,7 +164,10 @@ impl Binder<'_> {
             [] => "",
         };
         let relation = self.env.relation(schema, &called)?.ok_or_else(|| {
-            Error::user(format!("relation \"{}\" does not exist", parts.join("."))).code("42P01")
+            let name = parts.join(".");
+            Error::user(format!("relation \"{name}\" does not exist"))
+                .code("42P01")
+                .about(Subject::Relation(name))
         })?;
         let column = |name: &str, oid| Output { name: name.into(), oid, typmod: -1, fields: None };
         let columns: Vec<Output> =
@@ -291,7 +294,8 @@ fn push(
 }
 
 pub(super) fn no_column(name: &str) -> Error {
-    Error::user(format!("column \"{name}\" does not exist")).code("42703")
+    let subject = Subject::Column(None, name.into());
+    Error::user(format!("column \"{name}\" does not exist")).code("42703").about(subject)
 }
 
 pub(super) fn no_function(name: &str) -> Error {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use thalweg_base::{Error, QueryId, Result};
+use thalweg_base::{Error, Place, QueryId, Result};
 use thalweg_engine::{Session, TransactionStatus};
 
 use super::cancel::Key;
@@ -53,6 +53,21 @@ pub enum Stop {
 pub struct Done {
     pub query: Option<QueryId>,
     pub rows: u64,
+}
+
+impl Stop {
+    /// Of a statement that stands after other text: where the error is, is counted from the
+    /// beginning of that.
+    pub fn after(self, text: &str) -> Stop {
+        let Stop::Failed(e) = self else { return self };
+        match e.position() {
+            Some(position) => {
+                let before = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+                Stop::Failed(e.at(Place::At(position.saturating_add(before))))
+            }
+            None => Stop::Failed(e),
+        }
+    }
 }
 
 impl From<Error> for Stop {

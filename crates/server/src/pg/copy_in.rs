@@ -313,8 +313,15 @@ impl Reader {
                 self.rest.put_u8(b'\n');
                 self.text_row()?;
             }
-        } else if !self.ended || !self.rest.is_empty() {
-            return Err(self.broken("the binary form has no end", self.line));
+        } else if self.layout.form == Form::Binary {
+            // The trailer may be missing, as PostgreSQL has it: COPY's own end is one, too.
+            if !self.begun {
+                return Err(self.broken("it does not begin like PostgreSQL's binary form", 1));
+            }
+            if !self.rest.is_empty() {
+                let what = if self.ended { "data follows its end" } else { "it ends amid a row" };
+                return Err(self.broken(what, self.line + 1));
+            }
         }
         if self.count() == 0 { Ok(None) } else { self.batch().map(Some) }
     }

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
-use thalweg_base::Result;
-use thalweg_engine::ClientCopy;
+use thalweg_base::{Error, Result};
+use thalweg_engine::{ClientCopy, result_names};
 
 use super::connection::{Connection, Stop};
 use super::copy_in::{Form, Layout};
@@ -17,7 +17,9 @@ impl Connection {
     pub async fn copy_out(&mut self, copy: &ClientCopy) -> Result<String, Stop> {
         let layout = Layout::new(copy)?;
         let session = self.session.clone();
-        let mut answer = self.watched(session.query(&copy.query)).await??;
+        let answer = self.watched(session.query(&copy.query)).await?;
+        // The query stands elsewhere in the client's text, and is spelled there as it likes.
+        let mut answer = answer.map_err(Error::nowhere)?;
         let columns = answer.schema.fields().len();
         let binary = layout.form == Form::Binary;
         let formats = vec![if binary { Format::Binary } else { Format::Text }; columns];
@@ -26,8 +28,10 @@ impl Connection {
         if binary {
             line.put_slice(SIGNATURE);
         } else if layout.header {
-            for (i, field) in answer.schema.fields().iter().enumerate() {
-                layout.value(i, Some(field.name().as_bytes()), &mut line);
+            let names = result_names(&copy.query, columns);
+            for (i, (field, name)) in answer.schema.fields().iter().zip(&names).enumerate() {
+                let name = name.as_ref().unwrap_or(field.name());
+                layout.value(i, Some(name.as_bytes()), &mut line);
             }
             line.put_u8(b'\n');
         }

@@ -2,11 +2,11 @@
 //! computed, and none are kept.
 
 use thalweg_base::{Error, Result};
-use thalweg_engine::script;
+use thalweg_engine::{Value, script};
 
 use super::command;
 use super::connection::{Connection, Stop};
-use super::encode::Format;
+use super::encode::{Format, Rows};
 use super::results::{self, Cursor};
 
 /// A cursor that is open.
@@ -22,18 +22,32 @@ pub enum Command {
     Declare {
         name: String,
         query: String,
+        /// What stands before the query.
+        lead: String,
         holds: bool,
         binary: bool,
     },
-    /// `moves`: without sending the rows. 0 rows: none; `None`: all that there are.
+    /// `moves`: without sending the rows.
     Fetch {
         name: String,
-        rows: Option<u64>,
+        which: Which,
         moves: bool,
     },
     Close {
         name: Option<String>,
     },
+}
+
+/// Rows from where a cursor stands on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Which {
+    /// So many, or all that there are. 0: the one it stands on once more.
+    Next(Option<u64>),
+    /// The one that is so many further; 0: the one it stands on.
+    Relative(u64),
+    /// The one of this number, from 1; 0: the place before the first.
+    Absolute(u64),
+    Last,
 }
 
 /// Cursors that one client may have open: each is a query that runs.
@@ -71,26 +85,18 @@ pub fn parse(sql: &str) -> Result<Option<Command>> {
                     }
                 }
             }
-            Command::Declare { name, query: words.0.trim().to_string(), holds, binary }
+            let query = words.0.trim();
+            let lead = sql[..sql.rfind(query).unwrap_or(0)].to_string();
+            Command::Declare { name, query: query.to_string(), lead, holds, binary }
         }
         "FETCH" | "MOVE" => {
-            let mut rows = Some(1);
-            let mut last = None;
-            for word in words.by_ref() {
-                match word.to_uppercase().as_str() {
-                    "NEXT" | "FORWARD" | "RELATIVE" | "FROM" | "IN" => {}
-                    "ALL" => rows = None,
-                    "PRIOR" | "FIRST" | "LAST" | "BACKWARD" | "ABSOLUTE" => return Err(backwards()),
-                    number if number.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
-                        let count: i64 = number.parse().map_err(|_| {
-                            Error::user(format!("{number} is no number of rows")).code("42601")
-                        })?;
-                        rows = Some(u64::try_from(count).map_err(|_| backwards())?);
-                    }
-                    _ => last = Some(name(word)),
-                }
+            let mut words: Vec<&str> = words.collect();
+            let cursor = words.pop().map(name).ok_or_else(missing)?;
+            if words.last().is_some_and(|w| matches!(w.to_uppercase().as_str(), "FROM" | "IN")) {
+                words.pop();
             }
-            Command::Fetch { name: last.ok_or_else(missing)?, rows, moves: verb == "MOVE" }
+            let which = which(&words)?;
+            Command::Fetch { name: cursor, which, moves: verb == "MOVE" }
         }
         "CLOSE" => {
             let word = words.next().ok_or_else(missing)?;
@@ -100,9 +106,39 @@ pub fn parse(sql: &str) -> Result<Option<Command>> {
     }))
 }
 
+/// What stands between FETCH and the cursor's name.
+fn which(words: &[&str]) -> Result<Which> {
+    let words: Vec<String> = words.iter().map(|w| w.to_uppercase()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let number = |text: &str| {
+        let count: i64 = text.parse().map_err(|_| {
+            Error::user(format!("{text} is no number of rows"))
+                .code("42601")
+                .hint("FETCH n FROM cursor, FETCH ALL, NEXT, LAST, RELATIVE n or ABSOLUTE n")
+        })?;
+        u64::try_from(count).map_err(|_| backwards())
+    };
+    Ok(match words[..] {
+        [] | ["NEXT" | "FORWARD"] => Which::Next(Some(1)),
+        ["ALL"] | ["FORWARD", "ALL"] => Which::Next(None),
+        ["FIRST"] => Which::Absolute(1),
+        ["LAST"] | ["ABSOLUTE", "-1"] => Which::Last,
+        ["BACKWARD", "0"] => Which::Relative(0),
+        ["PRIOR"] | ["BACKWARD"] | ["BACKWARD", _] => return Err(backwards()),
+        ["RELATIVE", n] => Which::Relative(number(n)?),
+        ["ABSOLUTE", n] => Which::Absolute(number(n)?),
+        ["FORWARD", n] | [n] => Which::Next(Some(number(n)?)),
+        _ => {
+            let e = Error::user(format!("FETCH does not understand {}", words.join(" ")));
+            return Err(e.code("42601").hint("FETCH n FROM cursor takes the next n rows"));
+        }
+    })
+}
+
 fn backwards() -> Error {
-    Error::unsupported("cursors go forward only: rows that have been fetched are not kept")
-        .hint("FETCH n, FETCH ALL and MOVE n work; ORDER BY … DESC reads from the other end")
+    Error::unsupported("cursor can only scan forward: rows that have been fetched are not kept")
+        .code("55000")
+        .hint("FETCH n, ALL, LAST and RELATIVE n go forward; ORDER BY … DESC reads from the other end")
 }
 
 /// A name in quotes as it is, another in lower case.
@@ -151,14 +187,15 @@ impl Connection {
     }
 
     /// Runs it and returns its tag. `formats`: what a client of the extended protocol has asked
-    /// for, which has been told the columns before.
+    /// for, which has been told the columns before; `values` are those of its query.
     pub async fn cursor(
         &mut self,
         command: &Command,
+        values: &[Value],
         formats: Option<&[i16]>,
     ) -> Result<String, Stop> {
         match command {
-            Command::Declare { name, query, holds, binary } => {
+            Command::Declare { name, query, lead, holds, binary } => {
                 if !command::is_query(query) {
                     return Err(Error::user("a cursor is of a query").code("42601").into());
                 }
@@ -177,48 +214,83 @@ impl Connection {
                     return Err(e.hint("BEGIN opens one; WITH HOLD needs none").into());
                 }
                 let session = self.session.clone();
-                let answer = self.watched(session.query(query)).await??;
-                let cursor = Cursor::new(answer, vec![]);
+                let running = session.query_with(query, values);
+                let answer = self.watched(running).await?;
+                let answer = answer.map_err(|e| Stop::from(e).after(lead))?;
+                let mut cursor = Cursor::new(answer, vec![]);
+                cursor.keeps_last = true;
                 let declared = Declared { cursor, holds: *holds, binary: *binary };
                 self.cursors.insert(name.clone(), declared);
                 Ok("DECLARE CURSOR".into())
             }
-            Command::Fetch { name, rows, moves } => {
+            Command::Fetch { name, which, moves } => {
                 // Back in the map only if it has not failed.
                 let mut declared = self.declared(name)?;
                 let columns = declared.cursor.answer.schema.fields().len();
                 let default = [i16::from(declared.binary)];
                 let codes = formats.filter(|codes| !codes.is_empty()).unwrap_or(&default);
                 declared.cursor.formats = results::formats(codes, columns)?;
-                let before = declared.cursor.sent;
                 if !*moves && formats.is_none() {
                     let Cursor { answer, formats, .. } = &declared.cursor;
                     results::describe(&mut self.output.out, "", &answer.schema, formats)?;
                 }
-                let most = match rows {
-                    Some(0) => None,
-                    Some(rows) => Some(usize::try_from(*rows).unwrap_or(usize::MAX)),
-                    None => Some(0),
-                };
-                if let Some(most) = most {
-                    if *moves {
-                        self.skip_rows(&mut declared.cursor, most).await?;
-                    } else {
-                        self.send_rows(&mut declared.cursor, most).await?;
-                    }
-                }
-                let count = declared.cursor.sent - before;
+                let count = self.fetch(&mut declared.cursor, *which, !*moves).await?;
                 self.cursors.insert(name.clone(), declared);
                 Ok(format!("{} {count}", if *moves { "MOVE" } else { "FETCH" }))
             }
-            Command::Close { name } => {
-                match name {
-                    Some(name) => drop(self.declared(name)?),
-                    None => self.cursors.clear(),
+            Command::Close { name } => Ok(match name {
+                Some(name) => {
+                    drop(self.declared(name)?);
+                    "CLOSE CURSOR".into()
                 }
-                Ok("CLOSE CURSOR".into())
-            }
+                None => {
+                    self.cursors.clear();
+                    "CLOSE CURSOR ALL".into()
+                }
+            }),
         }
+    }
+
+    /// Goes to rows, and sends them if they are wanted. Returns how many they are.
+    async fn fetch(&mut self, cursor: &mut Cursor, which: Which, send: bool) -> Result<u64, Stop> {
+        let stands_at = cursor.sent;
+        let rows = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let (skipped, wanted) = match which {
+            Which::Next(None) => (0, Some(0)),
+            Which::Next(Some(0)) | Which::Relative(0) => return Ok(self.again(cursor, send)?),
+            Which::Next(Some(n)) => (0, Some(rows(n))),
+            Which::Relative(n) => (rows(n - 1), Some(1)),
+            Which::Absolute(n) if n > stands_at => (rows(n - 1 - stands_at), Some(1)),
+            Which::Absolute(0) if stands_at == 0 => return Ok(0),
+            Which::Absolute(n) if n == stands_at => return Ok(self.again(cursor, send)?),
+            Which::Absolute(_) => return Err(backwards().into()),
+            Which::Last => (usize::MAX, None),
+        };
+        if skipped > 0 {
+            self.skip_rows(cursor, skipped).await?;
+        }
+        let before = cursor.sent;
+        match wanted {
+            // It stands on the last row now.
+            None => return Ok(self.again(cursor, send)?),
+            Some(wanted) if send => self.send_rows(cursor, wanted).await?,
+            Some(wanted) => self.skip_rows(cursor, wanted).await?,
+        };
+        let count = cursor.sent - before;
+        // Then it stands after the last row.
+        if wanted.is_none_or(|wanted| wanted == 0 || count < wanted as u64) {
+            cursor.last = None;
+        }
+        Ok(count)
+    }
+
+    /// The row that the cursor stands on, if it does.
+    fn again(&mut self, cursor: &Cursor, send: bool) -> Result<u64> {
+        let Some(row) = &cursor.last else { return Ok(0) };
+        if send {
+            Rows::new(row, &cursor.formats)?.data_row(0, &mut self.output.out);
+        }
+        Ok(1)
     }
 
     /// Announces the columns of what the command gives.
@@ -243,7 +315,7 @@ mod tests {
     #[test]
     fn commands_are_understood() {
         let declare = |sql: &str| match parse(sql).unwrap() {
-            Some(Command::Declare { name, query, holds, binary }) => {
+            Some(Command::Declare { name, query, holds, binary, .. }) => {
                 format!("{name}|{query}|{holds}|{binary}")
             }
             other => panic!("{sql}: {other:?}"),
@@ -255,19 +327,26 @@ mod tests {
         );
         assert_eq!(declare("DECLARE c CURSOR WITHOUT HOLD FOR SELECT 1"), "c|SELECT 1|false|false");
         let fetch = |sql: &str| match parse(sql).unwrap() {
-            Some(Command::Fetch { name, rows, .. }) => format!("{name} {rows:?}"),
+            Some(Command::Fetch { name, which, .. }) => format!("{name} {which:?}"),
             other => panic!("{sql}: {other:?}"),
         };
-        assert_eq!(fetch("/* of a driver */ FETCH c"), "c Some(1)");
-        assert_eq!(fetch("FETCH FORWARD 10 FROM \"c\""), "c Some(10)");
-        assert_eq!(fetch("FETCH ALL IN c"), "c None");
-        assert_eq!(fetch("MOVE FORWARD ALL IN c"), "c None");
+        assert_eq!(fetch("/* of a driver */ FETCH c"), "c Next(Some(1))");
+        assert_eq!(fetch("FETCH FORWARD 10 FROM \"c\""), "c Next(Some(10))");
+        assert_eq!(fetch("FETCH ALL IN c"), "c Next(None)");
+        assert_eq!(fetch("FETCH RELATIVE 3 c"), "c Relative(3)");
+        assert_eq!(fetch("FETCH FIRST FROM c"), "c Absolute(1)");
+        assert_eq!(fetch("FETCH LAST FROM c"), "c Last");
+        assert_eq!(fetch("FETCH 0 c"), "c Next(Some(0))");
+        assert_eq!(fetch("MOVE FORWARD ALL IN c"), "c Next(None)");
         assert_eq!(parse("CLOSE ALL").unwrap(), Some(Command::Close { name: None }));
         assert_eq!(parse("SELECT 1").unwrap(), None);
         assert_eq!(parse("").unwrap(), None);
         for wrong in [
             "FETCH PRIOR FROM c",
             "FETCH -1 FROM c",
+            "FETCH BACKWARD 2 FROM c",
+            "FETCH RELATIVE -1 FROM c",
+            "FETCH two FROM c",
             "DECLARE c SCROLL CURSOR FOR SELECT 1",
             "FETCH",
             "CLOSE",

@@ -1,7 +1,7 @@
 //! Statements that are prepared, bound to values, and executed, perhaps in parts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use thalweg_base::{Error, Result};
@@ -19,11 +19,22 @@ use super::{cursor, parameter, types};
 pub struct Prepared {
     name: String,
     sql: String,
+    /// What stands before it in the text of the client.
+    lead: String,
     work: Work,
     /// Types of its values, as far as the client has said them.
     declared: Vec<u32>,
     /// It has had a plan.
     is_sound: AtomicBool,
+    /// Types of its values, once they are inferred: the client goes by what it is told first.
+    inferred: OnceLock<Vec<Parameter>>,
+}
+
+/// The type of a value, and what clients call it.
+#[derive(Clone)]
+struct Parameter {
+    oid: u32,
+    data_type: DataType,
 }
 
 /// A statement with its values.
@@ -46,9 +57,31 @@ enum State {
 const PREPARED_MAX: usize = 10_000;
 
 impl Prepared {
+    /// The statement that takes the values: of DECLARE, the query.
+    fn text(&self) -> &str {
+        match &self.work {
+            Work::Cursor(cursor::Command::Declare { query, .. }) => query,
+            _ => &self.sql,
+        }
+    }
+
     fn declared(&self) -> Vec<Option<DataType>> {
         self.declared.iter().map(|oid| types::data_type(*oid)).collect()
     }
+
+    /// The types of its values as they were inferred, but for those that the client has said.
+    fn parameters(&self, types: &[DataType]) -> Vec<Parameter> {
+        let declared = |i: usize| self.declared.get(i).copied().filter(|oid| *oid != 0);
+        let parameter = |(i, data_type): (usize, &DataType)| Parameter {
+            oid: declared(i).unwrap_or(types::oid(data_type)),
+            data_type: data_type.clone(),
+        };
+        types.iter().enumerate().map(parameter).collect()
+    }
+}
+
+fn oids(parameters: &[Parameter]) -> Vec<u32> {
+    parameters.iter().map(|parameter| parameter.oid).collect()
 }
 
 impl Connection {
@@ -71,16 +104,21 @@ impl Connection {
         }
         let mut statements = Session::split(&sql)?;
         if statements.len() > 1 {
-            return Err(Error::user("a prepared statement is one statement").code("42601").into());
+            let e = Error::user("cannot insert multiple commands into a prepared statement");
+            return Err(e.code("42601").hint("prepare each of them on its own").into());
         }
-        let sql = statements.pop().unwrap_or_default();
+        let text = statements.pop().unwrap_or_default();
+        let lead = sql[..sql.find(&text).unwrap_or(0)].to_string();
+        let sql = text;
         let work = Work::of(&sql)?;
         // So that a mistake of syntax shows here.
         if matches!(work, Work::Engine) {
-            self.session.check_syntax(&sql)?;
+            self.session.check_syntax(&sql).map_err(|e| Stop::from(e).after(&lead))?;
         }
         let is_sound = AtomicBool::new(false);
-        let prepared = Prepared { name: name.clone(), sql, work, declared, is_sound };
+        let inferred = OnceLock::new();
+        let prepared =
+            Prepared { name: name.clone(), sql, lead, work, declared, is_sound, inferred };
         self.statements.insert(name, Arc::new(prepared));
         self.output.out.parse_complete();
         Ok(())
@@ -96,25 +134,28 @@ impl Connection {
         let statement = self.statement(&bind.statement)?;
         let count = bind.values.len();
         let formats = results::formats(&bind.formats, count)?;
-        let mut types = statement.declared();
-        types.resize(count.max(types.len()), None);
+        let said = statement.declared().into_iter().zip(&statement.declared);
+        let said =
+            said.map(|(data_type, oid)| Some(Parameter { oid: *oid, data_type: data_type? }));
+        let mut parameters: Vec<Option<Parameter>> = said.collect();
+        parameters.resize(count.max(parameters.len()), None);
         // What the client has not said is told from where the value stands.
-        if types.iter().take(count).any(Option::is_none) {
-            let told = self.parameter_types(&statement).await;
-            types = self.planned(&statement, told)?.into_iter().map(Some).collect();
+        if parameters.iter().take(count).any(Option::is_none) {
+            let told = self.parameters(&statement).await;
+            parameters = self.planned(&statement, told)?.into_iter().map(Some).collect();
         }
-        if types.len() != count {
+        if parameters.len() != count {
             return Err(Error::user(format!(
                 "the statement takes {} values, and got {count}",
-                types.len()
+                parameters.len()
             ))
             .code("08P01")
             .into());
         }
         let mut values = vec![];
+        let text = || Parameter { oid: 0, data_type: DataType::Utf8 };
         for (i, (bytes, format)) in bind.values.into_iter().zip(formats).enumerate() {
-            let data_type = types[i].clone().unwrap_or(DataType::Utf8);
-            let oid = statement.declared.get(i).copied().unwrap_or(0);
+            let Parameter { oid, data_type } = parameters[i].clone().unwrap_or_else(text);
             let value = parameter::read(bytes, format, oid, &data_type)
                 .map_err(|e| e.context(format!("parameter ${}", i + 1)))?;
             values.push(Value::new(value)?);
@@ -134,16 +175,27 @@ impl Connection {
         Ok(())
     }
 
-    async fn parameter_types(&mut self, statement: &Prepared) -> Result<Vec<DataType>, Stop> {
-        let session = self.session.clone();
-        let asked = session.describe_catalog(&statement.sql, &statement.declared);
-        if let Some(described) = self.watched(asked).await? {
-            let data_type = |oid: &u32| types::data_type(*oid).unwrap_or(DataType::Utf8);
-            return Ok(described?.parameters.iter().map(data_type).collect());
+    async fn parameters(&mut self, statement: &Prepared) -> Result<Vec<Parameter>, Stop> {
+        if let Some(inferred) = statement.inferred.get() {
+            return Ok(inferred.clone());
         }
-        let declared = statement.declared();
-        let described = self.watched(session.describe(&statement.sql, &declared)).await?;
-        Ok(described?.parameters)
+        let session = self.session.clone();
+        let asked = session.describe_catalog(statement.text(), &statement.declared);
+        let parameters = match self.watched(asked).await? {
+            Some(described) => {
+                let parameter = |oid: &u32| Parameter {
+                    oid: *oid,
+                    data_type: types::data_type(*oid).unwrap_or(DataType::Utf8),
+                };
+                described?.parameters.iter().map(parameter).collect()
+            }
+            None => {
+                let declared = statement.declared();
+                let described = self.watched(session.describe(statement.text(), &declared)).await?;
+                statement.parameters(&described?.parameters)
+            }
+        };
+        Ok(statement.inferred.get_or_init(|| parameters).clone())
     }
 
     pub async fn describe(&mut self, subject: Subject) -> Result<(), Stop> {
@@ -155,7 +207,8 @@ impl Connection {
             }
             // Those of DECLARE are portals, too.
             Subject::Portal(name) if self.cursors.contains_key(&name) => {
-                let fetch = cursor::Command::Fetch { name, rows: None, moves: false };
+                let which = cursor::Which::Next(None);
+                let fetch = cursor::Command::Fetch { name, which, moves: false };
                 self.describe_cursor(&fetch, &[])?;
                 Ok(())
             }
@@ -170,7 +223,11 @@ impl Connection {
 
     async fn describe_statement(&mut self, statement: &Prepared) -> Result<(), Stop> {
         if !matches!(statement.work, Work::Engine) {
-            self.output.out.parameter_types(&[]);
+            let types = match &statement.work {
+                Work::Cursor(cursor::Command::Declare { .. }) => self.parameters(statement).await?,
+                _ => vec![],
+            };
+            self.output.out.parameter_types(&oids(&types));
             return Ok(self.describe_own(&statement.work, &[])?);
         }
         let session = self.session.clone();
@@ -183,11 +240,9 @@ impl Connection {
         }
         let declared = statement.declared();
         let described = self.watched(session.describe(&statement.sql, &declared)).await??;
-        let oids: Vec<u32> = described.parameters.iter().map(types::oid).collect();
-        let said = |i: usize| statement.declared.get(i).copied().filter(|oid| *oid != 0);
-        let oids: Vec<u32> =
-            oids.iter().enumerate().map(|(i, oid)| said(i).unwrap_or(*oid)).collect();
-        self.output.out.parameter_types(&oids);
+        let parameters = statement.parameters(&described.parameters);
+        let parameters = statement.inferred.get_or_init(|| parameters);
+        self.output.out.parameter_types(&oids(parameters));
         columns(&mut self.output.out, &statement.sql, described.schema.as_ref(), &[])?;
         Ok(())
     }
@@ -205,7 +260,7 @@ impl Connection {
             }
             Err(_) => {}
         }
-        result
+        result.map_err(|stop| stop.after(&statement.lead))
     }
 
     async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Stop> {
@@ -285,7 +340,7 @@ impl Connection {
         self.has_set |= command::sets(sql);
         self.begin_implicit(sql).await?;
         let formats = Some(portal.result_formats.as_slice());
-        if let Some(tag) = self.own_work(&statement.work, formats).await? {
+        if let Some(tag) = self.own_work(&statement.work, &portal.values, formats).await? {
             self.output.out.complete(&tag);
             return Ok(Done::default());
         }

@@ -14,6 +14,7 @@ use arrow::datatypes::{DataType, Field, IntervalMonthDayNano};
 use arrow::util::display::FormatOptions;
 use bytes::{Buf, Bytes};
 use thalweg_base::{Error, Result};
+use thalweg_engine::bytea;
 
 use super::encode::{EPOCH_US, Format};
 use super::message::Body;
@@ -69,7 +70,7 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<ArrayRef> {
             Arc::new(BooleanArray::from(vec![value]))
         }
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
-            let value = bytea(text).ok_or_else(wrong)?;
+            let value = bytea::parse(text)?;
             let array: ArrayRef = Arc::new(BinaryArray::from(vec![&value[..]]));
             return cast(&array, data_type, &wrong);
         }
@@ -100,37 +101,6 @@ fn cast(array: &ArrayRef, data_type: &DataType, wrong: &dyn Fn() -> Error) -> Re
     }
     let options = CastOptions { safe: false, format_options: FormatOptions::new() };
     cast_with_options(array, data_type, &options).map_err(|_| wrong())
-}
-
-/// `\x00ff`, or bytes with escapes as PostgreSQL had them before.
-fn bytea(text: &str) -> Option<Vec<u8>> {
-    if let Some(hex) = text.strip_prefix("\\x") {
-        let digits: Vec<u8> = hex
-            .bytes()
-            .filter(|b| !b.is_ascii_whitespace())
-            .map(|b| char::from(b).to_digit(16).map(|d| d as u8))
-            .collect::<Option<_>>()?;
-        let pairs = digits.chunks_exact(2);
-        return pairs.remainder().is_empty().then(|| pairs.map(|p| p[0] << 4 | p[1]).collect());
-    }
-    let mut bytes = vec![];
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        match (first, tail) {
-            (b'\\', [b'\\', ..]) => {
-                bytes.push(b'\\');
-                rest = &tail[1..];
-            }
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..]) => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = &tail[3..];
-            }
-            (b'\\', _) => return None,
-            _ => bytes.push(*first),
-        }
-    }
-    Some(bytes)
 }
 
 /// With the digits that it has: a type of its own for each value, so that none is lost.

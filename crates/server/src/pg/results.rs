@@ -70,11 +70,21 @@ pub struct Cursor {
     /// The batch that is being sent, and its first row that is not.
     batch: Option<(RecordBatch, usize)>,
     pub sent: u64,
+    /// Whether the row that was sent last is kept, and that row.
+    pub keeps_last: bool,
+    pub last: Option<RecordBatch>,
 }
 
 impl Cursor {
     pub fn new(answer: Answer, formats: Vec<Format>) -> Self {
-        Cursor { answer, formats, batch: None, sent: 0 }
+        Cursor { answer, formats, batch: None, sent: 0, keeps_last: false, last: None }
+    }
+
+    /// The rows of the batch before this one have been sent.
+    fn sent_before(&mut self, batch: &RecordBatch, row: usize) {
+        if self.keeps_last && row > 0 {
+            self.last = Some(batch.slice(row - 1, 1));
+        }
     }
 }
 
@@ -92,6 +102,7 @@ impl Connection {
             };
             while row < batch.num_rows() {
                 if left == 0 {
+                    cursor.sent_before(&batch, row);
                     cursor.batch = Some((batch, row));
                     return Ok(false);
                 }
@@ -107,6 +118,7 @@ impl Connection {
                     self.flush().await?;
                 }
             }
+            cursor.sent_before(&batch, row);
             if left == 0 {
                 cursor.batch = Some((batch.slice(row, 0), 0));
                 return Ok(false);
@@ -128,6 +140,7 @@ impl Connection {
             let skipped = left.min(batch.num_rows() - row);
             left -= skipped;
             cursor.sent += skipped as u64;
+            cursor.sent_before(&batch, row + skipped);
             cursor.batch = Some((batch, row + skipped));
             if left > 0 {
                 cursor.batch = None;

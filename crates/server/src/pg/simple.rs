@@ -1,7 +1,7 @@
 //! A text with any number of statements, answered in text.
 
 use thalweg_base::Result;
-use thalweg_engine::{Session, TransactionStatus};
+use thalweg_engine::{Session, TransactionStatus, Value};
 
 use super::command::{self, Work};
 use super::connection::{Connection, Done, Stop};
@@ -23,11 +23,16 @@ impl Connection {
             self.control("BEGIN").await?;
             self.implicit = true;
         }
+        let mut rest = sql;
         for statement in &statements {
+            let before =
+                &sql[..sql.len() - rest.len() + rest.find(statement.as_str()).unwrap_or(0)];
+            rest = &sql[before.len()..];
             let running = self.running(statement);
             let done = self.one(statement).await;
             self.ended(running, &done);
-            done?;
+            done.map_err(|stop| stop.after(before))?;
+            rest = rest.get(statement.len()..).unwrap_or_default();
         }
         if std::mem::take(&mut self.implicit) {
             self.control("COMMIT").await?;
@@ -37,7 +42,7 @@ impl Connection {
 
     async fn one(&mut self, sql: &str) -> Result<Done, Stop> {
         self.has_set |= command::sets(sql);
-        if let Some(tag) = self.own_work(&Work::of(sql)?, None).await? {
+        if let Some(tag) = self.own_work(&Work::of(sql)?, &[], None).await? {
             self.output.out.complete(&tag);
             return Ok(Done::default());
         }
@@ -58,12 +63,13 @@ impl Connection {
     pub async fn own_work(
         &mut self,
         work: &Work,
+        values: &[Value],
         formats: Option<&[i16]>,
     ) -> Result<Option<String>, Stop> {
         Ok(match work {
             Work::Copy(copy) if copy.to => Some(self.copy_out(copy).await?),
             Work::Copy(copy) => Some(self.copy_in(copy).await?),
-            Work::Cursor(command) => Some(self.cursor(command, formats).await?),
+            Work::Cursor(command) => Some(self.cursor(command, values, formats).await?),
             Work::Empty | Work::Engine => None,
         })
     }

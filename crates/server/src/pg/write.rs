@@ -172,6 +172,9 @@ impl Out {
             if let Some(hint) = e.hint_text() {
                 field(b'H', hint);
             }
+            if let Some(position) = e.position() {
+                field(b'P', &position.to_string());
+            }
             b.put_u8(0);
         });
     }

@@ -193,7 +193,7 @@ fn columns_come_and_go_without_touching_the_extents() {
     tx.drop_column(id, "m").unwrap();
     tx.drop_column(id, "o").unwrap();
     assert!(tx.drop_column(id, "first").unwrap_err().message().contains("only one"));
-    assert!(tx.drop_column(id, "m").unwrap_err().message().contains("no column"));
+    assert!(tx.drop_column(id, "m").unwrap_err().message().contains("does not exist"));
     let snapshot = tx.commit().unwrap();
     assert_eq!(values(&db, &snapshot), [0, 1, 2]);
 }

@@ -1,0 +1,84 @@
+//! What the session's own planners make of operators and calls: arithmetic of dates and times, and parts
+//! of them.
+
+use arrow::datatypes::Field;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::planner::{PlannerResult, RawAggregateExpr, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::binder::Binder;
+use crate::expr::{Place, Typed};
+use crate::failure::Result;
+
+impl Binder<'_> {
+    /// `+` and `-` where one side is no number.
+    pub(crate) fn of_times(
+        &self,
+        l: &Typed,
+        op: Operator,
+        r: &Typed,
+        place: Place<'_>,
+    ) -> Result<Option<Typed>> {
+        let op = match op {
+            Operator::Plus => BinaryOperator::Plus,
+            Operator::Minus => BinaryOperator::Minus,
+            _ => return Ok(None),
+        };
+        let schema = schema(place)?;
+        let mut raw = RawBinaryExpr { op, left: l.expr.clone(), right: r.expr.clone() };
+        for planner in self.names.get_expr_planners() {
+            match planner.plan_binary_op(raw, &schema)? {
+                PlannerResult::Planned(expr) => return typed(expr, &schema).map(Some),
+                PlannerResult::Original(same) => raw = same,
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn extract(&self, field: Typed, value: Typed, place: Place<'_>) -> Result<Typed> {
+        let schema = schema(place)?;
+        let mut args = vec![field.expr.clone(), value.expr.clone()];
+        for planner in self.names.get_expr_planners() {
+            match planner.plan_extract(args)? {
+                PlannerResult::Planned(expr) => return typed(expr, &schema),
+                PlannerResult::Original(same) => args = same,
+            }
+        }
+        self.scalar("date_part", vec![field, value])
+    }
+
+    /// An aggregate that a planner has another plan for.
+    pub(crate) fn planned_aggregate(
+        &self,
+        mut raw: RawAggregateExpr,
+        place: Place<'_>,
+    ) -> Result<Option<Typed>> {
+        for planner in self.names.get_expr_planners() {
+            match planner.plan_aggregate(raw)? {
+                PlannerResult::Planned(expr) => return typed(expr, &schema(place)?).map(Some),
+                PlannerResult::Original(same) => raw = same,
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn typed(expr: Expr, schema: &DFSchema) -> Result<Typed> {
+    let (_, field) = expr.to_field(schema)?;
+    // A name is given at the end.
+    let expr = expr.unalias();
+    Ok(Typed::new(expr, field.data_type().clone(), field.is_nullable()))
+}
+
+/// The columns that an expression may name, for those who ask for its type.
+fn schema(place: Place<'_>) -> Result<DFSchema> {
+    let mut seen = HashSet::new();
+    let fields = place.scope.entries.iter().filter(|e| seen.insert(&e.column)).map(|entry| {
+        let field = Field::new(&entry.column.name, entry.data_type.clone(), entry.nullable);
+        (entry.column.relation.clone(), Arc::new(field))
+    });
+    Ok(DFSchema::new_with_metadata(fields.collect(), HashMap::new())?)
+}
