@@ -175,7 +175,9 @@ impl Binder<'_> {
             }
             Sql::Interval(interval) => self.interval(interval, false),
             Sql::IsNull(e) => Ok(Typed::boolean(self.value(e, place)?.expr.is_null(), false)),
-            Sql::IsNotNull(e) => Ok(Typed::boolean(self.value(e, place)?.expr.is_not_null(), false)),
+            Sql::IsNotNull(e) => {
+                Ok(Typed::boolean(self.value(e, place)?.expr.is_not_null(), false))
+            }
             Sql::IsTrue(e) => self.truth(e, place, Expr::IsTrue),
             Sql::IsNotTrue(e) => self.truth(e, place, Expr::IsNotTrue),
             Sql::IsFalse(e) => self.truth(e, place, Expr::IsFalse),
@@ -193,8 +195,10 @@ impl Binder<'_> {
             Sql::Between { expr, negated, low, high } => {
                 let items = self.beside([&**expr, &**low, &**high], place)?;
                 let nullable = items.iter().any(|i| i.nullable);
-                let mut items = self.same_type(items, "BETWEEN")?.into_iter().map(|t| Box::new(t.expr));
-                let (Some(expr), Some(low), Some(high)) = (items.next(), items.next(), items.next())
+                let mut items =
+                    self.same_type(items, "BETWEEN")?.into_iter().map(|t| Box::new(t.expr));
+                let (Some(expr), Some(low), Some(high)) =
+                    (items.next(), items.next(), items.next())
                 else {
                     return not_covered("BETWEEN");
                 };
@@ -220,11 +224,17 @@ impl Binder<'_> {
                 let value = self.expr(expr, place)?;
                 self.extract(field, value, place)
             }
-            Sql::Ceil { expr, field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+            Sql::Ceil {
+                expr,
+                field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
+            } => {
                 let value = self.expr(expr, place)?;
                 self.scalar("ceil", vec![value])
             }
-            Sql::Floor { expr, field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+            Sql::Floor {
+                expr,
+                field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
+            } => {
                 let value = self.expr(expr, place)?;
                 self.scalar("floor", vec![value])
             }
@@ -232,7 +242,13 @@ impl Binder<'_> {
                 let (what, text) = (self.expr(expr, place)?, self.expr(r#in, place)?);
                 self.scalar("strpos", vec![text, what])
             }
-            Sql::Substring { expr, substring_from: Some(from), substring_for, special: _, shorthand: _ } => {
+            Sql::Substring {
+                expr,
+                substring_from: Some(from),
+                substring_for,
+                special: _,
+                shorthand: _,
+            } => {
                 let mut args = vec![self.expr(expr, place)?, self.expr(from, place)?];
                 if let Some(count) = substring_for {
                     args.push(self.expr(count, place)?);
@@ -375,9 +391,8 @@ impl Binder<'_> {
 
     /// Beside decimals, a literal with a point is the number that is written, and not the nearest double.
     pub(crate) fn exactly(&self, value: Typed, sql: &ast::Expr, place: Place<'_>) -> Result<Typed> {
-        let is_written = |e: &Expr| {
-            matches!(e, Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_))
-        };
+        let is_written =
+            |e: &Expr| matches!(e, Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_));
         let varies = value.expr.exists(|e| Ok(!is_written(e)))?;
         if varies || !types::is_float(&value.data_type) {
             return Ok(value);
@@ -490,7 +505,9 @@ impl Binder<'_> {
                 .hint("an escape string is empty or one character")
                 .into());
         }
-        let Expr::Literal(value, _) = &typed.expr else { return not_covered("ESCAPE of an expression") };
+        let Expr::Literal(value, _) = &typed.expr else {
+            return not_covered("ESCAPE of an expression");
+        };
         let Some(Some(text)) = value.try_as_str() else { return Ok(typed) };
         let mut written = String::with_capacity(text.len());
         let mut rest = text.chars();
@@ -585,7 +602,8 @@ impl Binder<'_> {
         let data_type = results[0].data_type.clone();
         let mut results: Vec<Expr> = results.into_iter().map(|r| r.expr).collect();
         let else_expr = if has_else { results.pop().map(Box::new) } else { None };
-        let when_then_expr = whens.into_iter().zip(results).map(|(w, r)| (Box::new(w), Box::new(r)));
+        let when_then_expr =
+            whens.into_iter().zip(results).map(|(w, r)| (Box::new(w), Box::new(r)));
         let case = Case { expr: operand, when_then_expr: when_then_expr.collect(), else_expr };
         Ok(Typed::new(Expr::Case(case), data_type, nullable))
     }
@@ -645,9 +663,6 @@ impl Binder<'_> {
         if types::is_number(&value.data_type) || matches!(value.data_type, DataType::Interval(_)) {
             return Ok(value);
         }
-        wrong(
-            "42883",
-            format!("operator does not exist: {sign} {}", types::name(&value.data_type)),
-        )
+        wrong("42883", format!("operator does not exist: {sign} {}", types::name(&value.data_type)))
     }
 }

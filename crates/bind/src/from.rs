@@ -43,7 +43,8 @@ impl Binder<'_> {
                 None => rows,
                 Some(left) => {
                     check_names(&left.entries, &rows.entries)?;
-                    let plan = LogicalPlanBuilder::from(left.plan).cross_join(rows.plan)?.build()?;
+                    let plan =
+                        LogicalPlanBuilder::from(left.plan).cross_join(rows.plan)?.build()?;
                     let mut entries = left.entries;
                     entries.extend(rows.entries);
                     Rows { plan, entries }
@@ -146,7 +147,10 @@ impl Binder<'_> {
             J::CrossJoin(c) | J::Join(c) | J::Inner(c) => (JoinType::Inner, c),
             J::Left(c) | J::LeftOuter(c) => (JoinType::Left, c),
             J::Right(_) | J::RightOuter(_) | J::FullOuter(_) => {
-                return wrong("42P10", "a LATERAL subquery may stand right of INNER and LEFT joins alone");
+                return wrong(
+                    "42P10",
+                    "a LATERAL subquery may stand right of INNER and LEFT joins alone",
+                );
             }
             _ => return not_covered("this kind of join"),
         };
@@ -379,7 +383,7 @@ impl Binder<'_> {
                 for entry in left.entries.iter().filter(|e| !e.hidden) {
                     let is_both = right.entries.iter().any(|e| !e.hidden && e.name == entry.name);
                     if is_both && !names.iter().any(|n| n.text == entry.name) {
-                        names.push(Part { text: entry.name.clone(), quoted: true });
+                        names.push(Part { text: entry.name.clone(), quoted: true, place: None });
                     }
                 }
                 if names.is_empty() {
@@ -393,13 +397,7 @@ impl Binder<'_> {
         }
     }
 
-    fn join_using(
-        &self,
-        left: Rows,
-        kind: JoinType,
-        right: Rows,
-        names: &[Part],
-    ) -> Result<Rows> {
+    fn join_using(&self, left: Rows, kind: JoinType, right: Rows, names: &[Part]) -> Result<Rows> {
         let find = |entries: &[Entry], name: &Part, side: &str| -> Result<usize> {
             let scope = Scope { entries: entries.to_vec(), ..Scope::default() };
             let found = match scope.find_here(std::slice::from_ref(name))? {

@@ -69,7 +69,9 @@ impl Binder<'_> {
             }
             return match text.parse::<f64>() {
                 Ok(n) if n.is_finite() => Ok(literal(ScalarValue::from(n))),
-                Ok(_) => wrong("22003", format!("{text} is out of range for type double precision")),
+                Ok(_) => {
+                    wrong("22003", format!("{text} is out of range for type double precision"))
+                }
                 Err(_) => wrong("42601", format!("{text} is no number")),
             };
         }

@@ -3,14 +3,16 @@
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::BinaryExpr;
-use datafusion::logical_expr::{Expr, Operator};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
+use datafusion::logical_expr::{Expr, Operator};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 
 use crate::binder::Binder;
 use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
-use crate::types::{self, INTERVAL, TEXT, as_decimal, common, is_decimal, is_float, is_number, is_text};
+use crate::types::{
+    self, INTERVAL, TEXT, as_decimal, common, is_decimal, is_float, is_number, is_text,
+};
 
 /// What an operator does, by its spelling.
 enum Kind {
@@ -235,7 +237,8 @@ impl Binder<'_> {
         let nullable = l.nullable || r.nullable;
         let (l, r) = (Typed { unknown: false, ..l }, Typed { unknown: false, ..r });
         let coercer = BinaryTypeCoercer::new(&l.data_type, &op, &r.data_type);
-        let (Ok((left, right)), Ok(result)) = (coercer.get_input_types(), coercer.get_result_type())
+        let (Ok((left, right)), Ok(result)) =
+            (coercer.get_input_types(), coercer.get_result_type())
         else {
             return mismatch(&l, &op.to_string(), &r);
         };
@@ -319,8 +322,9 @@ fn unnested(mut expr: &ast::Expr) -> &ast::Expr {
 
 fn mismatch<T>(l: &Typed, op: &str, r: &Typed) -> Result<T> {
     let name = |t: &Typed| if t.unknown { "unknown".into() } else { types::name(&t.data_type) };
-    let error = thalweg_base::Error::user(format!("operator does not exist: {} {op} {}", name(l), name(r)));
-    let error = error.code("42883");
+    let error =
+        thalweg_base::Error::user(format!("operator does not exist: {} {op} {}", name(l), name(r)));
+    let error = error.code("42883").about(thalweg_base::Subject::Operator(op.to_string()));
     let one_is_text = is_text(&l.data_type) != is_text(&r.data_type);
     Err(match one_is_text {
         true => {
@@ -338,4 +342,3 @@ fn mismatch<T>(l: &Typed, op: &str, r: &Typed) -> Result<T> {
 fn ambiguous<T>(op: Operator) -> Result<T> {
     wrong("42725", format!("operator is not unique: unknown {op} unknown"))
 }
-

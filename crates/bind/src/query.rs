@@ -88,7 +88,10 @@ impl Binder<'_> {
             }
             let name = Part::of(&cte.alias.name).text;
             if !names.insert(name.clone()) {
-                return wrong("42712", format!("WITH query name \"{name}\" specified more than once"));
+                return wrong(
+                    "42712",
+                    format!("WITH query name \"{name}\" specified more than once"),
+                );
             }
             let mut relation = match with.recursive {
                 true => self.recursive(&name, cte, parent, &own)?,
@@ -185,7 +188,8 @@ impl Binder<'_> {
         let itself = LogicalPlanBuilder::scan(name, source, None)?.build()?;
         let columns = outputs(&itself);
         let itself = Relation { plan: itself, columns };
-        let own = Some(Rc::new(Named { name: name.into(), relation: itself, before: ctes.clone() }));
+        let own =
+            Some(Rc::new(Named { name: name.into(), relation: itself, before: ctes.clone() }));
         let further = self.apart(|| self.set_expr(right, parent, &own))?;
         if further.columns.len() != titles.len() {
             return wrong("42601", "each UNION query must have the same number of columns");
@@ -297,9 +301,7 @@ impl Binder<'_> {
         let titles: Vec<String> = left.columns.iter().map(|c| c.title.clone()).collect();
         let (left, right) = (self.as_types(left, &types)?, self.as_types(right, &types)?);
         let plan = match (op, all) {
-            (SetOperator::Union, true) => {
-                LogicalPlanBuilder::from(left).union(right)?.build()?
-            }
+            (SetOperator::Union, true) => LogicalPlanBuilder::from(left).union(right)?.build()?,
             (SetOperator::Union, false) => {
                 LogicalPlanBuilder::from(left).union_distinct(right)?.build()?
             }
@@ -310,7 +312,8 @@ impl Binder<'_> {
             _ => return not_covered("this set operation"),
         };
         let columns = plan.schema().columns();
-        let outputs = titles.into_iter().zip(columns).zip(types).zip(unknown.into_iter().zip(nullable));
+        let outputs =
+            titles.into_iter().zip(columns).zip(types).zip(unknown.into_iter().zip(nullable));
         let outputs = outputs.map(|(((title, column), data_type), (unknown, nullable))| Output {
             title,
             column,
@@ -385,12 +388,7 @@ impl Binder<'_> {
         Ok(LogicalPlanBuilder::from(relation.plan).project(columns)?.build()?)
     }
 
-    fn values(
-        &self,
-        values: &Values,
-        parent: Option<&Scope<'_>>,
-        ctes: &Ctes,
-    ) -> Result<Relation> {
+    fn values(&self, values: &Values, parent: Option<&Scope<'_>>, ctes: &Ctes) -> Result<Relation> {
         let scope = Scope::within(parent);
         let place = Place::of_rows(&scope, ctes, "VALUES");
         let mut rows: Vec<Vec<Typed>> = Vec::with_capacity(values.rows.len());
@@ -468,7 +466,10 @@ impl Binder<'_> {
                     match output {
                         Some(output) => Expr::Column(output.column.clone()),
                         None => {
-                            return wrong("42P10", format!("ORDER BY position {at} is not in select list"));
+                            return wrong(
+                                "42P10",
+                                format!("ORDER BY position {at} is not in select list"),
+                            );
                         }
                     }
                 }
@@ -570,4 +571,3 @@ fn at(by: &OrderByExpr) -> Option<usize> {
         _ => None,
     }
 }
-

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::Column;
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
-use thalweg_base::Error;
+use thalweg_base::{Error, Place};
 
 use crate::expr::Typed;
 use crate::failure::{Failure, Result};
@@ -59,13 +59,17 @@ pub struct Part {
     /// Folded to lower case unless it is quoted.
     pub text: String,
     pub quoted: bool,
+    /// Line and character in the text of the statement.
+    pub place: Option<(u32, u32)>,
 }
 
 impl Part {
     pub fn of(ident: &Ident) -> Part {
+        let start = ident.span.start;
+        let place = (start.line > 0).then_some((start.line as u32, start.column as u32));
         match ident.quote_style {
-            Some(_) => Part { text: ident.value.clone(), quoted: true },
-            None => Part { text: ident.value.to_lowercase(), quoted: false },
+            Some(_) => Part { text: ident.value.clone(), quoted: true, place },
+            None => Part { text: ident.value.to_lowercase(), quoted: false, place },
         }
     }
 
@@ -164,25 +168,27 @@ impl<'p> Scope<'p> {
         if parts.len() > 1 && !self.has_table(&parts[..parts.len() - 1]) {
             let table = shown(&parts[..parts.len() - 1]);
             let error = Error::user(format!("missing FROM-clause entry for table \"{table}\""));
+            let error = located(error.code("42P01"), &parts[0]);
             let tables = self.tables();
-            let error = error.code("42P01");
             return match tables.is_empty() {
                 true => error,
-                false => error.hint(format!("the tables in scope are {}", tables.join(", "))),
+                false => error.hint(format!("the tables here are {}", tables.join(", "))),
             };
         }
         let message = match parts.len() {
             1 => format!("column \"{text}\" does not exist"),
             _ => format!("column {text} does not exist"),
         };
-        let error = Error::user(message).code("42703");
-        let name = &parts[parts.len() - 1];
-        if name.quoted && let Some(entry) = self.entries.iter().find(|e| e.name.eq_ignore_ascii_case(&name.text)) {
-            return error.hint(format!("there is a column \"{}\"", entry.name));
+        let error = located(Error::user(message).code("42703"), &parts[0]);
+        if let Some(entry) = self.similar(&parts[parts.len() - 1].text) {
+            return error.hint(format!("did you mean {}?", qualified(entry)));
         }
-        match self.similar(&name.text) {
-            Some(entry) => error.hint(format!("perhaps you meant to reference the column \"{}\"", qualified(entry))),
-            None => error,
+        let columns: Vec<String> = self.columns(None).into_iter().map(qualified).collect();
+        match columns.len() {
+            1..=COLUMNS_SHOWN_MAX => {
+                error.hint(format!("the columns here are {}", columns.join(", ")))
+            }
+            _ => error,
         }
     }
 
@@ -190,7 +196,7 @@ impl<'p> Scope<'p> {
     fn tables(&self) -> Vec<String> {
         let mut names: Vec<String> = vec![];
         for table in self.entries.iter().filter_map(|e| e.table.as_deref()) {
-            if let Some(name) = table.last().map(|name| format!("\"{name}\""))
+            if let Some(name) = table.last().map(|name| spelled(name))
                 && !names.contains(&name)
             {
                 names.push(name);
@@ -205,7 +211,7 @@ impl<'p> Scope<'p> {
         let mut best: Option<(usize, &Entry)> = None;
         while let Some(now) = scope {
             for entry in &now.entries {
-                let distance = distance(name, &entry.name.to_lowercase());
+                let distance = distance(&name.to_lowercase(), &entry.name.to_lowercase());
                 let near = distance <= name.len().max(3) / 3;
                 if near && best.is_none_or(|(least, _)| distance < least) {
                     best = Some((distance, entry));
@@ -217,10 +223,22 @@ impl<'p> Scope<'p> {
     }
 }
 
+/// Columns that a hint lists.
+const COLUMNS_SHOWN_MAX: usize = 12;
+
+/// A name as a statement has to write it.
+fn spelled(name: &str) -> String {
+    let is_plain = !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c == '_' || c.is_ascii_digit() || (c.is_alphabetic() && !c.is_uppercase()));
+    if is_plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
 fn qualified(entry: &Entry) -> String {
     match entry.table.as_deref().and_then(|t| t.last()) {
-        Some(table) => format!("{table}.{}", entry.name),
-        None => entry.name.clone(),
+        Some(table) => format!("{}.{}", spelled(table), spelled(&entry.name)),
+        None => spelled(&entry.name),
     }
 }
 
@@ -228,11 +246,18 @@ pub fn shown(parts: &[Part]) -> String {
     parts.iter().map(|p| p.text.as_str()).collect::<Vec<_>>().join(".")
 }
 
+fn located(error: Error, part: &Part) -> Error {
+    match part.place {
+        Some((line, column)) => error.at(Place::Line(line, column)),
+        None => error,
+    }
+}
+
 fn ambiguous(parts: &[Part], found: &[&Entry]) -> Error {
     let all: Vec<String> = found.iter().map(|e| qualified(e)).collect();
-    Error::user(format!("column reference \"{}\" is ambiguous", shown(parts)))
-        .code("42702")
-        .hint(format!("it could be {}", all.join(" or ")))
+    let error = Error::user(format!("column reference \"{}\" is ambiguous", shown(parts)));
+    let hint = format!("it could be {}", all.join(" or "));
+    located(error.code("42702").hint(hint), &parts[0])
 }
 
 /// Levenshtein's distance: how many letters to insert, delete or replace.
@@ -268,22 +293,24 @@ mod tests {
     }
 
     fn part(text: &str) -> Part {
-        Part { text: text.into(), quoted: false }
+        Part { text: text.into(), quoted: false, place: None }
     }
 
     #[test]
     fn names_are_found_by_case_only_where_they_must_be() {
         let entries = vec![entry("t", "A", "t"), entry("t", "b", "t"), entry("u", "B", "u")];
         let scope = Scope { entries, ..Scope::default() };
-        let found = |parts: &[Part]| scope.find(parts).map(|(t, _)| t.expr.to_string()).map_err(|f| match f {
-            Failure::Wrong(e) => e.to_string(),
-            other => format!("{other:?}"),
-        });
+        let found = |parts: &[Part]| {
+            scope.find(parts).map(|(t, _)| t.expr.to_string()).map_err(|f| match f {
+                Failure::Wrong(e) => e.to_string(),
+                other => format!("{other:?}"),
+            })
+        };
         assert_eq!(found(&[part("a")]), Ok("t.A".into()));
         assert_eq!(found(&[part("b")]), Ok("t.b".into()), "the exact name comes first");
         assert_eq!(found(&[part("u"), part("b")]), Ok("u.B".into()));
         assert_eq!(
-            found(&[Part { text: "a".into(), quoted: true }]),
+            found(&[Part { text: "a".into(), quoted: true, place: None }]),
             Err("column \"a\" does not exist".into())
         );
         assert_eq!(

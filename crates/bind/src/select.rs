@@ -6,9 +6,8 @@ use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, ExcludeSelectItem, GroupByExpr, ObjectName, OrderByExpr, OrderByOptions, Select,
-    SelectItem,
-    SelectItemQualifiedWildcardKind, Value, WildcardAdditionalOptions,
+    self, Distinct, ExcludeSelectItem, GroupByExpr, ObjectName, OrderByExpr, OrderByOptions,
+    Select, SelectItem, SelectItemQualifiedWildcardKind, Value, WildcardAdditionalOptions,
 };
 
 use crate::binder::{Binder, Ctes, Output, Relation};
@@ -137,13 +136,23 @@ impl Binder<'_> {
             match item {
                 SelectItem::UnnamedExpr(expr) => {
                     let value = self.item(expr, select, scope, ctes)?;
-                    items.push(Item { value, sql: Some(expr), title: title::of(expr), alias: None });
+                    items.push(Item {
+                        value,
+                        sql: Some(expr),
+                        title: title::of(expr),
+                        alias: None,
+                    });
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let value = self.item(expr, select, scope, ctes)?;
                     let alias = Part::of(alias).text;
                     scope.aliases.push((alias.clone(), Typed { unknown: false, ..value.clone() }));
-                    items.push(Item { value, sql: Some(expr), title: alias.clone(), alias: Some(alias) });
+                    items.push(Item {
+                        value,
+                        sql: Some(expr),
+                        title: alias.clone(),
+                        alias: Some(alias),
+                    });
                 }
                 SelectItem::Wildcard(options) => {
                     if select.from.is_empty() {
@@ -284,7 +293,8 @@ impl Binder<'_> {
         let exprs = match group_by {
             GroupByExpr::All(modifiers) if modifiers.is_empty() => {
                 let keys = items.iter().map(|i| &i.value.expr);
-                let keys = keys.filter(|e| !has_aggregates([*e]) && !matches!(e, Expr::Literal(..)));
+                let keys =
+                    keys.filter(|e| !has_aggregates([*e]) && !matches!(e, Expr::Literal(..)));
                 return Ok(keys.cloned().collect());
             }
             GroupByExpr::Expressions(exprs, modifiers) if modifiers.is_empty() => exprs,

@@ -94,7 +94,8 @@ impl Binder<'_> {
         }
         let Some(equal) = equal else { return not_covered("a row without columns") };
         let rows = |condition: Expr| -> Result<Expr> {
-            let plan = LogicalPlanBuilder::from(relation.plan.clone()).filter(condition)?.build()?;
+            let plan =
+                LogicalPlanBuilder::from(relation.plan.clone()).filter(condition)?.build()?;
             Ok(Expr::Exists(Exists::new(subquery(plan), false)))
         };
         let found = rows(equal.clone())?;
@@ -117,7 +118,9 @@ impl Binder<'_> {
         all: bool,
         place: Place<'_>,
     ) -> Result<Typed> {
-        let Some(op) = operator::comparison(op) else { return not_covered("this operator with ANY") };
+        let Some(op) = operator::comparison(op) else {
+            return not_covered("this operator with ANY");
+        };
         let query = match right {
             ast::Expr::Subquery(query) => query,
             _ => return not_covered("ANY of a list"),

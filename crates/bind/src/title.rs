@@ -8,7 +8,9 @@ use crate::scope::Part;
 pub(crate) fn of(expr: &Expr) -> String {
     match expr {
         Expr::Identifier(name) => Part::of(name).text,
-        Expr::CompoundIdentifier(parts) => parts.last().map(|p| Part::of(p).text).unwrap_or_default(),
+        Expr::CompoundIdentifier(parts) => {
+            parts.last().map(|p| Part::of(p).text).unwrap_or_default()
+        }
         Expr::Nested(inner) => of(inner),
         other => other.to_string(),
     }

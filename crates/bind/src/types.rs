@@ -94,7 +94,9 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         SqlType::Double(ExactNumberInfo::None) | SqlType::DoublePrecision | SqlType::Float8 => {
             DataType::Float64
         }
-        SqlType::Text | SqlType::String(None) | SqlType::Varchar(None) | SqlType::Char(None) => TEXT,
+        SqlType::Text | SqlType::String(None) | SqlType::Varchar(None) | SqlType::Char(None) => {
+            TEXT
+        }
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Time(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {

@@ -122,7 +122,8 @@ impl Binder<'_> {
                 let columns = below.columns();
                 let window_expr = self.all_below(window_expr, Standing::Elsewhere, &mut below)?;
                 let added = window_expr.len();
-                let plan = LogicalPlan::Window(Window::try_new(window_expr, Arc::new(below.finish()))?);
+                let plan =
+                    LogicalPlan::Window(Window::try_new(window_expr, Arc::new(below.finish()))?);
                 let all = plan.schema().columns();
                 let windows = all[all.len() - added..].to_vec();
                 restored(plan, columns.into_iter().chain(windows).collect())
@@ -139,7 +140,9 @@ impl Binder<'_> {
                 restored(LogicalPlan::Sort(Sort { expr: by, input, fetch }), columns)
             }
             LogicalPlan::Join(mut join) => {
-                let Some(filter) = join.filter.take() else { return not_covered("a subquery in a join") };
+                let Some(filter) = join.filter.take() else {
+                    return not_covered("a subquery in a join");
+                };
                 if join.join_type != JoinType::Inner {
                     return not_covered("a subquery in the condition of an outer join");
                 }

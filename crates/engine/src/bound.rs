@@ -7,7 +7,9 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::TableFunctionArgs;
-use datafusion::common::{DFSchema, DataFusionError, Result as DfResult, ResolvedTableReference, TableReference};
+use datafusion::common::{
+    DFSchema, DataFusionError, ResolvedTableReference, Result as DfResult, TableReference,
+};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
@@ -80,7 +82,8 @@ pub(crate) async fn plan(
             };
             // The options are DataFusion's to read.
             let mut other = explain.clone();
-            *other.statement = state.sql_to_statement("SELECT 1", &state.config_options().sql_parser.dialect)?;
+            *other.statement =
+                state.sql_to_statement("SELECT 1", &state.config_options().sql_parser.dialect)?;
             let mut plan = state.statement_to_plan(Statement::Explain(other)).await?;
             match &mut plan {
                 LogicalPlan::Explain(explain) => {
@@ -145,8 +148,7 @@ impl<'a> Names<'a> {
         let mut tables = HashMap::new();
         let options = &state.config_options().catalog;
         for reference in state.resolve_table_references(statement)? {
-            let resolved =
-                reference.resolve(&options.default_catalog, &options.default_schema);
+            let resolved = reference.resolve(&options.default_catalog, &options.default_schema);
             let Entry::Vacant(place) = tables.entry(resolved) else { continue };
             let name = place.key();
             if let Ok(schema) = state.schema_for_ref(name.clone())
@@ -183,12 +185,12 @@ impl ContextProvider for Names<'_> {
             .build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
-        let args = args.into_iter().map(|arg| {
-            simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg))
-        });
+        let args = args
+            .into_iter()
+            .map(|arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg)));
         let args = args.collect::<DfResult<Vec<Expr>>>()?;
-        let table = function
-            .create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
+        let table =
+            function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
         Ok(provider_as_source(table))
     }
 

@@ -76,19 +76,6 @@ fn convert(e: &DataFusionError) -> Error {
     }
 }
 
-/// Without the advice to change a setting of the planner.
-fn without_settings(message: &str) -> String {
-    let advice = message.find("\nColumn names are case sensitive.");
-    let end = message.find("enable_ident_normalization configuration.");
-    match (advice, end) {
-        (Some(from), Some(to)) => {
-            let to = to + "enable_ident_normalization configuration.".len();
-            format!("{}{}", &message[..from], &message[to..])
-        }
-        _ => message.to_string(),
-    }
-}
-
 pub fn from_arrow(e: &ArrowError) -> Error {
     match e {
         ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {

@@ -66,7 +66,11 @@ fn row(job: &Job<'_>, names: &[&str], values: &[u64]) -> Result<Started> {
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns.collect());
     let batch = batch.map_err(|e| from_arrow(&e))?;
     let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None);
-    Ok(Started::Rows(exec.map_err(from_datafusion)?, Titles::default(), Box::new(job.state.clone())))
+    Ok(Started::Rows(
+        exec.map_err(from_datafusion)?,
+        Titles::default(),
+        Box::new(job.state.clone()),
+    ))
 }
 
 /// Writes a table's extents anew where that makes fewer of them, without deleted rows and in the

@@ -33,8 +33,8 @@ use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, ddl, dml, maintain, merged_columns, names, pg, place, prepared, quantified, series,
-    show, workload,
+    alter, as_of, ddl, dml, maintain, merged_columns, names, pg, place, prepared, quantified,
+    series, show, workload,
 };
 
 pub(crate) use crate::parse::statement as parse;
@@ -357,7 +357,9 @@ impl Job<'_> {
         let creates_from_query = ddl::creates_from_query(&statement);
         let defaults = ddl::defaults(&statement);
         let planned = match &statement {
-            Statement::CreateExternalTable(_) => planned_as(&without_tables(&state), statement).await,
+            Statement::CreateExternalTable(_) => {
+                planned_as(&without_tables(&state), statement).await
+            }
             // Who may drop a table need not be allowed to read it.
             _ if !viewer.is_superuser() && ddl::reads_nothing(&statement) => {
                 planned_as(&without_tables(&state), statement).await

@@ -1,7 +1,9 @@
 //! Joins the rows of a subquery to those around it.
 
 use arrow::datatypes::DataType;
-use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, ScalarValue, TableReference};
+use datafusion::common::{
+    Column, JoinConstraint, JoinType, NullEquality, ScalarValue, TableReference,
+};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
@@ -95,7 +97,8 @@ impl<'b, 'a> Below<'b, 'a> {
             false => {
                 let first = self.aggregate("first_value", vec![Expr::Column(value)])?;
                 let rows = self.aggregate("count", vec![lit(1_i64)])?;
-                let [first_name, rows_name] = [self.binder.fresh("first"), self.binder.fresh("rows")];
+                let [first_name, rows_name] =
+                    [self.binder.fresh("first"), self.binder.fresh("rows")];
                 let figures = [first.alias(&first_name), rows.alias(&rows_name)];
                 let builder = builder.aggregate(keys.clone(), figures)?;
                 let column = |name: &str| Expr::Column(Column::from_name(name));
@@ -271,7 +274,8 @@ impl<'b, 'a> Below<'b, 'a> {
             _ => return not_covered("this operator with ALL"),
         };
         let is_empty = column(all).is_null().or(binary(column(all), Operator::Eq, lit(0_i64)));
-        let is_unknown = value.clone().is_null().or(binary(column(known), Operator::Lt, column(all)));
+        let is_unknown =
+            value.clone().is_null().or(binary(column(known), Operator::Lt, column(all)));
         let any = when(is_empty, lit(false))
             .when(Expr::IsTrue(Box::new(holds)), lit(true))
             .when(is_unknown, lit(ScalarValue::Boolean(None)))
@@ -373,7 +377,8 @@ impl<'b, 'a> Below<'b, 'a> {
         }
         let right = LogicalPlanBuilder::from(joined.plan).project(columns)?.alias(own.clone())?;
         let pairs = on.into_iter().zip(&keys);
-        let pairs = pairs.map(|((outer, _), name)| (outer, Expr::Column(Column::new(Some(own.clone()), name))));
+        let pairs = pairs
+            .map(|((outer, _), name)| (outer, Expr::Column(Column::new(Some(own.clone()), name))));
         let left = std::mem::take(&mut self.plan);
         let pairs: Vec<(Expr, Expr)> = pairs.collect();
         let always = pairs.is_empty().then(|| lit(true));

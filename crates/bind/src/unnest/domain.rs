@@ -66,9 +66,8 @@ impl<'b, 'a> Domain<'b, 'a> {
         if is_undecided(around)? {
             return not_covered("a correlated subquery over rows that are not decided");
         }
-        let values = columns
-            .iter()
-            .map(|column| Expr::Column(column.clone()).alias(binder.fresh("outer")));
+        let values =
+            columns.iter().map(|column| Expr::Column(column.clone()).alias(binder.fresh("outer")));
         let values: Vec<Expr> = values.collect();
         let domain = LogicalPlanBuilder::from(around.clone()).project(values)?.distinct()?;
         Ok(Domain { binder, columns, keys: Keys::Domain(domain.build()?) })
@@ -91,8 +90,10 @@ impl<'b, 'a> Domain<'b, 'a> {
             Expr::OuterReferenceColumn(_, column) => self.columns.contains(column),
             _ => false,
         };
-        expr.exists(|e| Ok(is_outer(e) || subquery(e).is_some_and(|s| s.outer_ref_columns.iter().any(is_outer))))
-            .unwrap_or(true)
+        expr.exists(|e| {
+            Ok(is_outer(e) || subquery(e).is_some_and(|s| s.outer_ref_columns.iter().any(is_outer)))
+        })
+        .unwrap_or(true)
     }
 
     /// With the columns that hold the values of the rows around in their place.
@@ -197,7 +198,9 @@ fn equal_keys(plan: &LogicalPlan, columns: &[Column]) -> Result<Option<Vec<Expr>
         // These may lose rows, or make some, that a filter above them would see.
         let passes = match node {
             LogicalPlan::Join(join) => join.join_type == datafusion::common::JoinType::Inner,
-            LogicalPlan::Union(_) | LogicalPlan::Unnest(_) | LogicalPlan::RecursiveQuery(_) => false,
+            LogicalPlan::Union(_) | LogicalPlan::Unnest(_) | LogicalPlan::RecursiveQuery(_) => {
+                false
+            }
             _ => true,
         };
         is_equal &= passes || keys.is_some();

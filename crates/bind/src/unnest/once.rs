@@ -41,9 +41,10 @@ impl ScalarUDFImpl for OneRow {
         let rows = args.args[1].to_array(args.number_rows)?;
         let rows = rows.as_primitive::<Int64Type>();
         if rows.iter().flatten().any(|n| n > 1) {
-            let error = Error::user("more than one row returned by a subquery used as an expression")
-                .code("21000")
-                .hint("an aggregate such as max(…), or ORDER BY … LIMIT 1, makes one of them");
+            let error =
+                Error::user("more than one row returned by a subquery used as an expression")
+                    .code("21000")
+                    .hint("an aggregate such as max(…), or ORDER BY … LIMIT 1, makes one of them");
             return Err(DataFusionError::External(Box::new(error)));
         }
         Ok(args.args[0].clone())

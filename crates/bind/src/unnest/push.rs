@@ -7,9 +7,9 @@ use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, DistinctOn, Expr, FetchType, Filter, GroupingSet, Join, Limit, LogicalPlan,
-    LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SubqueryAlias, Union, Window,
-    WindowFrame, WindowFunctionDefinition, lit,
+    Aggregate, Distinct, DistinctOn, Expr, FetchType, Filter, GroupingSet, Join, Limit,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SubqueryAlias, Union,
+    Window, WindowFrame, WindowFunctionDefinition, lit,
 };
 
 use super::attach::all_of;
@@ -113,7 +113,9 @@ impl Domain<'_, '_> {
             [Expr::GroupingSet(set)] => {
                 let mut all = lists(set.clone());
                 if all.iter().any(Vec::is_empty) {
-                    return not_covered("a group of all rows beside others in a correlated subquery");
+                    return not_covered(
+                        "a group of all rows beside others in a correlated subquery",
+                    );
                 }
                 for list in &mut all {
                     carry(list, &keys);
@@ -263,8 +265,17 @@ impl Domain<'_, '_> {
     }
 
     fn join(&self, join: Join) -> Result<Pushed> {
-        let Join { left, right, on, filter, join_type, join_constraint, null_equality, null_aware, .. } =
-            join;
+        let Join {
+            left,
+            right,
+            on,
+            filter,
+            join_type,
+            join_constraint,
+            null_equality,
+            null_aware,
+            ..
+        } = join;
         let (of_left, of_right) = (self.concerns(&left)?, self.concerns(&right)?);
         let of_filter = filter.as_ref().is_some_and(|f| self.concerns_expr(f))
             || on.iter().any(|(l, r)| self.concerns_expr(l) || self.concerns_expr(r));
@@ -320,18 +331,15 @@ impl Domain<'_, '_> {
                     filter.into_iter().flat_map(split_conjunction_owned).chain(further).collect();
                 // One join has one answer to whether NULL is NULL, for all that it compares by hashes: a
                 // plain `=` beside the keys decides it.
-                let is_equality = |e: &Expr| {
-                    matches!(e, Expr::BinaryExpr(b) if b.op == Operator::Eq)
-                };
+                let is_equality =
+                    |e: &Expr| matches!(e, Expr::BinaryExpr(b) if b.op == Operator::Eq);
                 match filter.iter().any(is_equality) {
                     true => {
                         let keys = pairs.map(|(l, r)| binary(l, Operator::IsNotDistinctFrom, r));
                         let filter = conjunction(filter.into_iter().chain(keys));
                         (vec![], filter, NullEquality::NullEqualsNothing)
                     }
-                    false => {
-                        (pairs.collect(), conjunction(filter), NullEquality::NullEqualsNull)
-                    }
+                    false => (pairs.collect(), conjunction(filter), NullEquality::NullEqualsNull),
                 }
             }
         };

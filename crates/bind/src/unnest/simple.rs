@@ -24,7 +24,8 @@ pub(super) fn is_filtered(plan: &LogicalPlan, columns: &[Column]) -> bool {
 pub(super) fn is_aggregated(plan: &LogicalPlan, columns: &[Column]) -> bool {
     match plan {
         LogicalPlan::Projection(p) => {
-            !p.expr.iter().any(|e| names(e, columns) || has_subquery(e)) && is_aggregated(&p.input, columns)
+            !p.expr.iter().any(|e| names(e, columns) || has_subquery(e))
+                && is_aggregated(&p.input, columns)
         }
         LogicalPlan::SubqueryAlias(a) => is_aggregated(&a.input, columns),
         LogicalPlan::Aggregate(a) => {
@@ -65,7 +66,9 @@ fn is_apart(plan: &LogicalPlan, columns: &[Column]) -> bool {
 
 fn names(expr: &Expr, columns: &[Column]) -> bool {
     let outer = |e: &Expr| matches!(e, Expr::OuterReferenceColumn(_, c) if columns.contains(c));
-    expr_exists(expr, |e| outer(e) || subquery(e).is_some_and(|s| s.outer_ref_columns.iter().any(outer)))
+    expr_exists(expr, |e| {
+        outer(e) || subquery(e).is_some_and(|s| s.outer_ref_columns.iter().any(outer))
+    })
 }
 
 fn has_subquery(expr: &Expr) -> bool {

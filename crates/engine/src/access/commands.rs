@@ -21,8 +21,8 @@ use super::role::{Role, RoleId, SUPERUSER, TOKENS_MAX, Token, check_name, token_
 use super::store::{self, Access, Grantee};
 use super::verifier::Verifier;
 use super::viewer::Viewer;
-use crate::bound::Titles;
 use crate::answer::Tag;
+use crate::bound::Titles;
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::error::{from_arrow, from_datafusion};
 use crate::session::Inner;

@@ -83,12 +83,13 @@ impl Target {
         found.filter(|_| known).ok_or_else(|| {
             let fields = self.table.arrow_schema.fields();
             let all: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
-            let near = names::nearest(column, all.iter().copied());
+            let wanted = names::folded(name);
+            let near = names::nearest(&wanted, all.iter().copied());
             let hint = near.map_or_else(
                 || format!("its columns are {}", all.join(", ")),
                 |near| format!("did you mean {near}?"),
             );
-            ddl::no_column(&self.name(), &names::folded(name)).hint(hint)
+            ddl::no_column(&self.name(), &wanted).hint(hint)
         })
     }
 

@@ -16,9 +16,9 @@ use thalweg_storage::{Database, Options};
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
-use crate::bound::Titles;
 use crate::answer::{Head, Item};
 use crate::as_of;
+use crate::bound::Titles;
 use crate::config::Config;
 use crate::deliver::{self, Client};
 use crate::engine::Engine;
