@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers flights s3 clients crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build test unit answers postgresql flights s3 clients crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -53,6 +53,10 @@ answers: build $(PYTHON).ready
 	@echo "== Answers of SSB, TPC-H and TPC-DS at SF 1"
 	@for suite in ssb tpch tpcds; do \
 		$(THALWEG) bench $$suite --sf 1 --runs 1 --check --data $(CACHE)/bench || exit 1; done
+
+postgresql: $(PYTHON).ready ## Whether files/postgresql/ says what PostgreSQL 15 says, which is started for it
+	@echo "== Asking PostgreSQL"
+	$(PYTHON) dev/sqltest/postgresql.py
 
 flights: build $(PYTHON).ready ## The 2013 New York flights: load five tables, ask five questions
 	@echo "== The 2013 New York flights"

@@ -109,7 +109,7 @@ fn of_select(select: &mut Select, ordered: bool) -> Result<Vec<Merged>, Error> {
     for item in &mut select.from {
         let needed = keeps_right(item);
         let merges = item.joins.iter().any(|j| using(&j.join_operator).is_some());
-        if !needed && !(merges && ordered) {
+        if !(needed || merges && ordered) {
             lists.push(None);
             continue;
         }

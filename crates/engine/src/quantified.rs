@@ -306,7 +306,7 @@ mod tests {
     fn arrays_become_lists() {
         let check = |condition: &str, expected: &str| {
             let sql = format!("SELECT 1 FROM t WHERE {condition}");
-            let parser = DFParserBuilder::new(&sql).with_dialect(&Thalweg).build();
+            let parser = DFParserBuilder::new(sql.as_str()).with_dialect(&Thalweg).build();
             let mut statement = parser.unwrap().parse_statements().unwrap().pop_front().unwrap();
             super::rewrite(&mut statement);
             let text = statement.to_string();

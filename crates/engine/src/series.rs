@@ -108,11 +108,12 @@ fn of_select(select: &mut Select) -> Result<()> {
         let is_series = function(expr, SERIES).is_some();
         within(expr, &mut Rows::default())?;
         // The name that PostgreSQL gives it, unless another has it already.
-        if is_series && !std::mem::replace(&mut named, true) {
-            if let SelectItem::UnnamedExpr(expr) = item {
-                let alias = Ident::with_quote('"', SERIES);
-                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
-            }
+        if is_series
+            && !std::mem::replace(&mut named, true)
+            && let SelectItem::UnnamedExpr(expr) = item
+        {
+            let alias = Ident::with_quote('"', SERIES);
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
     }
     Ok(())

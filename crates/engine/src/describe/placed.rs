@@ -291,8 +291,7 @@ fn compare_results(conditions: &mut Vec<CaseWhen>, mut otherwise: Option<&mut Ex
     let Some(condition) = all_equal(parameters.iter().map(|parameter| (&typed, parameter))) else {
         return;
     };
-    for result in conditions.iter_mut().map(|when| &mut when.result).chain(otherwise.as_deref_mut())
-    {
+    for result in conditions.iter_mut().map(|when| &mut when.result).chain(otherwise) {
         if number(result).is_some() {
             *result = typed.clone();
         }

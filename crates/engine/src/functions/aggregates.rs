@@ -159,7 +159,7 @@ impl Accumulator for Values {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let all = self.all()?;
-        let none = || Ok(ScalarValue::try_from(&self.data_type)?);
+        let none = || ScalarValue::try_from(&self.data_type);
         if all.is_empty() || self.share == Some(None) {
             return none();
         }
@@ -172,7 +172,7 @@ impl Accumulator for Values {
             return ScalarValue::try_from_array(&all, row as usize);
         }
         let sorted = take(&all, &order, None)?;
-        let runs = arrow::compute::partition(&[sorted.clone()])?.ranges();
+        let runs = arrow::compute::partition(std::slice::from_ref(&sorted))?.ranges();
         // Of those that are as frequent, the first in the order.
         let mut best = 0..0;
         for run in runs {

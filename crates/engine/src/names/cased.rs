@@ -263,7 +263,7 @@ impl Cased<'_> {
             }
             TableFactor::Derived { lateral, subquery, alias, .. } => {
                 let outer = if *lateral { scopes.len() } else { scopes.len() - 1 };
-                (self.query(subquery, &scopes[..outer].to_vec()), alias, None)
+                (self.query(subquery, &scopes[..outer]), alias, None)
             }
             TableFactor::NestedJoin { table_with_joins, alias } => {
                 if alias.is_none() {

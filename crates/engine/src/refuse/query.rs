@@ -147,15 +147,13 @@ fn select(select: &Select) -> Result<()> {
         "PREWHERE",
         "write WHERE: conditions are asked before other columns are read",
     )?;
-    for part in connect_by {
-        match part {
-            ConnectByKind::ConnectBy { .. } | ConnectByKind::StartWith { .. } => {
-                return Err(unsupported("CONNECT BY", "write WITH RECURSIVE … UNION ALL …"));
-            }
-        }
+    if let Some(ConnectByKind::ConnectBy { .. } | ConnectByKind::StartWith { .. }) =
+        connect_by.first()
+    {
+        return Err(unsupported("CONNECT BY", "write WITH RECURSIVE … UNION ALL …"));
     }
     let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = group_by;
-    for modifier in modifiers {
+    if let Some(modifier) = modifiers.first() {
         let (what, instead) = match modifier {
             GroupByWithModifier::Rollup => ("WITH ROLLUP", "write GROUP BY ROLLUP (a, b)"),
             GroupByWithModifier::Cube => ("WITH CUBE", "write GROUP BY CUBE (a, b)"),

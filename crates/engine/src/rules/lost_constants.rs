@@ -93,7 +93,7 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     };
     let children = plan.children().into_iter().zip(fences);
     let children = children.map(|(child, fence)| match fence {
-        true => SecretiveExec::new(Arc::clone(child)),
+        true => SecretiveExec::around(Arc::clone(child)),
         false => Arc::clone(child),
     });
     let children = children.collect();
@@ -109,7 +109,7 @@ struct SecretiveExec {
 }
 
 impl SecretiveExec {
-    fn new(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    fn around(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         let orders = input.equivalence_properties().oeq_class().iter().cloned();
         let told = EquivalenceProperties::new_with_orderings(input.schema(), orders);
         let properties = input.properties().as_ref().clone().with_eq_properties(told);
@@ -156,7 +156,7 @@ impl ExecutionPlan for SecretiveExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(SecretiveExec::new(children.swap_remove(0)))
+        Ok(SecretiveExec::around(children.swap_remove(0)))
     }
 
     fn with_new_children(
