@@ -181,7 +181,7 @@ mod tests {
             super::excerpt("SELECT x FROM t", 8),
             "LINE 1: SELECT x FROM t\n               ^"
         );
-        assert_eq!(super::excerpt("SELECT\n\tü, x", 12), "LINE 2:  ü, x\n             ^");
+        assert_eq!(super::excerpt("SELECT\n\tü, x", 12), "LINE 2:  ü, x\n            ^");
         assert_eq!(super::excerpt("SELECT", 7), "LINE 1: SELECT\n              ^");
         let long = format!("SELECT {}, x", "a, ".repeat(100));
         let shown = super::excerpt(&long, long.chars().count() as u32);

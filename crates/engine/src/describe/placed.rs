@@ -282,7 +282,7 @@ fn compared(arguments: &[&mut Expr]) -> Option<Expr> {
 }
 
 /// Results that are parameters are compared with one that is none.
-fn compare_results(conditions: &mut Vec<CaseWhen>, mut otherwise: Option<&mut Expr>) {
+fn compare_results(conditions: &mut Vec<CaseWhen>, otherwise: Option<&mut Expr>) {
     let results = conditions.iter().map(|when| &when.result).chain(otherwise.as_deref());
     let Some(typed) = results.clone().find(|e| number(e).is_none() && !is_null(e)).cloned() else {
         return;
