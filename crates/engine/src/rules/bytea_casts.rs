@@ -15,7 +15,6 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, TryCast, Volatility,
@@ -48,13 +47,7 @@ impl AnalyzerRule for ByteaCasts {
             if !concerns(&node)? {
                 return Ok(Transformed::no(node));
             }
-            let mut schema = merge_schema(&node.inputs());
-            if let LogicalPlan::TableScan(scan) = &node {
-                schema.merge(&DFSchema::try_from_qualified_schema(
-                    scan.table_name.clone(),
-                    &scan.source.schema(),
-                )?);
-            }
+            let schema = super::input_schema(&node)?;
             let names = NamePreserver::new(&node);
             let node = node.map_expressions(|expr| {
                 let name = names.save(&expr);

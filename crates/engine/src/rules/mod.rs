@@ -22,7 +22,10 @@ pub mod simplify;
 
 use std::sync::Arc;
 
+use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
@@ -48,4 +51,16 @@ fn add_before(
     let place = rules.iter().position(|r| r.name() == name);
     rules.insert(place.unwrap_or(rules.len()), Arc::new(rule));
     builder.with_optimizer_rules(rules)
+}
+
+/// What expressions of a plan are over.
+fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(
+            scan.table_name.clone(),
+            &scan.source.schema(),
+        )?);
+    }
+    Ok(schema)
 }

@@ -20,7 +20,6 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::expr::{Cast, InList, ScalarFunction, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -95,7 +94,7 @@ impl OptimizerRule for Simplify {
 
 /// The same plan with the casts taken out of its comparisons that can do without.
 fn free_of_casts(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let schema = input_schema(&plan)?;
+    let schema = super::input_schema(&plan)?;
     let names = NamePreserver::new(&plan);
     let named = |expr: Expr| {
         let name = names.save(&expr);
@@ -106,18 +105,6 @@ fn free_of_casts(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         Expr::GroupingSet(_) => expr.map_children(named),
         _ => named(expr),
     })
-}
-
-/// What expressions of a plan are over.
-fn input_schema(plan: &LogicalPlan) -> Result<DFSchema> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(
-            scan.table_name.clone(),
-            &scan.source.schema(),
-        )?);
-    }
-    Ok(schema)
 }
 
 fn is_cast(expr: &Expr) -> bool {
