@@ -245,7 +245,7 @@ mod tests {
         for same in [
             "SELECT unnest(generate_series(1, 3))",
             "SELECT * FROM generate_series(1, 3)",
-            "SELECT * FROM unnest(generate_series(1, 3))",
+            "SELECT * FROM UNNEST(generate_series(1, 3))",
             "SELECT 1 WHERE 3 = ANY(generate_series(1, 5))",
         ] {
             check(same, same);

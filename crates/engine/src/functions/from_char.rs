@@ -414,7 +414,7 @@ pub struct FromChar {
 
 impl FromChar {
     pub fn new(other: Arc<ScalarUDF>) -> FromChar {
-        FromChar { other, signature: Signature::user_defined(Volatility::Stable) }
+        FromChar { other, signature: Signature::user_defined(Volatility::Immutable) }
     }
 
     fn is_date(&self) -> bool {

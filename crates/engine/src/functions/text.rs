@@ -133,7 +133,7 @@ pub struct Format {
 
 impl Default for Format {
     fn default() -> Self {
-        Format { signature: Signature::user_defined(Volatility::Stable) }
+        Format { signature: Signature::user_defined(Volatility::Immutable) }
     }
 }
 

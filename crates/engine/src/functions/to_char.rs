@@ -511,7 +511,7 @@ pub struct ToChar {
 
 impl Default for ToChar {
     fn default() -> Self {
-        ToChar { signature: Signature::user_defined(Volatility::Stable) }
+        ToChar { signature: Signature::user_defined(Volatility::Immutable) }
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! pushed `v IS NULL` to `b`. Conditions of the query are where they belong when the physical plan is
 //! made, as the logical plan has columns by table; so of the first of DataFusion's two rules this one
-//! keeps only that a file takes the filter right above it. The second brings what a join, a top-k or
+//! keeps only that a table or a file takes the filter right above it. The second brings what a join, a top-k or
 //! an aggregate learns while it runs to the scans; it is done here with the operators' own consent,
 //! but with columns followed by their place.
 //!
@@ -40,6 +40,7 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::casts::is_exact;
+use crate::exec::ScanExec;
 
 type Filter = Arc<dyn PhysicalExpr>;
 type Plan = Arc<dyn ExecutionPlan>;
@@ -86,9 +87,13 @@ impl PhysicalOptimizerRule for PushedFilters {
     }
 }
 
-/// A filter right above a file, as far as the file takes it.
+/// A filter right above a table or a file, as far as that takes it: one that a subquery gives its value is
+/// in no scan before.
 fn into_file(plan: Plan, config: &ConfigOptions) -> Result<Transformed<Plan>> {
     let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(plan)) };
+    if filter.input().is::<ScanExec>() {
+        return FilterPushdown::new().optimize(plan, config).map(Transformed::yes);
+    }
     if !filter.input().is::<DataSourceExec>() {
         return Ok(Transformed::no(plan));
     }
