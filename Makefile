@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers postgresql flights s3 clients crash simulate fuzz lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build test unit answers postgresql flights s3 clients crash simulate fuzz fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -99,6 +99,13 @@ fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the readers of files and the protocol
 		echo "== Fuzzing $$target for $(FUZZ_SECONDS) s"; \
 		RUSTC_BOOTSTRAP=1 $(CARGO_FUZZ) run --dev --sanitizer none $$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=30 || exit 1; done
+
+QUERIES ?= 20000
+FUZZ_SQL ?=
+
+fuzz-sql: build $(PYTHON).ready ## Random queries and changes in every mode beside PostgreSQL and DuckDB (SEED=1 QUERIES=20000)
+	@echo "== $(QUERIES) random queries, seed $(SEED)"
+	$(PYTHON) dev/fuzz-sql/main.py $(THALWEG) --seed $(SEED) --queries $(QUERIES) $(FUZZ_SQL)
 
 lint: $(CLANG_STAMP) ## Formatting and clippy
 	@echo "== Formatting and clippy"
