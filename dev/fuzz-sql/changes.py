@@ -71,7 +71,8 @@ class Changes:
                 kind = "delete"
             else:
                 return Statement(f"TRUNCATE {table.name}")
-        self.grammar.count = 0
+        # Aliases of subqueries must not be names of tables, which the changed one is known by.
+        self.grammar.count = 50
         return getattr(self, kind)(table)
 
     def context(self, *sources):

@@ -7,6 +7,7 @@ PostgreSQL and ours are asked by libpq's simple query, which is the fastest way 
 import datetime
 import decimal
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -64,6 +65,8 @@ class Wire:
     """A connection to a server of the PostgreSQL protocol."""
 
     dialect = "postgresql"
+    # Whether queries go by the extended protocol, with parameters for their typed constants.
+    extended = False
 
     def __init__(self, name, conninfo, timeout, settings=()):
         self.name, self.conninfo, self.timeout, self.settings = name, conninfo, timeout, settings
@@ -105,7 +108,10 @@ class Wire:
     def ask(self, sql, timeout=None):
         try:
             try:
-                self.raw.send_query(sql.encode())
+                if self.extended and sql.lstrip("( ").startswith(("SELECT", "WITH")):
+                    self.raw.send_query_params(*with_parameters(sql))
+                else:
+                    self.raw.send_query(sql.encode())
             except psycopg.OperationalError as e:
                 raise Lost("crash", str(e).strip()) from None
             return self.answer(self.results(timeout or self.timeout)[-1])
@@ -153,6 +159,23 @@ class Wire:
 
     def close(self):
         self.connection.close()
+
+
+CONSTANT = re.compile(r"CAST\('([^']*)' AS ([^()]*(?:\(\d+,\d+\))?)\)|(DATE|TIMESTAMP) '([^']*)'")
+
+
+def with_parameters(sql):
+    """A query with its typed constants as parameters, equal ones as one, and their values."""
+    values = []
+
+    def parameter(match):
+        value = match[1] if match[1] is not None else match[4]
+        key = (value, match[2] or match[3].lower())
+        if key not in values:
+            values.append(key)
+        return f"CAST(${values.index(key) + 1} AS {key[1]})"
+
+    return CONSTANT.sub(parameter, sql).encode(), [v.encode() for v, _ in values]
 
 
 class Thalweg:
@@ -240,6 +263,7 @@ MODES = {
     "disk-operators": ("disk", OFF),
     "small": ("small", []),
     "small-operators": ("small", OFF),
+    "extended": ("main", []),
     "anew": ("three", ["SET thalweg.keep_plans = off"]),
 }
 
@@ -262,6 +286,7 @@ class Ours:
         server, settings = MODES[mode]
         wire = Wire(mode, self.servers[server].conninfo, self.timeout, settings)
         wire.dialect = "thalweg"
+        wire.extended = mode == "extended"
         self.sessions[mode] = wire
 
     def load(self, tables, names=None):

@@ -107,11 +107,13 @@ class Grammar:
         too_many = top and rows > FETCHED
         star = any(c.name is None for c in columns)
         limited = limit_rows or too_many or self.chance(0.3 if top else 0.15)
-        if not star and (limited or (top and self.chance(0.25))):
+        # Which row DISTINCT ON keeps is decided by an order of all columns, the first one before the others.
+        keeps_first = isinstance(body, Select) and isinstance(body.distinct, Items)
+        if not star and (limited or keeps_first or (top and self.chance(0.25))):
             order = sorted(range(len(columns)), key=lambda i: (columns[i].fuzzy, rng.random()))
             query.order = Items([self.order_item(str(i + 1) if self.chance(0.5) else columns[i].name) for i in order])
             query.total = True
-            if isinstance(body, Select) and body.distinct and "ON" in body.distinct.sql("postgresql"):
+            if keeps_first:
                 query.order = Items([self.order_item(str(i + 1)) for i in range(len(columns))])
             if limited and not fuzzy:
                 query.limit = limit_rows or rng.choice([0, 1, 2, 5, 10, 50])
@@ -185,7 +187,7 @@ class Grammar:
         if grouped:
             rows = self.group(select, context, depth)
         if types is None:
-            types = [rng.choice(TYPES) for _ in range(rng.choice([1, 1, 2, 2, 3, 4]))]
+            types = [self.type(context) for _ in range(rng.choice([1, 1, 2, 2, 3, 4]))]
             if grouped and not context.keys:
                 types = types[:3]
             is_free = True
@@ -213,6 +215,14 @@ class Grammar:
         select.items = Items(items)
         if distinct and not any(c.fuzzy for c in columns):
             select.distinct = Raw("DISTINCT")
+            if is_free and self.columns_in(items[0].expr) and self.chance(0.3):
+                select.distinct = Items([items[0].expr.copy()], around="DISTINCT ON ({})")
+        for item in items:
+            template = item.expr.template
+            if isinstance(template, str) and template.endswith(" OVER {}") and self.chance(0.15):
+                select.windows = Items([Items([Raw("w AS"), item.expr.args[-1]], " ", 2)])
+                item.expr.args[-1] = Raw("w")
+                break
         return select, columns, rows
 
     # FROM
@@ -287,18 +297,19 @@ class Grammar:
         kind = rng.choice(["INNER", "INNER", "LEFT", "LEFT", "RIGHT", "FULL"])
         pairs = self.pairs(scope, source, budget)
         common = self.common(scope, source, pairs)
+        shared = [c.name for c in source.columns if any(o.name == c.name for s in scope.sources for o in s.columns)]
+        if shared and len(set(shared)) == len(shared) and set(shared) <= set(common) and self.chance(0.3):
+            fewest = min(c.frequency for c in source.columns if c.name in shared)
+            merged = {n: self.merged(scope, source, n) for n in shared}
+            self.joined(scope, source, kind, scope.rows * max(fewest, 1))
+            scope.merged = {**inner.merged, **merged}
+            return Join(kind, left, right, natural=True)
         both = scope.rows * max(source.rows, 1)
         if common and self.chance(0.2):
             name = rng.choice(common)
-            if name not in scope.merged:
-                old = next(c for s in scope.sources for c in s.columns if c.name == name)
-            else:
-                old = scope.merged[name]
-            new = next(c for c in source.columns if c.name == name)
-            self.joined(scope, source, kind, scope.rows * new.frequency)
-            scope.merged = inner.merged
-            scope.merged[name] = replace(old, type=self.wider(old.type, new.type), mag=self.max_mag(old.mag, new.mag),
-                                         scale=max(old.scale, new.scale), sample=[])
+            merged = self.merged(scope, source, name)
+            self.joined(scope, source, kind, scope.rows * next(c.frequency for c in source.columns if c.name == name))
+            scope.merged = {**inner.merged, name: merged}
             return Join(kind, left, right, using=[name])
         if pairs and (both > PAIRS or self.chance(0.85)):
             (a, ca), (b, cb) = rng.choice(pairs)
@@ -318,6 +329,13 @@ class Grammar:
         kind = "INNER" if kind == "FULL" else kind
         self.joined(scope, source, kind, both)
         return Join(kind, left, right, self.predicate(Context(inner, rows=both, subqueries=0), 1))
+
+    def merged(self, scope, source, name):
+        """The one column that USING makes of two."""
+        old = scope.merged.get(name) or next(c for s in scope.sources for c in s.columns if c.name == name)
+        new = next(c for c in source.columns if c.name == name)
+        return replace(old, type=self.wider(old.type, new.type), mag=self.max_mag(old.mag, new.mag),
+                       scale=max(old.scale, new.scale), ascii=old.ascii and new.ascii, sample=[])
 
     def joined(self, scope, source, kind, rows):
         if kind in ("LEFT", "FULL"):
@@ -372,7 +390,7 @@ class Grammar:
         base = replace(context, shown=False)
         keys = []
         for _ in range(rng.choice([0, 1, 1, 1, 2, 2, 3])):
-            type = rng.choice(TYPES)
+            type = self.type(base)
             key = self.column(type, base) if self.chance(0.7) else self.expr(type, replace(base, subqueries=0, outer=False), 1)
             if key and not key.fuzzy and any(isinstance(n, E) and n.template[0].isalpha() and not n.args for n in key.walk()):
                 if not self.is_constant(key) and key.sql("postgresql") not in [k.sql("postgresql") for k in keys]:
@@ -382,7 +400,7 @@ class Grammar:
         context.sets = False
         if not keys:
             select.group = None
-            if self.chance(0.1):
+            if self.chance(0.1) and known.allowed("group-by-nothing"):
                 select.group = Items([Raw("()")])
             rows = 1
         else:
@@ -441,7 +459,7 @@ class Grammar:
             if kind == "count*":
                 return made("int8", "count(*)", mag=rows) if not filter else E("int8", "count(*) FILTER (WHERE {})", self.predicate(base, 1), mag=rows)
             if kind == "count":
-                return made("int8", f"count({distinct}{{}})", self.expr(rng.choice(TYPES), base, 1), mag=rows)
+                return made("int8", f"count({distinct}{{}})", self.expr(self.type(base), base, 1), mag=rows)
             if kind == "grouping" and context.sets:
                 return E("int4", "GROUPING({})", rng.choice(context.keys).copy(), mag=1)
             arg = self.expr("int", base, 1)
@@ -465,6 +483,10 @@ class Grammar:
                 if number.mag is not None and number.mag < 1e6:
                     f = rng.choice(["avg({})", "avg({})", "stddev({})", "var_pop({})", "stddev_pop({})", "variance({})"])
                     return made("f8", f, number, mag=None, fuzzy=True)
+            if arg.mag is not None and not arg.fuzzy and self.chance(0.15):
+                half = f"percentile_{rng.choice(['cont', 'disc'])}({rng.choice(['5e-1', '0e0', '1e0', '25e-2'])})"
+                return made("f8", half + " WITHIN GROUP (ORDER BY {}" + rng.choice(["", " DESC"]) + ")", arg, mag=arg.mag, fuzzy="cont" in half) \
+                    if context.shown or "disc" in half else None
             if arg.mag is not None and not arg.fuzzy and arg.mag * rows < 1e12 and self.chance(0.5):
                 return made("f8", f"sum({distinct}{{}})", arg, mag=arg.mag * rows)
             return made("f8", f"{rng.choice(['min', 'max'])}({{}})", arg, mag=arg.mag, fuzzy=arg.fuzzy)
@@ -501,9 +523,9 @@ class Grammar:
             return None
         inner = replace(context, shown=False, subqueries=0)
         total = self.total_order(context)
-        partition = [self.expr(rng.choice(TYPES), inner, 0) for _ in range(rng.choice([0, 1, 1, 2]))]
+        partition = [self.expr(self.type(inner), inner, 0) for _ in range(rng.choice([0, 1, 1, 2]))]
         partition = [p for p in partition if not p.fuzzy]
-        peers = [self.expr(rng.choice(TYPES), inner, 0) for _ in range(rng.choice([0, 1, 1, 2]))]
+        peers = [self.expr(self.type(inner), inner, 0) for _ in range(rng.choice([0, 1, 1, 2]))]
         peers = [p for p in peers if not p.fuzzy]
         # Constants in an ORDER BY of a window are fine; positions are not meant there.
         order = peers + (total or [])
@@ -524,7 +546,7 @@ class Grammar:
             frame = f"ROWS BETWEEN {offset()} AND {end()}"
             if self.chance(0.2):
                 frame = f"ROWS BETWEEN {rng.choice(['5 PRECEDING AND 2 PRECEDING', '1 FOLLOWING AND 3 FOLLOWING'])}"
-            if self.chance(0.15):
+            if self.chance(0.15) and known.allowed("frame-exclude"):
                 frame += rng.choice([" EXCLUDE CURRENT ROW", " EXCLUDE TIES", " EXCLUDE GROUP"])
             used = order
         else:
@@ -542,7 +564,7 @@ class Grammar:
                 call = "row_number()" if kind == "row_number" else f"ntile({rng.randint(1, 5)})"
                 return self.signed(made("int8" if kind == "row_number" else "int4", call, order=order, frame="", mag=rows), context)
             if kind == "count":
-                return made("int8", "count({})", self.expr(rng.choice(TYPES), inner, 0), mag=rows) if self.chance(0.5) else made("int8", "count(*)", mag=rows)
+                return made("int8", "count({})", self.expr(self.type(inner), inner, 0), mag=rows) if self.chance(0.5) else made("int8", "count(*)", mag=rows)
             arg = self.expr("int", inner, 1)
             if kind == "sum" and arg.type != "int8" and arg.mag * rows < LIMITS["int8"]:
                 return made("int8", "sum({})", arg, mag=arg.mag * rows)
@@ -586,6 +608,13 @@ class Grammar:
 
     def digits(self, mag):
         return math.ceil(math.log10(max(mag, 1) + 1))
+
+    def type(self, context):
+        """A family of types, mostly one that there are columns of."""
+        if context.keys and self.chance(0.5):
+            return family(self.rng.choice(context.keys).type)
+        columns = [c for s in context.scope.sources for c in s.columns if c.name and not c.fuzzy]
+        return family(self.rng.choice(columns).type) if columns and self.chance(0.85) else self.rng.choice(TYPES)
 
     def column(self, type, context, tame=False):
         """A column of the nearest scopes, or None."""
@@ -746,7 +775,7 @@ class Grammar:
             a = self.expr("int", context, depth - 1)
             if a.mag >= LIMITS[a.type]:
                 return a
-            if kind == "sign":
+            if kind == "sign" and known.allowed("sign"):
                 return E("int4", "CAST(sign({}) AS int)", a, mag=1)
             return E(a.type, "(- {})" if kind == "neg" else "abs({})", a, mag=a.mag)
         if kind == "length":
@@ -849,7 +878,7 @@ class Grammar:
             n, m = rng.randint(1, 4), rng.randint(0, 5)
             return E("text", rng.choice([f"substr({{}}, {n}, {m})", f"substr({{}}, {n})", f"substring({{}} FROM {n} FOR {m})"]), a, **same)
         if kind == "trim":
-            return E("text", rng.choice(["trim({})", "ltrim({})", "rtrim({})", "trim(LEADING 'a' FROM {})", "trim({}, 'ab')", "rtrim({}, 'r ')"]), a, **same)
+            return E("text", rng.choice(["trim({})", "ltrim({})", "rtrim({})", "trim(LEADING 'a' FROM {})", "rtrim({}, 'r ')", "trim({}, 'ab')" if known.allowed("trim-characters") else "ltrim({}, 'ab')"]), a, **same)
         if kind == "replace":
             return E("text", rng.choice(["replace({}, 'a', 'xy')", "replace({}, 'ab', '')", "translate({}, 'ab', 'b')"]), a, **same)
         if kind == "left":
@@ -873,7 +902,8 @@ class Grammar:
                 return a
             if b.type == "int8":
                 b = E("int4", "CAST({} AS int)", b, mag=b.mag)
-            return E("date", f"({{}} {self.rng.choice('+-')} {{}})", a, b, mag=1 if b.mag < 2000 else None)
+            op = self.rng.choice("+-")
+            return E("date", {"postgresql": f"({{}} {op} {{}})", "duckdb": f"({{}} {op} CAST({{}} AS int))"}, a, b, mag=1 if b.mag < 2000 else None)
         a = self.expr("ts", context, depth - 1)
         if kind == "cast":
             return E("date", "CAST({} AS date)", a, mag=a.mag)
@@ -922,7 +952,7 @@ class Grammar:
             e = self.subquery_predicate(kind, context)
             if e is not None:
                 return e
-        type = rng.choice(TYPES)
+        type = self.type(context)
         a = self.expr(type, context, depth - 1)
         if a.fuzzy:
             return E("bool", "({} IS NULL)", a)
@@ -952,12 +982,12 @@ class Grammar:
             if self.chance(0.5):
                 rows = [E("bool", "({}, {})", self.literal(type, a), self.literal(t2, b)) for _ in range(rng.randint(1, 3))]
                 return E("bool", f"(({{}}, {{}}) {rng.choice(['', 'NOT '])}IN ({{}}))", a, b, Items(rows))
-            return E("bool", f"(({{}}, {{}}) {rng.choice(['=', '<>', '<', '>='])} ({{}}, {{}}))", a, b, self.literal(type, a), self.literal(t2, b))
+            return E("bool", f"(({{}}, {{}}) {rng.choice(['=', '<>', '<', '>='] if known.allowed('row-order') else ['=', '<>'])} ({{}}, {{}}))", a, b, self.literal(type, a), self.literal(t2, b))
         return self.comparison(context, depth)
 
     def comparison(self, context, depth):
         rng = self.rng
-        type = rng.choice(TYPES)
+        type = self.type(context)
         a = self.expr(type, context, depth - 1)
         if a.fuzzy:
             return E("bool", "({} IS NOT NULL)", a)

@@ -16,6 +16,11 @@ FAULTS = {
     "time-zone": "AT TIME ZONE of timestamps without a zone",
     "negative-zero": "−0.0 is less than 0.0 and another group",
     "timestamp-range": "a timestamp counts nanoseconds, so that it has no years before 1678 and after 2261",
+    "sign": "there is no function sign",
+    "trim-characters": "trim(text, characters) goes to the planner that cannot do most else",
+    "row-order": "rows are compared by = and <> alone: (a, b) < (c, d) is refused",
+    "frame-exclude": "EXCLUDE of a window's frame is a syntax error",
+    "group-by-nothing": "GROUP BY () is refused, or gives no row over an empty table",
     "varchar": "varchar(n) holds texts of any length",
 }
 

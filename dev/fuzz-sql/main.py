@@ -35,6 +35,9 @@ from schema import Maker, literal
 
 
 class Finding:
+    # The statement before it was reduced.
+    whole = None
+
     def __init__(self, kind, text, mode, seed, sql, expected, ours, vote=""):
         self.kind, self.text, self.mode, self.seed = kind, text, mode, seed
         self.sql, self.expected, self.ours, self.vote = sql, expected, ours, vote
@@ -44,6 +47,7 @@ class Finding:
         return "\n".join([
             f"-- {self.kind} in mode {self.mode}, seed {self.seed}: {self.text}",
             f"-- {self.vote}" if self.vote else "--",
+            f"-- from: {self.whole}" if self.whole and len(self.whole) < 4000 else "--",
             self.sql,
             comment("expected: ", self.expected),
             comment("ours:     ", self.ours),
@@ -99,7 +103,8 @@ class Job:
         self.seed = seed
         self.load()
         total = 0
-        for i in range(o.batch):
+        only = o.only and int(o.only.split("/")[1])
+        for i in range(o.batch) if not o.only else [only]:
             if time.monotonic() > until:
                 break
             # Each query has a seed of its own, so that what one draws does not move the next.
@@ -188,7 +193,7 @@ class Job:
             elif self.options.show and expected.kind == "rows":
                 print(f"-- {self.at} DuckDB {answer}\n{sql}", flush=True)
             return
-        modes = self.ours.modes if self.options.all_modes else rng.sample(self.ours.modes, min(2, len(self.ours.modes)))
+        modes = rng.sample(self.ours.modes, min(self.options.per_query or 99, len(self.ours.modes)))
         if self.options.both_peers and expected.kind == "rows":
             answer = duckdb()
             if answer.kind == "rows" and compare.difference(answer, expected, query.total):
@@ -197,12 +202,19 @@ class Job:
         for mode in modes:
             answer = self.timed(mode, self.ours.sessions[mode], query.sql("thalweg"))
             self.count["asked"] += 1
-            found = verdict.judge(answer, expected, duckdb, mode, query.total)
+            found = self.judge(answer, expected, duckdb, mode, query.total)
             if answer.kind == "error" and expected.kind == "error" and answer.code != expected.code:
                 self.count[f"code {expected.code} is {answer.code}"] += 1
             if found:
                 self.found(found, query, mode, expected, answer, duckdb())
                 break
+
+    def judge(self, answer, expected, duckdb, mode, ordered):
+        """The verdict; an error that came with a panic is a panic, whatever it says."""
+        if answer.kind == "error":
+            if panics := self.ours.servers[MODES[mode][0]].panics():
+                return "panic", " ".join(panics[0].split("\n")[:3])
+        return verdict.judge(answer, expected, duckdb, mode, ordered)
 
     def found(self, found, query, mode, expected, answer, duckdb):
         kind, text = found
@@ -224,7 +236,8 @@ class Job:
         small, tables, mode = self.reduce(query, kind, key, mode)
         sql = small.sql("thalweg")
         expected, answer = self.last if self.last else (expected, answer)
-        self.note(kind, text, mode, self.script_of(tables, small), expected, answer, vote, verdict.shape(sql) if kind == "rows" else key)
+        self.note(kind, text, mode, self.script_of(tables, small), expected, answer, vote, verdict.shape(sql) if kind == "rows" else key,
+                  query.sql("thalweg"))
         self.reload(mode)
         self.count["seconds reducing"] += time.monotonic() - began
 
@@ -236,8 +249,10 @@ class Job:
     def is_kept(self, kind, shape):
         return self.options.keep and kept(self.options.keep, kind, shape).exists()
 
-    def note(self, kind, text, mode, sql, expected, ours, vote="", shape=None):
-        self.queue.put(("finding", Finding(kind, text, mode, self.at, sql, expected, ours, vote), shape or verdict.signature(kind, text)))
+    def note(self, kind, text, mode, sql, expected, ours, vote="", shape=None, whole=None):
+        finding = Finding(kind, text, mode, self.at, sql, expected, ours, vote)
+        finding.whole = whole
+        self.queue.put(("finding", finding, shape or verdict.signature(kind, text)))
 
     def script_of(self, tables, node):
         lines = []
@@ -298,7 +313,7 @@ class Job:
 
     def fails(self, query, mode, kind, key):
         expected = self.postgresql.ask(query.sql("postgresql"), 5)
-        if expected.kind == "error" and kind != "accepted":
+        if expected.kind == "error" and kind not in ("accepted", "panic", "internal"):
             return False
         if expected.kind == "hang":
             self.postgresql.connect()
@@ -306,7 +321,7 @@ class Job:
         answer = self.ours.sessions[mode].ask(query.sql("thalweg"))
         if answer.kind in ("hang", "crash"):
             raise Lost(answer.kind, f"{answer.message}: {query.sql('thalweg')}")
-        found = verdict.judge(answer, expected, lambda: self.duckdb.ask(query.sql("duckdb")), mode, getattr(query, "total", False))
+        found = self.judge(answer, expected, lambda: self.duckdb.ask(query.sql("duckdb")), mode, getattr(query, "total", False))
         if found and found[0] == kind and verdict.signature(*found) == key:
             self.last = (expected, answer)
             return True
@@ -410,7 +425,7 @@ class Job:
             total = bool(statement and statement.is_query and statement.total)
             if a.kind == "done" and b.kind == "done" and (a.count is None or b.count is None):
                 continue
-            found = verdict.judge(a, b, lambda: Answer("error", message="DuckDB is not asked"), mode, total)
+            found = self.judge(a, b, lambda: Answer("error", message="DuckDB is not asked"), mode, total)
             if found:
                 return (*found, b, a)
             if b.kind == "error" and a.kind != "error":
@@ -461,11 +476,13 @@ def kept(folder, kind, shape):
 
 
 def work(options, number, folder, queue, seeds, until):
+    # The servers are to go with this process, whoever ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     job = Job(options, number, folder, queue)
     try:
         job.run(seeds, until)
-    except BaseException:
+    except Exception:
         queue.put(("broken", traceback.format_exc()))
     queue.put(("end", number))
 
@@ -477,7 +494,7 @@ def main():
     p.add_argument("--queries", type=int, default=20_000, help="how many (20000)")
     p.add_argument("--seconds", type=float, help="for how long, instead of --queries")
     p.add_argument("--modes", default="all", help=f"of ours, with commas between: {', '.join(MODES)} (all)")
-    p.add_argument("--all-modes", action="store_true", help="ask every query in every mode, not in two that chance picks")
+    p.add_argument("--per-query", type=int, default=2, metavar="N", help="modes that each query is asked in, picked by chance; 0: all (2)")
     p.add_argument("--both-peers", action="store_true", help="ask DuckDB every query, not only where ours and PostgreSQL differ")
     p.add_argument("--batch", type=int, default=400, help="queries of a schema (400)")
     p.add_argument("--rows", type=int, default=20_000, help="rows of the largest table (20000)")
@@ -498,6 +515,8 @@ def main():
     o.modes = list(MODES) if o.modes == "all" else o.modes.split(",")
     if unknown := set(o.modes) - set(MODES):
         p.error(f"no mode {', '.join(unknown)}")
+    if o.only:
+        o.seed, o.queries, o.jobs = int(o.only.split("/")[0]), 1, 1
     known.allow([n for n in o.allow.split(",") if n])
     if o.keep:
         pathlib.Path(o.keep).mkdir(parents=True, exist_ok=True)
@@ -505,6 +524,7 @@ def main():
 
 
 def campaign(o):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     began = time.monotonic()
     until = began + o.seconds if o.seconds else float("inf")
     queue = multiprocessing.get_context("fork").Queue()
