@@ -22,8 +22,6 @@ pub struct Binder<'a> {
     taken: RefCell<Taken>,
     /// Counts names that nobody wrote.
     number: Cell<usize>,
-    /// Whether a literal with a point is a decimal where it is bound now: it stands beside decimals.
-    pub(crate) exact: Cell<bool>,
 }
 
 /// Names in use, in the order in which they were taken.
@@ -98,7 +96,7 @@ pub(crate) fn named<'n>(ctes: &'n Ctes, name: &str) -> Option<&'n Relation> {
 
 impl<'a> Binder<'a> {
     pub fn new(names: &'a dyn ContextProvider) -> Self {
-        Binder { names, taken: RefCell::default(), number: Cell::new(0), exact: Cell::new(false) }
+        Binder { names, taken: RefCell::default(), number: Cell::new(0) }
     }
 
     /// Binds a whole query.
@@ -107,6 +105,18 @@ impl<'a> Binder<'a> {
     /// The query is wrong, or has something that the binder does not cover.
     pub fn query(&self, query: &Query) -> Result<Bound> {
         let relation = self.bind_query(query, None, &None)?;
+        let titles = relation.columns.into_iter().map(|c| c.title).collect();
+        Ok(Bound { plan: self.unnested(relation.plan)?, titles })
+    }
+
+    /// Binds a query whose rows are put into columns of these types; where there is `None`, they stay what
+    /// they are.
+    ///
+    /// # Errors
+    /// The query is wrong or gives another number of columns, or has something that the binder does not
+    /// cover.
+    pub fn assigned(&self, query: &Query, types: &[Option<DataType>]) -> Result<Bound> {
+        let relation = self.rows_for(query, types)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
         Ok(Bound { plan: self.unnested(relation.plan)?, titles })
     }

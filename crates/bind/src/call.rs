@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort,
@@ -11,7 +12,8 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::planner::RawAggregateExpr;
 use datafusion::logical_expr::type_coercion::functions::{UDFCoercionExt, fields_with_udf};
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, ReturnFieldArgs, ScalarUDF, WindowFrame, WindowFunctionDefinition, lit,
+    AggregateUDF, Expr, Operator, ReturnFieldArgs, ScalarUDF, WindowFrame,
+    WindowFunctionDefinition, lit,
 };
 use datafusion::sql::sqlparser::ast::{
     self, DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -22,6 +24,8 @@ use thalweg_base::{Error, Subject};
 use crate::binder::Binder;
 use crate::expr::{Place, Typed};
 use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::grouping::subquery;
+use crate::operator::average;
 use crate::scope::Part;
 use crate::types;
 
@@ -117,6 +121,12 @@ impl Binder<'_> {
         {
             return not_covered("this function");
         }
+        if name == "mod"
+            && let [a, b] = call.args[..]
+        {
+            let (a, b) = (self.expr(a, place)?, self.expr(b, place)?);
+            return self.arithmetic(a, Operator::Modulo, b, place);
+        }
         match self.names.get_function_meta(name) {
             Some(udf) => {
                 let args = self.exprs(call.args.iter().copied(), place)?;
@@ -165,9 +175,11 @@ impl Binder<'_> {
             arg_fields: &fields,
             scalar_arguments: &literals,
         })?;
+        let is_asked_for = has_unsigned(&args) || names_a_type(udf.name());
         let args = args.into_iter().map(|a| a.expr).collect();
         let expr = Expr::ScalarFunction(ScalarFunction::new_udf(udf, args));
-        Ok(Typed::new(expr, returned.data_type().clone(), returned.is_nullable()))
+        let result = Typed::new(expr, returned.data_type().clone(), returned.is_nullable());
+        Ok(if is_asked_for { result } else { signed(result) })
     }
 
     /// The arguments as the types that the function takes.
@@ -241,20 +253,42 @@ impl Binder<'_> {
             }
         }
         let (args, order_by) = self.arguments(call, &udaf, inside)?;
-        let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
-        let returned = udaf.return_field(&fields)?;
-        let nullable = udaf.is_nullable();
-        let params = AggregateFunctionParams {
-            args: args.into_iter().map(|a| a.expr).collect(),
-            distinct: call.distinct,
-            filter,
-            order_by,
-            null_treatment: call.null_treatment,
+        check_level(&call.name, &args)?;
+        let of = |udaf: Arc<AggregateUDF>, args: Vec<Typed>| {
+            let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
+            let returned = udaf.return_field(&fields)?;
+            let (nullable, is_unsigned) = (udaf.is_nullable(), has_unsigned(&args));
+            let params = AggregateFunctionParams {
+                args: args.into_iter().map(|a| a.expr).collect(),
+                distinct: call.distinct,
+                filter: filter.clone(),
+                order_by: order_by.clone(),
+                null_treatment: call.null_treatment,
+            };
+            let expr = Expr::AggregateFunction(AggregateFunction { func: udaf, params });
+            // Plans show what is counted as it is written.
+            let expr = if call.is_star { expr.alias("count(*)") } else { expr };
+            let result = Typed::new(expr, returned.data_type().clone(), nullable);
+            Ok(if is_unsigned { result } else { signed(result) })
         };
-        let expr = Expr::AggregateFunction(AggregateFunction { func: udaf, params });
-        // Plans show what is counted as it is written.
-        let expr = if call.is_star { expr.alias("count(*)") } else { expr };
-        Ok(Typed::new(expr, returned.data_type().clone(), nullable))
+        self.aggregated(udaf, args, of)
+    }
+
+    /// An aggregate of arguments; the average of decimals is made of their sum and their count.
+    fn aggregated(
+        &self,
+        udaf: Arc<AggregateUDF>,
+        args: Vec<Typed>,
+        of: impl Fn(Arc<AggregateUDF>, Vec<Typed>) -> Result<Typed>,
+    ) -> Result<Typed> {
+        let is_average = udaf.name() == "avg" && types::is_decimal(&args[0].data_type);
+        let parts = is_average.then(|| {
+            Some((self.names.get_aggregate_meta("sum")?, self.names.get_aggregate_meta("count")?))
+        });
+        match parts.flatten() {
+            Some((sum, count)) => average(of(sum, args.clone())?, of(count, args)?),
+            None => of(udaf, args),
+        }
     }
 
     /// The arguments of an aggregate, and the order in which it sees its rows.
@@ -295,6 +329,19 @@ impl Binder<'_> {
                 format!("{} does not take IGNORE NULLS or RESPECT NULLS", call.name),
             );
         }
+        if udaf.name() == "sum"
+            && let [arg] = &mut args[..]
+        {
+            // What holds the sum of any number of rows.
+            let wider = match arg.data_type {
+                DataType::UInt8 | DataType::UInt16 | DataType::UInt32 => DataType::Int64,
+                DataType::Int64 => DataType::Decimal128(19, 0),
+                DataType::UInt64 => DataType::Decimal128(20, 0),
+                _ => arg.data_type.clone(),
+            };
+            *arg = arg.clone().cast(&wider);
+        }
+        counted(args.iter_mut().skip(1));
         Ok((self.coerced(udaf, args)?, order_by))
     }
 
@@ -316,7 +363,8 @@ impl Binder<'_> {
         let partition_by = self.exprs(&spec.partition_by, inside)?;
         // A constant parts nothing.
         let partition_by = partition_by.into_iter().map(|p| p.expr);
-        let partition_by = partition_by.filter(|p| !matches!(p, Expr::Literal(..))).collect();
+        let partition_by: Vec<Expr> =
+            partition_by.filter(|p| !matches!(p, Expr::Literal(..))).collect();
         let mut order_by = self.sorts(&spec.order_by, inside)?;
         let window_frame = match &spec.window_frame {
             Some(frame) => {
@@ -330,42 +378,49 @@ impl Binder<'_> {
             Some(filter) => Some(Box::new(self.condition(filter, inside, "FILTER")?)),
             None => None,
         };
-        let (fun, args, returned, nullable) = match self.names.get_window_meta(&call.name) {
-            Some(udwf) => {
-                let args = self.exprs(call.args.iter().copied(), inside)?;
-                let args = self.coerced(&*udwf, args)?;
-                let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
-                let fun = WindowFunctionDefinition::WindowUDF(udwf);
-                let returned = fun.return_field(&fields, "")?;
-                let nullable = returned.is_nullable();
-                (fun, args, returned, nullable)
-            }
-            None => {
-                let Some(udaf) = self.names.get_aggregate_meta(&call.name) else {
-                    return not_covered("this function over a window");
-                };
-                if udaf.supports_within_group_clause() {
-                    return not_covered("an ordered-set aggregate over a window");
-                }
-                let (args, _) = self.arguments(call, &udaf, inside)?;
-                let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
-                let nullable = udaf.is_nullable();
-                let fun = WindowFunctionDefinition::AggregateUDF(udaf);
-                let returned = fun.return_field(&fields, "")?;
-                (fun, args, returned, nullable)
-            }
+        let of = |fun: WindowFunctionDefinition, args: Vec<Typed>, nullable: Option<bool>| {
+            let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
+            let returned = fun.return_field(&fields, "")?;
+            let is_unsigned = has_unsigned(&args);
+            let params = WindowFunctionParams {
+                args: args.into_iter().map(|a| a.expr).collect(),
+                partition_by: partition_by.clone(),
+                order_by: order_by.clone(),
+                window_frame: window_frame.clone(),
+                filter: filter.clone(),
+                null_treatment: call.null_treatment,
+                distinct: call.distinct,
+            };
+            let expr = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
+            let nullable = nullable.unwrap_or(returned.is_nullable());
+            let result = Typed::new(expr, returned.data_type().clone(), nullable);
+            Ok(if is_unsigned { result } else { signed(result) })
         };
-        let params = WindowFunctionParams {
-            args: args.into_iter().map(|a| a.expr).collect(),
-            partition_by,
-            order_by,
-            window_frame,
-            filter,
-            null_treatment: call.null_treatment,
-            distinct: call.distinct,
+        // What is true of all rows of a moving frame is the least of its values, which can be followed.
+        let name = match call.name.as_str() {
+            "bool_and" | "every" => "min",
+            "bool_or" => "max",
+            name => name,
         };
-        let expr = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
-        Ok(Typed::new(expr, returned.data_type().clone(), nullable))
+        if let Some(udwf) = self.names.get_window_meta(name) {
+            let mut args = self.exprs(call.args.iter().copied(), inside)?;
+            // The first is a value, but for `ntile(4)`.
+            let values = usize::from(args.len() > 1);
+            counted(args.iter_mut().skip(values));
+            let args = self.coerced(&*udwf, args)?;
+            return of(WindowFunctionDefinition::WindowUDF(udwf), args, None);
+        }
+        let Some(udaf) = self.names.get_aggregate_meta(name) else {
+            return not_covered("this function over a window");
+        };
+        if udaf.supports_within_group_clause() {
+            return not_covered("an ordered-set aggregate over a window");
+        }
+        let (args, _) = self.arguments(call, &udaf, inside)?;
+        self.aggregated(udaf, args, |udaf, args| {
+            let nullable = udaf.is_nullable();
+            of(WindowFunctionDefinition::AggregateUDF(udaf), args, Some(nullable))
+        })
     }
 
     /// A window as its definition and the named one that it starts from say.
@@ -433,6 +488,62 @@ impl Binder<'_> {
 pub(crate) fn sort(expr: Expr, options: &OrderByOptions) -> Sort {
     let asc = options.asc.unwrap_or(true);
     Sort::new(expr, asc, options.nulls_first.unwrap_or(!asc))
+}
+
+/// An aggregate is of the query whose columns it is over.
+fn check_level(name: &str, args: &[Typed]) -> Result<()> {
+    let is = |wanted: fn(&Expr) -> bool| {
+        args.iter().any(|arg| arg.expr.exists(|e| Ok(wanted(e))).unwrap_or(true))
+    };
+    let is_outer = is(|e| matches!(e, Expr::OuterReferenceColumn(..)));
+    if !is_outer || is(|e| matches!(e, Expr::Column(_)) || subquery(e).is_some()) {
+        return Ok(());
+    }
+    let error = Error::unsupported(format!(
+        "{name} is over columns of an outer query alone, and so an aggregate of that query"
+    ));
+    Err(error
+        .hint("compute it there, in a subquery of FROM, and name its column here")
+        .about(Subject::Function(name.to_string()))
+        .into())
+}
+
+/// Counts and places that are written: functions look for bigints.
+pub(crate) fn counted<'t>(args: impl IntoIterator<Item = &'t mut Typed>) {
+    for arg in args {
+        if matches!(arg.expr, Expr::Literal(..)) && arg.data_type == DataType::Int32 {
+            *arg = arg.clone().cast(&DataType::Int64);
+        }
+    }
+}
+
+fn has_unsigned(args: &[Typed]) -> bool {
+    args.iter().any(|arg| without_unsigned(&arg.data_type).is_some())
+}
+
+/// Whether a function's result is of a type that its arguments name.
+fn names_a_type(function: &str) -> bool {
+    function.starts_with("arrow_") || function.contains("cast")
+}
+
+/// Functions that count, number or find places do so in signed numbers.
+fn signed(result: Typed) -> Typed {
+    match without_unsigned(&result.data_type) {
+        Some(data_type) => result.cast(&data_type),
+        None => result,
+    }
+}
+
+/// The type with bigints in the place of unsigned integers; `None` if it has none.
+fn without_unsigned(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        t if t.is_unsigned_integer() => Some(DataType::Int64),
+        DataType::List(item) => {
+            let of_items = without_unsigned(item.data_type())?;
+            Some(DataType::List(Arc::new(item.as_ref().clone().with_data_type(of_items))))
+        }
+        _ => None,
+    }
 }
 
 /// Where an aggregate stands within another.

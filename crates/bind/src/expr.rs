@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
-use datafusion::common::tree_node::TreeNode;
-use datafusion::logical_expr::expr::{Between, Case, Cast, InList, Like, TryCast};
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList, Like, ScalarFunction, TryCast};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, CastKind, CeilFloorKind, Subscript, TrimWhereField, UnaryOperator,
@@ -13,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::binder::{Binder, Ctes};
 use crate::failure::{Result, not_covered, wrong};
+use crate::functions::rounded;
 use crate::scope::{Part, Scope};
 use crate::types::{self, TEXT, common, is_text};
 
@@ -58,13 +58,20 @@ impl Typed {
                 Ok(null) => Expr::Literal(null, None),
                 Err(_) => cast(self.expr, to),
             },
-            // A whole number is the same in every type that holds it.
-            Expr::Literal(value, _)
-                if self.data_type.is_integer() && types::is_number(to) && !types::is_float(to) =>
-            {
+            // A number is the same in every type that holds it.
+            Expr::Literal(value, _) if types::is_exact(&self.data_type) && types::is_exact(to) => {
                 match value.cast_to(to) {
-                    Ok(value) if !value.is_null() => Expr::Literal(value, None),
+                    Ok(held) if held.cast_to(&self.data_type).is_ok_and(|back| back == *value) => {
+                        Expr::Literal(held, None)
+                    }
                     _ => cast(self.expr, to),
+                }
+            }
+            // The double that is nearest to what is written.
+            Expr::Literal(value @ ScalarValue::Decimal128(..), _) if *to == DataType::Float64 => {
+                match value.to_string().parse::<f64>() {
+                    Ok(double) => Expr::Literal(ScalarValue::from(double), None),
+                    Err(_) => cast(self.expr, to),
                 }
             }
             // Texts of one kind and another are the same value.
@@ -77,6 +84,38 @@ impl Typed {
             _ => cast(self.expr, to),
         };
         Typed { expr, data_type: to.clone(), nullable: self.nullable, unknown: false }
+    }
+
+    /// The same as the type of a cast that is written, or of the column that it is put into: numbers are
+    /// rounded. With `is_try`, what cannot be cast is NULL.
+    pub fn converted(self, to: &DataType, is_try: bool) -> Typed {
+        if self.data_type == *to && !is_try {
+            return Typed { unknown: false, ..self };
+        }
+        let nullable = self.nullable || is_try;
+        let call =
+            |function, expr| Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]));
+        let value = match (&self.data_type, to) {
+            (from, &DataType::Decimal128(precision, scale)) if types::is_float(from) => {
+                let expr = call(rounded::decimal(precision, scale, is_try), self.expr);
+                return Typed::new(expr, to.clone(), nullable);
+            }
+            (from, to) if types::is_float(from) && to.is_integer() => {
+                Typed { expr: call(rounded::whole(), self.expr), ..self }
+            }
+            (DataType::Decimal128(precision, scale @ 1..), to) if to.is_integer() => {
+                let whole = (i16::from(*precision) - i16::from(*scale)).max(0) as u8 + 1;
+                self.cast(&DataType::Decimal128(whole, 0))
+            }
+            _ => self,
+        };
+        match is_try {
+            true => {
+                let expr = TryCast::new(Box::new(value.expr), to.clone());
+                Typed::new(Expr::TryCast(expr), to.clone(), nullable)
+            }
+            false => Typed { nullable, ..value.cast(to) },
+        }
     }
 
     /// As a condition.
@@ -161,10 +200,9 @@ impl Binder<'_> {
             Sql::UnaryOp { op, expr } => self.unary(*op, expr, place),
             Sql::Cast { kind, expr, data_type, array: false, format: None } => {
                 let value = self.expr(expr, place)?;
-                let to = self.sql_type(data_type)?;
-                let value = match types::is_decimal(&to) {
-                    true => self.exactly(value, expr, place)?,
-                    false => value,
+                let to = match types::any_numeric(data_type) {
+                    true => self.numeric_of(&value, self.sql_type(data_type)?),
+                    false => self.sql_type(data_type)?,
                 };
                 self.cast_as_written(value, to, kind.clone())
             }
@@ -193,7 +231,7 @@ impl Binder<'_> {
                 self.compare(l, Operator::IsNotDistinctFrom, r)
             }
             Sql::Between { expr, negated, low, high } => {
-                let items = self.beside([&**expr, &**low, &**high], place)?;
+                let items = self.exprs([&**expr, &**low, &**high], place)?;
                 let nullable = items.iter().any(|i| i.nullable);
                 let mut items =
                     self.same_type(items, "BETWEEN")?.into_iter().map(|t| Box::new(t.expr));
@@ -376,33 +414,6 @@ impl Binder<'_> {
         Ok(Typed::boolean(of(Box::new(condition)), false))
     }
 
-    /// Expressions that are compared with each other.
-    fn beside<'e>(
-        &self,
-        sql: impl IntoIterator<Item = &'e ast::Expr> + Clone,
-        place: Place<'_>,
-    ) -> Result<Vec<Typed>> {
-        let items = self.exprs(sql.clone(), place)?;
-        if !items.iter().any(|item| types::is_decimal(&item.data_type)) {
-            return Ok(items);
-        }
-        items.into_iter().zip(sql).map(|(item, sql)| self.exactly(item, sql, place)).collect()
-    }
-
-    /// Beside decimals, a literal with a point is the number that is written, and not the nearest double.
-    pub(crate) fn exactly(&self, value: Typed, sql: &ast::Expr, place: Place<'_>) -> Result<Typed> {
-        let is_written =
-            |e: &Expr| matches!(e, Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_));
-        let varies = value.expr.exists(|e| Ok(!is_written(e)))?;
-        if varies || !types::is_float(&value.data_type) {
-            return Ok(value);
-        }
-        self.exact.set(true);
-        let exact = self.expr(sql, place);
-        self.exact.set(false);
-        exact
-    }
-
     /// All as the type in which they meet.
     pub(crate) fn same_type(&self, items: Vec<Typed>, what: &str) -> Result<Vec<Typed>> {
         let Some(target) = self.common_type(&items, what)? else {
@@ -454,7 +465,7 @@ impl Binder<'_> {
         if let ast::Expr::Tuple(row) = expr {
             return self.row_in_list(row, list, negated, place);
         }
-        let items = self.beside(std::iter::once(expr).chain(list), place)?;
+        let items = self.exprs(std::iter::once(expr).chain(list), place)?;
         let nullable = items.iter().any(|i| i.nullable);
         let mut items = self.same_type(items, "IN")?.into_iter().map(|t| t.expr);
         let Some(expr) = items.next() else { return not_covered("IN") };
@@ -612,19 +623,27 @@ impl Binder<'_> {
         types::of_sql(sql, self.names.options().execution.time_zone.as_deref())
     }
 
+    /// The type of a cast to NUMERIC that does not say how many digits: a number that is exact has them.
+    fn numeric_of(&self, value: &Typed, otherwise: DataType) -> DataType {
+        if let Some(decimal) = types::as_decimal(&value.data_type) {
+            return decimal;
+        }
+        if let Expr::Literal(text, _) = &value.expr
+            && value.unknown
+            && let Some(Some(text)) = text.try_as_str()
+            && let Some(decimal) = types::written(text)
+        {
+            return decimal;
+        }
+        otherwise
+    }
+
     /// A cast that the statement writes.
     fn cast_as_written(&self, value: Typed, to: DataType, kind: CastKind) -> Result<Typed> {
-        let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
-        if is_try {
-            let expr = TryCast::new(Box::new(value.expr), to.clone());
-            return Ok(Typed::new(Expr::TryCast(expr), to, true));
-        }
-        // A timestamp's count of seconds is no number of SQL.
-        let nullable = value.nullable;
-        if value.data_type == to {
-            return Ok(Typed { unknown: false, ..value });
-        }
-        Ok(Typed { nullable, ..value.cast(&to) })
+        Ok(match kind {
+            CastKind::TryCast | CastKind::SafeCast => value.converted(&to, true),
+            _ => value.converted(&to, false),
+        })
     }
 
     fn unary(&self, op: UnaryOperator, expr: &ast::Expr, place: Place<'_>) -> Result<Typed> {
@@ -640,10 +659,7 @@ impl Binder<'_> {
                     self.negative(&value.value)
                 }
                 ast::Expr::Interval(interval) => self.interval(interval, true),
-                _ => {
-                    let value = self.number(expr, "-", place)?;
-                    Ok(Typed { expr: Expr::Negative(Box::new(value.expr)), ..value })
-                }
+                _ => self.negated(self.number(expr, "-", place)?),
             },
             UnaryOperator::Plus => self.number(expr, "+", place),
             _ => not_covered("this operator"),
@@ -655,10 +671,6 @@ impl Binder<'_> {
         let value = self.expr(expr, place)?;
         if value.is_open() {
             return Ok(value.cast(&DataType::Float64));
-        }
-        let is_unsigned = value.data_type.is_unsigned_integer();
-        if is_unsigned {
-            return not_covered("a sign of what has none");
         }
         if types::is_number(&value.data_type) || matches!(value.data_type, DataType::Interval(_)) {
             return Ok(value);

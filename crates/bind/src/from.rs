@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::sql::sqlparser::ast::{
-    FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query,
-    TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
+    self, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
+    Query, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
 };
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
+use crate::grouping::subquery;
 use crate::scope::{Entry, Part, Scope};
 
 /// Rows, and the names of their columns.
@@ -32,7 +35,8 @@ impl Binder<'_> {
         for item in items {
             if let Some(left) = all.take() {
                 if let Some(subquery) = lateral(&item.relation) {
-                    let rows = self.lateral(left, subquery, JoinType::Inner, parent, ctes)?;
+                    let rows =
+                        self.lateral(left, subquery, (JoinType::Inner, None), parent, ctes)?;
                     all = Some(self.with_joins(rows, &item.joins, parent, ctes)?);
                     continue;
                 }
@@ -154,53 +158,39 @@ impl Binder<'_> {
             }
             _ => return not_covered("this kind of join"),
         };
-        let rows = self.lateral(left, subquery, kind, parent, ctes)?;
         let condition = match (constraint, &join.join_operator) {
-            (JoinConstraint::None, J::CrossJoin(_)) => return Ok(rows),
-            (JoinConstraint::On(condition), _) => condition,
+            (JoinConstraint::None, J::CrossJoin(_)) => None,
+            (JoinConstraint::On(condition), _) => Some(condition),
             (JoinConstraint::None, _) => {
                 return wrong("42601", "JOIN needs ON; write CROSS JOIN LATERAL for every row");
             }
             _ => return not_covered("USING with LATERAL"),
         };
-        let mut scope = Scope::within(parent);
-        scope.entries.clone_from(&rows.entries);
-        let place = Place::of_rows(&scope, ctes, "JOIN conditions");
-        let condition = self.condition(condition, place, "JOIN/ON")?;
-        let is_always = matches!(&condition, Expr::Literal(value, _) if *value == true.into());
-        if is_always {
-            return Ok(rows);
-        }
-        if kind == JoinType::Left {
-            return not_covered("a condition of LEFT JOIN LATERAL");
-        }
-        let plan = LogicalPlanBuilder::from(rows.plan).filter(condition)?.build()?;
-        Ok(Rows { plan, ..rows })
+        self.lateral(left, subquery, (kind, condition), parent, ctes)
     }
 
-    /// A subquery that may name the columns left of it.
+    /// A subquery that may name the columns left of it. A condition of the join is one of its rows.
     fn lateral(
         &self,
         left: Rows,
         (query, alias): (&Query, Option<&TableAlias>),
-        kind: JoinType,
+        (kind, condition): (JoinType, Option<&ast::Expr>),
         parent: Option<&Scope<'_>>,
         ctes: &Ctes,
     ) -> Result<Rows> {
         let mut around = Scope::within(parent);
         around.entries.clone_from(&left.entries);
         let relation = self.bind_query(query, Some(&around), ctes)?;
-        let columns = relation.columns.iter().map(|c| c.column.clone()).collect();
-        let (plan, columns) = self.dependent_join(left.plan, relation.plan, columns, kind)?;
         let name = alias.map(|a| Part::of(&a.name).text);
         let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
-        let right = relation.columns.into_iter().zip(columns).map(|(output, column)| Entry {
+        let right = relation.columns.into_iter().map(|output| Entry {
             table: table.clone(),
             name: output.title,
-            column,
+            column: output.column,
             data_type: output.data_type,
             nullable: output.nullable || kind == JoinType::Left,
             hidden: false,
+            also: false,
             unknown: output.unknown,
         });
         let mut right: Vec<Entry> = right.collect();
@@ -208,6 +198,26 @@ impl Binder<'_> {
             rename(&mut right, alias)?;
         }
         check_names(&left.entries, &right)?;
+        let mut plan = relation.plan;
+        if let Some(condition) = condition {
+            let mut scope = Scope::within(Some(&around));
+            // A name that both sides have is ambiguous, although one is of the query around.
+            for entry in right.iter().chain(&left.entries) {
+                scope.entries.push(entry.clone());
+            }
+            let place = Place::of_rows(&scope, ctes, "JOIN conditions");
+            let condition = self.condition(condition, place, "JOIN/ON")?;
+            let is_always = matches!(&condition, Expr::Literal(value, _) if *value == true.into());
+            if !is_always {
+                let condition = seen_from_within(condition, &left.entries)?;
+                plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
+            }
+        }
+        let columns = right.iter().map(|entry| entry.column.clone()).collect();
+        let (plan, columns) = self.dependent_join(left.plan, plan, columns, kind)?;
+        for (entry, column) in right.iter_mut().zip(columns) {
+            entry.column = column;
+        }
         let mut entries = left.entries;
         entries.extend(right);
         Ok(Rows { plan, entries })
@@ -263,7 +273,10 @@ impl Binder<'_> {
             };
             // What it names of other tables is the other planner's.
             let Ok(value) = self.value(expr, place) else { return not_covered("this argument") };
-            values.push(value.expr);
+            values.push(match value.data_type.is_signed_integer() {
+                true => value.cast(&DataType::Int64).expr,
+                false => value.expr,
+            });
         }
         let function = reference.table();
         if function == "unnest" {
@@ -280,7 +293,16 @@ impl Binder<'_> {
         if own != scanned {
             builder = builder.alias(own)?;
         }
-        self.scanned(builder.build()?, Some(Arc::from([table])), alias)
+        let mut rows = self.scanned(builder.build()?, Some(Arc::from([table.clone()])), alias)?;
+        // The one column of a function is called as the function is, beside the name that it has there.
+        if let [only] = &rows.entries[..]
+            && alias.is_none_or(|alias| alias.columns.is_empty())
+            && only.name != table
+        {
+            let named = Entry { name: table, also: true, ..only.clone() };
+            rows.entries.push(named);
+        }
+        Ok(rows)
     }
 
     /// A subquery under its alias.
@@ -301,6 +323,7 @@ impl Binder<'_> {
             data_type: output.data_type,
             nullable: output.nullable,
             hidden: false,
+            also: false,
             unknown: output.unknown,
         });
         let mut rows = Rows { plan, entries: entries.collect() };
@@ -325,6 +348,7 @@ impl Binder<'_> {
             data_type: field.data_type().clone(),
             nullable: field.is_nullable(),
             hidden: false,
+            also: false,
             unknown: false,
         });
         let mut entries: Vec<Entry> = entries.collect();
@@ -417,6 +441,14 @@ impl Binder<'_> {
                 None => not_covered("this USING"),
             }
         };
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].iter().any(|other| other.text == name.text) {
+                return wrong(
+                    "42701",
+                    format!("column name \"{}\" appears more than once in USING clause", name.text),
+                );
+            }
+        }
         let mut conditions = vec![];
         let mut merged: Vec<(String, Typed)> = vec![];
         let (mut of_left, mut of_right) = (vec![], vec![]);
@@ -463,6 +495,7 @@ impl Binder<'_> {
                 data_type: value.data_type.clone(),
                 nullable: value.nullable,
                 hidden: false,
+                also: false,
                 unknown: false,
             };
             first.push(entry(None));
@@ -485,6 +518,23 @@ impl Binder<'_> {
         entries.extend(of_join(kind, l, r));
         Ok(Rows { plan, entries })
     }
+}
+
+/// A condition over columns of a query around, as a query within it has to name them.
+fn seen_from_within(condition: Expr, around: &[Entry]) -> Result<Expr> {
+    let seen = condition.transform_up(|e| {
+        if subquery(&e).is_some() {
+            return Err(not_covered::<()>("a subquery in the condition of a lateral join")
+                .unwrap_err()
+                .into());
+        }
+        let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
+        Ok(match around.iter().find(|entry| entry.column == *column) {
+            Some(entry) => Transformed::yes(entry.outer().expr),
+            None => Transformed::no(e),
+        })
+    });
+    Ok(seen?.data)
 }
 
 /// A subquery that stands for each row left of it.

@@ -7,12 +7,12 @@ use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{
-    Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, LogicalPlanBuilderOptions, Subquery,
+    Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, LogicalPlanBuilderOptions, Subquery, lit,
 };
 use thalweg_base::Error;
 
 use crate::binder::Binder;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, not_covered};
 use crate::scope::Scope;
 
 /// Expressions that have been computed, and the columns that hold them.
@@ -42,6 +42,14 @@ impl Binder<'_> {
         exprs: impl IntoIterator<Item = &'e Expr>,
     ) -> Result<(LogicalPlan, Computed)> {
         let mut aggregates = find_aggregate_exprs(exprs);
+        let (input, groups, sources) = self.keys_of_sets(input, groups)?;
+        if groups.is_empty() && aggregates.is_empty() {
+            // HAVING alone makes a group of all rows, too.
+            let Some(count) = self.names.get_aggregate_meta("count") else {
+                return not_covered("count");
+            };
+            aggregates.push(count.call(vec![lit(1_i64)]));
+        }
         let keys: Vec<Expr> = match &groups[..] {
             [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
             _ => groups.clone(),
@@ -75,9 +83,54 @@ impl Binder<'_> {
         // Between the keys and the aggregates of grouping sets is the number of the set.
         let first_aggregate = keys.len() + usize::from(has_sets);
         let places = (0..keys.len()).chain(first_aggregate..);
-        let computed = keys.into_iter().chain(aggregates).zip(places);
+        let keys = keys.into_iter().map(|key| sources.get(&key).cloned().unwrap_or(key));
+        let computed = keys.chain(aggregates).zip(places);
         let computed = computed.map(|(expr, at)| (expr, columns[at].clone()));
         Ok((plan, computed.collect()))
+    }
+
+    /// Keys of grouping sets that are no columns are computed below the groups: optimizer rules take
+    /// constants out of them, and lose count. The last value says which column stands for which
+    /// expression.
+    fn keys_of_sets(
+        &self,
+        input: LogicalPlan,
+        groups: Vec<Expr>,
+    ) -> Result<(LogicalPlan, Vec<Expr>, HashMap<Expr, Expr>)> {
+        let [Expr::GroupingSet(set)] = &groups[..] else {
+            return Ok((input, groups, HashMap::new()));
+        };
+        let computed: Vec<Expr> = set
+            .distinct_expr()
+            .into_iter()
+            .filter(|key| !matches!(key, Expr::Column(_)))
+            .cloned()
+            .collect();
+        let set = without_repeats(set.clone());
+        if computed.is_empty() {
+            return Ok((input, vec![Expr::GroupingSet(set)], HashMap::new()));
+        }
+        let mut columns: Vec<Expr> =
+            input.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut sources = HashMap::new();
+        let mut stand_ins = HashMap::new();
+        for key in computed {
+            let column = Column::new(Some(self.qualifier("__keys")), self.fresh("key"));
+            columns.push(key.clone().alias_qualified(column.relation.clone(), &column.name));
+            sources.insert(Expr::Column(column.clone()), key.clone());
+            stand_ins.insert(key, Expr::Column(column));
+        }
+        let replaced = |key: Expr| stand_ins.get(&key).cloned().unwrap_or(key);
+        let each = |keys: Vec<Expr>| keys.into_iter().map(replaced).collect();
+        let set = match set {
+            GroupingSet::Rollup(keys) => GroupingSet::Rollup(each(keys)),
+            GroupingSet::Cube(keys) => GroupingSet::Cube(each(keys)),
+            GroupingSet::GroupingSets(lists) => {
+                GroupingSet::GroupingSets(lists.into_iter().map(each).collect())
+            }
+        };
+        let input = LogicalPlanBuilder::from(input).project(columns)?.build()?;
+        Ok((input, vec![Expr::GroupingSet(set)], sources))
     }
 
     /// Gives an expression another name if its own is taken.
@@ -198,6 +251,28 @@ pub(crate) fn one_set(groups: Vec<Expr>) -> Result<Vec<Expr>> {
         product = next;
     }
     Ok(vec![Expr::GroupingSet(GroupingSet::GroupingSets(product))])
+}
+
+/// The same groups without a key that is there twice in one list.
+fn without_repeats(set: GroupingSet) -> GroupingSet {
+    let mut seen = HashSet::new();
+    let repeats = match &set {
+        GroupingSet::Rollup(keys) | GroupingSet::Cube(keys) => {
+            !keys.iter().all(|key| seen.insert(key))
+        }
+        GroupingSet::GroupingSets(lists) => lists.iter().any(|keys| {
+            let mut seen = HashSet::new();
+            !keys.iter().all(|key| seen.insert(key))
+        }),
+    };
+    if !repeats {
+        return set;
+    }
+    let once = |keys: Vec<Expr>| {
+        let mut seen = HashSet::new();
+        keys.into_iter().filter(|key| seen.insert(key.clone())).collect()
+    };
+    GroupingSet::GroupingSets(lists(set).into_iter().map(once).collect())
 }
 
 /// The lists of keys of a set.

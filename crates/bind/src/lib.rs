@@ -15,6 +15,8 @@
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `planner.rs`: what the session's own planners make of them.
+//! * `guard.rs`: what stands before an operand of AND or OR guards it.
+//! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
 //! * `unnest.rs`: correlated subqueries become joins.
 //! * [`Failure`] (`failure.rs`): why there is no plan.
@@ -27,7 +29,9 @@ mod call;
 mod expr;
 mod failure;
 mod from;
+mod functions;
 mod grouping;
+mod guard;
 mod literal;
 mod operator;
 mod planner;
@@ -41,3 +45,4 @@ mod unnest;
 
 pub use binder::{Binder, Bound};
 pub use failure::Failure;
+pub use types::of_sql as sql_type;

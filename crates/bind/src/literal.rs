@@ -8,6 +8,8 @@ use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{self, UnaryOperator, Value};
 
+use thalweg_base::Error;
+
 use crate::binder::Binder;
 use crate::expr::Typed;
 use crate::failure::{Result, not_covered, wrong};
@@ -57,16 +59,13 @@ impl Binder<'_> {
         if negative {
             text.insert(0, '-');
         }
+        if let Ok(n) = text.parse::<i32>() {
+            return Ok(literal(ScalarValue::from(n)));
+        }
         if let Ok(n) = text.parse::<i64>() {
             return Ok(literal(ScalarValue::from(n)));
         }
-        let is_exact = self.exact.get() || self.names.options().sql_parser.parse_float_as_decimal;
-        if text.contains(['e', 'E']) || !is_exact {
-            if !text.contains(['.', 'e', 'E'])
-                && let Ok(n) = text.parse::<u64>()
-            {
-                return Ok(literal(ScalarValue::from(n)));
-            }
+        if text.contains(['e', 'E']) {
             return match text.parse::<f64>() {
                 Ok(n) if n.is_finite() => Ok(literal(ScalarValue::from(n))),
                 Ok(_) => {
@@ -79,7 +78,10 @@ impl Binder<'_> {
         let whole_digits = whole.trim_start_matches(['-', '0']).len();
         let digits = (whole_digits + fraction.len()).max(1);
         if digits > DIGITS_MAX as usize {
-            return not_covered("a number of more than 38 digits");
+            return Err(Error::user(format!("{text} has more than {DIGITS_MAX} digits"))
+                .code("22003")
+                .hint(format!("{text}e0 is the nearest double"))
+                .into());
         }
         match format!("{whole}{fraction}").parse::<i128>() {
             Ok(unscaled) => {

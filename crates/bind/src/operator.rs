@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::expr::BinaryExpr;
+use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
@@ -10,6 +10,9 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
 use crate::binder::Binder;
 use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
+use crate::functions::checked::checked;
+use crate::functions::quotient::{quotient, quotient_type};
+use crate::guard::guarded;
 use crate::types::{
     self, INTERVAL, TEXT, as_decimal, common, is_decimal, is_float, is_number, is_text,
 };
@@ -86,17 +89,9 @@ impl Binder<'_> {
         }
         let (l, r) = (self.expr(left, place)?, self.expr(right, place)?);
         match kind {
-            Kind::Comparison(op) if is_decimal(&l.data_type) => {
-                let r = self.exactly(r, right, place)?;
-                self.compare(l, op, r)
-            }
-            Kind::Comparison(op) if is_decimal(&r.data_type) => {
-                let l = self.exactly(l, left, place)?;
-                self.compare(l, op, r)
-            }
             Kind::Comparison(op) => self.compare(l, op, r),
             Kind::Arithmetic(op) => self.arithmetic(l, op, r, place),
-            Kind::Power => self.scalar("power", vec![l, r]),
+            Kind::Power => self.power(l, r),
             Kind::Other(op) => self.other(l, op, r),
             Kind::Logic(_) => not_covered("this operator"),
         }
@@ -124,13 +119,17 @@ impl Binder<'_> {
         }
         let first = self.expr(now, place)?;
         let mut nullable = first.nullable;
-        let mut expr = first.condition(clause)?;
+        let mut before = vec![first.condition(clause)?];
         for operand in operands.into_iter().rev() {
             let operand = self.expr(operand, place)?;
             nullable |= operand.nullable;
-            expr = binary(expr, op, operand.condition(clause)?);
+            before.push(guarded(operand.condition(clause)?, op, &before, place.scope)?);
         }
-        Ok(Typed::boolean(expr, nullable))
+        let all = before.into_iter().reduce(|all, one| binary(all, op, one));
+        match all {
+            Some(all) => Ok(Typed::boolean(all, nullable)),
+            None => not_covered("a condition without operands"),
+        }
     }
 
     /// `(a, b) = (c, d)`.
@@ -147,21 +146,57 @@ impl Binder<'_> {
         let (op, joined_by) = match op {
             BinaryOperator::Eq => (Operator::Eq, Operator::And),
             BinaryOperator::NotEq => (Operator::NotEq, Operator::Or),
-            _ => return not_covered("an order of rows"),
+            BinaryOperator::Lt => {
+                return self.order_of_rows(left, Operator::Lt, None, right, place);
+            }
+            BinaryOperator::Gt => {
+                return self.order_of_rows(left, Operator::Gt, None, right, place);
+            }
+            BinaryOperator::LtEq => {
+                return self.order_of_rows(left, Operator::Lt, Some(Operator::LtEq), right, place);
+            }
+            BinaryOperator::GtEq => {
+                return self.order_of_rows(left, Operator::Gt, Some(Operator::GtEq), right, place);
+            }
+            _ => return not_covered("this operator of rows"),
         };
         let mut all: Option<Typed> = None;
         for (l, r) in left.iter().zip(right) {
             let one = self.compare(self.expr(l, place)?, op, self.expr(r, place)?)?;
             all = Some(match all {
                 None => one,
-                Some(so_far) => {
-                    let nullable = so_far.nullable || one.nullable;
-                    Typed::boolean(binary(so_far.expr, joined_by, one.expr), nullable)
-                }
+                Some(so_far) => joined(so_far, joined_by, one),
             });
         }
         match all {
             Some(all) => Ok(all),
+            None => wrong("42601", "a row expression has at least one entry"),
+        }
+    }
+
+    /// `(a, b) < (c, d)`: `a < c OR a = c AND b < d`; the last pair is compared by `last`, if it is given.
+    fn order_of_rows(
+        &self,
+        left: &[ast::Expr],
+        op: Operator,
+        last: Option<Operator>,
+        right: &[ast::Expr],
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let mut found: Option<Typed> = None;
+        for (l, r) in left.iter().zip(right).rev() {
+            let (l, r) = (self.expr(l, place)?, self.expr(r, place)?);
+            found = Some(match found {
+                None => self.compare(l, last.unwrap_or(op), r)?,
+                Some(further) => {
+                    let before = self.compare(l.clone(), op, r.clone())?;
+                    let equal = self.compare(l, Operator::Eq, r)?;
+                    joined(before, Operator::Or, joined(equal, Operator::And, further))
+                }
+            });
+        }
+        match found {
+            Some(found) => Ok(found),
             None => wrong("42601", "a row expression has at least one entry"),
         }
     }
@@ -187,8 +222,13 @@ impl Binder<'_> {
         Ok((l.cast(&target), r.cast(&target)))
     }
 
-    fn arithmetic(&self, l: Typed, op: Operator, r: Typed, place: Place<'_>) -> Result<Typed> {
-        let nullable = l.nullable || r.nullable;
+    pub(crate) fn arithmetic(
+        &self,
+        l: Typed,
+        op: Operator,
+        r: Typed,
+        place: Place<'_>,
+    ) -> Result<Typed> {
         let (l, r) = operands(l, op, r)?;
         // Days are counted by whole numbers.
         let is_date = |t: &Typed| t.data_type == DataType::Date32;
@@ -213,23 +253,41 @@ impl Binder<'_> {
             }
             return self.other(l, op, r);
         }
-        let (left, right) = (l.data_type.clone(), r.data_type.clone());
-        let (l, r) = if is_float(&left) || is_float(&right) {
-            let target = match (&left, &right) {
-                (DataType::Float32, DataType::Float32) => DataType::Float32,
-                _ => DataType::Float64,
+        let (l, r) = (signed(l), signed(r));
+        if is_decimal(&l.data_type) != is_decimal(&r.data_type)
+            && !(is_float(&l.data_type) || is_float(&r.data_type))
+        {
+            let (Some(left), Some(right)) = (exact_type(&l), exact_type(&r)) else {
+                return self.other(l, op, r);
             };
-            (l.cast(&target), r.cast(&target))
-        } else if is_decimal(&left) || is_decimal(&right) {
-            match (as_decimal(&left), as_decimal(&right)) {
-                (Some(left), Some(right)) => (l.cast(&left), r.cast(&right)),
-                _ => return self.other(l, op, r),
+            return calculated(l.cast(&left), op, r.cast(&right));
+        }
+        if is_decimal(&l.data_type) && is_decimal(&r.data_type) {
+            return calculated(l, op, r);
+        }
+        let Some(both) = common(&l.data_type, &r.data_type) else { return self.other(l, op, r) };
+        calculated(l.cast(&both), op, r.cast(&both))
+    }
+
+    /// `2 ^ 3`: of doubles.
+    fn power(&self, l: Typed, r: Typed) -> Result<Typed> {
+        for side in [&l, &r] {
+            if !side.is_open() && !is_number(&side.data_type) {
+                return mismatch(&l, "^", &r);
             }
-        } else {
-            return self.other(l, op, r);
-        };
-        let result = BinaryTypeCoercer::new(&l.data_type, &op, &r.data_type).get_result_type()?;
-        Ok(Typed::new(binary(l.expr, op, r.expr), result, nullable))
+        }
+        self.scalar("power", vec![l.cast(&DataType::Float64), r.cast(&DataType::Float64)])
+    }
+
+    /// `-x`
+    pub(crate) fn negated(&self, value: Typed) -> Result<Typed> {
+        let value = signed(value);
+        if value.data_type.is_integer() {
+            let zero = ScalarValue::new_zero(&value.data_type)?;
+            let zero = Typed::new(Expr::Literal(zero, None), value.data_type.clone(), false);
+            return calculated(zero, Operator::Minus, value);
+        }
+        Ok(Typed { expr: Expr::Negative(Box::new(value.expr)), ..value })
     }
 
     /// What DataFusion makes of two types.
@@ -247,21 +305,83 @@ impl Binder<'_> {
     }
 }
 
+/// An operator of two numbers of one type, or of two decimals.
+fn calculated(l: Typed, op: Operator, r: Typed) -> Result<Typed> {
+    let nullable = l.nullable || r.nullable;
+    let call = |function, args, data_type| {
+        let expr = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
+        Ok(Typed::new(expr, data_type, nullable))
+    };
+    if op == Operator::Divide
+        && let Some(data_type) = quotient_type(&l.data_type, &r.data_type)
+    {
+        return call(quotient(), vec![l.expr, r.expr], data_type);
+    }
+    if let Some(function) = checked(op, &l.data_type) {
+        return call(function, vec![l.expr, r.expr], l.data_type);
+    }
+    let result = BinaryTypeCoercer::new(&l.data_type, &op, &r.data_type).get_result_type()?;
+    Ok(Typed::new(binary(l.expr, op, r.expr), result, nullable))
+}
+
+/// `sum / count`, of which the count is of a bigint.
+pub(crate) fn average(sum: Typed, count: Typed) -> Result<Typed> {
+    let count = match as_decimal(&count.data_type) {
+        Some(decimal) => count.cast(&decimal),
+        None => count,
+    };
+    calculated(sum, Operator::Divide, Typed { nullable: false, ..count })
+}
+
+/// Numbers are calculated with in types that have a sign.
+fn signed(value: Typed) -> Typed {
+    let to = match value.data_type {
+        DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 => DataType::Int64,
+        DataType::UInt64 => DataType::Decimal128(20, 0),
+        _ => return value,
+    };
+    value.cast(&to)
+}
+
+/// The decimal that holds a whole number or a decimal: a number that is written needs no more than its
+/// own digits.
+fn exact_type(value: &Typed) -> Option<DataType> {
+    match whole(&value.expr) {
+        Some(n) => Some(DataType::Decimal128(digits(n), 0)),
+        None => as_decimal(&value.data_type),
+    }
+}
+
+fn digits(n: i128) -> u8 {
+    n.unsigned_abs().to_string().len() as u8
+}
+
+/// A whole number that is written.
+pub(crate) fn whole(expr: &Expr) -> Option<i128> {
+    match expr {
+        Expr::Literal(ScalarValue::Int32(Some(n)), _) => Some((*n).into()),
+        Expr::Literal(ScalarValue::Int64(Some(n)), _) => Some((*n).into()),
+        Expr::Literal(ScalarValue::Decimal128(Some(n), _, 0), _) => Some(*n),
+        _ => None,
+    }
+}
+
 /// The type in which two sides meet. A whole number that is written needs no more than its digits: a column
 /// beside it keeps its type as far as that holds the number.
 fn met(l: &Typed, r: &Typed) -> Option<DataType> {
     let written = |literal: &Typed, other: &Typed| {
-        let Expr::Literal(ScalarValue::Int64(Some(n)), _) = &literal.expr else { return None };
+        let n = whole(&literal.expr)?;
         if matches!(other.expr, Expr::Literal(..)) {
             return None;
         }
         match &other.data_type {
             DataType::Decimal128(..) => {
-                let digits = n.unsigned_abs().to_string().len() as u8;
-                common(&other.data_type, &DataType::Decimal128(digits, 0))
+                common(&other.data_type, &DataType::Decimal128(digits(n), 0))
             }
             t if t.is_integer() => {
-                let held = ScalarValue::Int64(Some(*n)).cast_to(t);
+                let held = ScalarValue::Decimal128(Some(n), 38, 0).cast_to(t);
                 held.is_ok_and(|held| !held.is_null()).then(|| t.clone())
             }
             _ => None,
@@ -307,6 +427,11 @@ fn days(date: Typed, op: Operator, days: Typed, to: &DataType) -> Typed {
     let (date, days) = (date.cast(&DataType::Int32), days.cast(&DataType::Int32));
     let sum = Typed::new(binary(date.expr, op, days.expr), DataType::Int32, nullable);
     sum.cast(to)
+}
+
+/// Two conditions as one.
+fn joined(l: Typed, op: Operator, r: Typed) -> Typed {
+    Typed::boolean(binary(l.expr, op, r.expr), l.nullable || r.nullable)
 }
 
 pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {

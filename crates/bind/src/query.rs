@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::common::{JoinConstraint, JoinType, NullEquality, ScalarValue};
+use datafusion::common::{JoinConstraint, JoinType, NullEquality};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
@@ -19,9 +19,11 @@ use crate::call::sort;
 use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
 use crate::literal::count;
+use crate::operator::whole;
 use crate::scope::{Part, Scope};
 use crate::select::Order;
-use crate::types::{self, TEXT, common};
+use crate::types::{self, DIGITS_MAX, TEXT, common};
+use crate::unnest::has_subquery;
 
 impl Binder<'_> {
     pub(crate) fn bind_query(
@@ -164,6 +166,8 @@ impl Binder<'_> {
             );
             let to = match output.data_type {
                 DataType::Utf8 => TEXT,
+                // What the steps calculate has more digits.
+                DataType::Decimal128(_, scale) => DataType::Decimal128(DIGITS_MAX, scale.max(16)),
                 ref own => own.clone(),
             };
             typed.cast(&to).expr.alias(title)
@@ -200,7 +204,10 @@ impl Binder<'_> {
             let expr = Expr::Column(output.column.clone());
             let typed = Typed::new(expr, output.data_type.clone(), output.nullable);
             let is_open = output.unknown || output.data_type == DataType::Null;
-            match is_open || common(&to, &output.data_type).as_ref() == Some(&to) {
+            let fits = is_open
+                || (types::is_decimal(&to) && types::is_exact(&output.data_type))
+                || common(&to, &output.data_type).as_ref() == Some(&to);
+            match fits {
                 true => Ok(typed.cast(&to).expr.alias(title)),
                 false => wrong(
                     "42804",
@@ -299,7 +306,17 @@ impl Binder<'_> {
         let nullable: Vec<bool> =
             left.columns.iter().zip(&right.columns).map(|(l, r)| nullable(l, r)).collect();
         let titles: Vec<String> = left.columns.iter().map(|c| c.title.clone()).collect();
-        let (left, right) = (self.as_types(left, &types)?, self.as_types(right, &types)?);
+        // Where a part of a UNION is found to be empty, the other takes its place under the names that the
+        // UNION's columns have: all parts call them alike.
+        let alike = match op {
+            SetOperator::Union if left.plan.schema().columns() != right.plan.schema().columns() => {
+                Some(self.names_apart(&left.columns))
+            }
+            _ => None,
+        };
+        let alike = alike.as_deref();
+        let (left, right) =
+            (self.as_types(left, &types, alike)?, self.as_types(right, &types, alike)?);
         let plan = match (op, all) {
             (SetOperator::Union, true) => LogicalPlanBuilder::from(left).union(right)?.build()?,
             (SetOperator::Union, false) => {
@@ -363,46 +380,48 @@ impl Binder<'_> {
         Ok(LogicalPlanBuilder::from(plan).window([number])?.build()?)
     }
 
-    /// One side of a set operation: its columns as these types, under names without qualifiers.
-    fn as_types(&self, relation: Relation, types: &[DataType]) -> Result<LogicalPlan> {
-        let mut names = HashSet::new();
+    /// One side of a set operation: its columns as these types, under names without qualifiers: these, or
+    /// their own.
+    fn as_types(
+        &self,
+        relation: Relation,
+        types: &[DataType],
+        names: Option<&[String]>,
+    ) -> Result<LogicalPlan> {
+        let mut taken = HashSet::new();
         let is_plain = relation.columns.iter().zip(types).all(|(output, data_type)| {
-            output.data_type == *data_type && names.insert(output.column.name.clone())
+            output.data_type == *data_type && taken.insert(output.column.name.clone())
         });
-        if is_plain {
+        if is_plain && names.is_none() {
             return Ok(relation.plan);
         }
-        let mut names = HashSet::new();
-        let columns = relation.columns.iter().zip(types).map(|(output, data_type)| {
+        let names = match names {
+            Some(names) => names.to_vec(),
+            None => self.names_apart(&relation.columns),
+        };
+        let columns = relation.columns.iter().zip(types).zip(names);
+        let columns = columns.map(|((output, data_type), name)| {
             let expr = Expr::Column(output.column.clone());
             let typed = Typed::new(expr, output.data_type.clone(), output.nullable);
-            let expr = typed.cast(data_type).expr;
-            let mut name = output.column.name.clone();
-            if !names.insert(name.clone()) {
-                name = self.fresh(&name);
-                names.insert(name.clone());
-            }
-            expr.alias(name)
+            typed.cast(data_type).expr.alias(name)
         });
         let columns: Vec<Expr> = columns.collect();
         Ok(LogicalPlanBuilder::from(relation.plan).project(columns)?.build()?)
     }
 
+    /// The names of columns, with another one where two have the same.
+    fn names_apart(&self, columns: &[Output]) -> Vec<String> {
+        let mut taken = HashSet::new();
+        let name = |output: &Output| {
+            let name = output.column.name.clone();
+            if taken.insert(name.clone()) { name } else { self.fresh(&name) }
+        };
+        columns.iter().map(name).collect()
+    }
+
     fn values(&self, values: &Values, parent: Option<&Scope<'_>>, ctes: &Ctes) -> Result<Relation> {
-        let scope = Scope::within(parent);
-        let place = Place::of_rows(&scope, ctes, "VALUES");
-        let mut rows: Vec<Vec<Typed>> = Vec::with_capacity(values.rows.len());
-        for row in &values.rows {
-            let row = self.exprs(&row.content, place)?;
-            if rows.first().is_some_and(|first| first.len() != row.len()) {
-                return wrong("42601", "VALUES lists must all be the same length");
-            }
-            rows.push(row);
-        }
-        let width = rows.first().map_or(0, Vec::len);
-        if width == 0 {
-            return wrong("42601", "VALUES needs at least one value");
-        }
+        let rows = self.rows_of(values, parent, ctes)?;
+        let width = rows[0].len();
         let mut types = vec![];
         let mut unknown = vec![];
         for at in 0..width {
@@ -413,16 +432,86 @@ impl Binder<'_> {
         let rows = rows.into_iter().map(|row| {
             row.into_iter().zip(&types).map(|(value, to)| value.cast(to).expr).collect()
         });
-        let plan = LogicalPlanBuilder::values(rows.collect())?.build()?;
+        of_values(rows.collect(), unknown)
+    }
+
+    fn rows_of(
+        &self,
+        values: &Values,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Vec<Vec<Typed>>> {
+        let scope = Scope::within(parent);
+        let place = Place::of_rows(&scope, ctes, "VALUES");
+        let mut rows: Vec<Vec<Typed>> = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            let row = self.exprs(&row.content, place)?;
+            if rows.first().is_some_and(|first| first.len() != row.len()) {
+                return wrong("42601", "VALUES lists must all be the same length");
+            }
+            rows.push(row);
+        }
+        if rows.first().is_none_or(Vec::is_empty) {
+            return wrong("42601", "VALUES needs at least one value");
+        }
+        Ok(rows)
+    }
+
+    /// A query whose rows are put into columns of these types; where there is `None`, they stay what they
+    /// are. Each value of `VALUES` is put into its column by itself, whatever stands above and below it.
+    pub(crate) fn rows_for(&self, query: &Query, types: &[Option<DataType>]) -> Result<Relation> {
+        let converted = |value: Typed, to: &Option<DataType>| match to {
+            Some(to) => value.converted(to, false),
+            None => value,
+        };
+        if let SetExpr::Values(values) = query.body.as_ref()
+            && query.order_by.is_none()
+            && query.limit_clause.is_none()
+            && query.fetch.is_none()
+        {
+            let ctes = match &query.with {
+                Some(with) => self.with(with, None, &None)?,
+                None => None,
+            };
+            let rows = self.rows_of(values, None, &ctes)?;
+            self.check_width(rows[0].len(), types)?;
+            let rows = rows.into_iter().map(|row| {
+                row.into_iter().zip(types).map(|(value, to)| converted(value, to).expr).collect()
+            });
+            return of_values(rows.collect(), vec![false; types.len()]);
+        }
+        let relation = self.bind_query(query, None, &None)?;
+        self.check_width(relation.columns.len(), types)?;
+        let columns = relation.columns.iter().zip(types).map(|(output, to)| {
+            let expr = Expr::Column(output.column.clone());
+            let value = Typed::new(expr, output.data_type.clone(), output.nullable);
+            converted(value, to).expr.alias(self.fresh("assigned"))
+        });
+        let columns: Vec<Expr> = columns.collect();
+        let titles = relation.columns.iter().map(|output| output.title.clone());
+        let titles: Vec<String> = titles.collect();
+        let plan = LogicalPlanBuilder::from(relation.plan).project(columns)?.build()?;
         let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
-        let outputs = columns.zip(unknown).map(|((column, field), unknown)| Output {
-            title: column.name.clone(),
+        let columns = columns.zip(titles).map(|((column, field), title)| Output {
+            title,
             column,
             data_type: field.data_type().clone(),
             nullable: true,
-            unknown,
+            unknown: false,
         });
-        Ok(Relation { columns: outputs.collect(), plan })
+        Ok(Relation { columns: columns.collect(), plan })
+    }
+
+    fn check_width(&self, given: usize, types: &[Option<DataType>]) -> Result<()> {
+        match given.cmp(&types.len()) {
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => {
+                wrong("42601", "INSERT has more expressions than target columns")
+            }
+            std::cmp::Ordering::Less => {
+                wrong("42601", "INSERT has more target columns than expressions")
+            }
+        }
     }
 
     /// The order of a set operation, which may name the columns of its result.
@@ -454,6 +543,7 @@ impl Binder<'_> {
                 data_type: output.data_type.clone(),
                 nullable: output.nullable,
                 hidden: false,
+                also: false,
                 unknown: false,
             })
             .collect();
@@ -530,9 +620,7 @@ impl Binder<'_> {
         if value.is_null() {
             return Ok(None);
         }
-        if let Expr::Literal(ScalarValue::Int64(Some(n)), _) = &value.expr
-            && *n < 0
-        {
+        if whole(&value.expr).is_some_and(|n| n < 0) {
             let code = if clause == "OFFSET" { "2201X" } else { "2201W" };
             return wrong(code, format!("{clause} must not be negative"));
         }
@@ -547,6 +635,37 @@ impl Binder<'_> {
         }
         Ok(Some(value.cast(&DataType::Int64).expr))
     }
+}
+
+/// Rows that are written out. `unknown` are the columns of literals that have no type yet.
+fn of_values(rows: Vec<Vec<Expr>>, unknown: Vec<bool>) -> Result<Relation> {
+    let plan = match rows.iter().flatten().any(has_subquery) {
+        false => LogicalPlanBuilder::values(rows)?.build()?,
+        // Queries are computed for rows: each of these is a SELECT of its own.
+        true => {
+            let mut all: Option<LogicalPlanBuilder> = None;
+            for row in rows {
+                let named = (1..).zip(row).map(|(n, value)| value.alias(format!("column{n}")));
+                let named: Vec<Expr> = named.collect();
+                let one = LogicalPlanBuilder::empty(true).project(named)?;
+                all = Some(match all {
+                    None => one,
+                    Some(before) => before.union(one.build()?)?,
+                });
+            }
+            let Some(all) = all else { return not_covered("VALUES without rows") };
+            all.build()?
+        }
+    };
+    let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
+    let outputs = columns.zip(unknown).map(|((column, field), unknown)| Output {
+        title: column.name.clone(),
+        column,
+        data_type: field.data_type().clone(),
+        nullable: true,
+        unknown,
+    });
+    Ok(Relation { columns: outputs.collect(), plan })
 }
 
 /// Whether a part of a recursive query is the recursive one.

@@ -25,6 +25,8 @@ pub struct Entry {
     /// One of two columns that `USING` merges. A name without a qualifier means the merged column, and so
     /// does `*`.
     pub hidden: bool,
+    /// A second name of a column: `*` gives the column once, under the other.
+    pub also: bool,
     /// A literal in quotes without a type of its own, as a column of a subquery.
     pub unknown: bool,
 }
@@ -40,7 +42,7 @@ impl Entry {
     }
 
     /// As a query within the one that has the column sees it.
-    fn outer(&self) -> Typed {
+    pub(crate) fn outer(&self) -> Typed {
         let field = Field::new(&self.column.name, self.data_type.clone(), self.nullable);
         let expr = Expr::OuterReferenceColumn(Arc::new(field), self.column.clone());
         Typed { expr, ..self.typed() }
@@ -108,6 +110,10 @@ impl<'p> Scope<'p> {
             {
                 return Ok((found, 1));
             }
+            // A table of this query hides those of its name around it, with all of their columns.
+            if (1..parts.len()).any(|used| now.has_table(&parts[..used])) {
+                break;
+            }
             scope = now.parent;
             is_outer = true;
         }
@@ -150,6 +156,14 @@ impl<'p> Scope<'p> {
         Ok(None)
     }
 
+    /// What a column is called that was written so: by its own letters.
+    pub fn title(&self, column: &Column, written: String) -> String {
+        let is = |entry: &&Entry| {
+            entry.column == *column && entry.name.to_lowercase() == written.to_lowercase()
+        };
+        self.entries.iter().find(is).map_or(written, |entry| entry.name.clone())
+    }
+
     pub fn has_table(&self, qualifier: &[Part]) -> bool {
         self.entries.iter().any(|e| e.is_of(qualifier))
     }
@@ -157,6 +171,7 @@ impl<'p> Scope<'p> {
     /// The columns of `*` or of `t.*`.
     pub fn columns(&self, qualifier: Option<&[Part]>) -> Vec<&Entry> {
         let of = |e: &&Entry| match qualifier {
+            _ if e.also => false,
             None => !e.hidden,
             Some(qualifier) => e.is_of(qualifier),
         };
@@ -288,6 +303,7 @@ mod tests {
             data_type: DataType::Int32,
             nullable: true,
             hidden: false,
+            also: false,
             unknown: false,
         }
     }

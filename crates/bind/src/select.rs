@@ -103,7 +103,8 @@ impl Binder<'_> {
             on,
             keys: keys.iter().map(|k| k.expr.clone()).collect(),
         };
-        let is_grouped = !groups.is_empty() || having_alone(select) || has_aggregates(all.iter());
+        let is_grouped =
+            !groups.is_empty() || makes_one_group(select) || has_aggregates(all.iter());
         if is_grouped {
             let (grouped, computed) = self.grouped(plan, groups, all.iter())?;
             all.rebase(&computed)?;
@@ -136,12 +137,11 @@ impl Binder<'_> {
             match item {
                 SelectItem::UnnamedExpr(expr) => {
                     let value = self.item(expr, select, scope, ctes)?;
-                    items.push(Item {
-                        value,
-                        sql: Some(expr),
-                        title: title::of(expr),
-                        alias: None,
-                    });
+                    let title = match &value.expr {
+                        Expr::Column(column) => scope.title(column, title::of(expr)),
+                        _ => title::of(expr),
+                    };
+                    items.push(Item { value, sql: Some(expr), title, alias: None });
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
                     let value = self.item(expr, select, scope, ctes)?;
@@ -566,9 +566,13 @@ fn sets(lists: Vec<Vec<Expr>>) -> Expr {
     Expr::GroupingSet(GroupingSet::GroupingSets(lists))
 }
 
-/// HAVING without GROUP BY makes one group of all rows.
-fn having_alone(select: &Select) -> bool {
-    select.having.is_some()
+/// HAVING without GROUP BY and `GROUP BY ()` make one group of all rows.
+fn makes_one_group(select: &Select) -> bool {
+    let is_empty = match &select.group_by {
+        GroupByExpr::Expressions(exprs, _) => !exprs.is_empty(),
+        GroupByExpr::All(_) => false,
+    };
+    select.having.is_some() || is_empty
 }
 
 /// `ORDER BY 2`

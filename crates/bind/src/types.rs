@@ -37,6 +37,11 @@ pub fn is_number(t: &DataType) -> bool {
     t.is_integer() || is_float(t) || is_decimal(t)
 }
 
+/// Whether all its values are numbers that are told exactly.
+pub fn is_exact(t: &DataType) -> bool {
+    t.is_integer() || is_decimal(t)
+}
+
 /// What PostgreSQL calls a type, for messages.
 pub fn name(t: &DataType) -> String {
     match t {
@@ -123,6 +128,26 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         }
         _ => return not_covered("this type"),
     })
+}
+
+/// Whether it is a NUMERIC of any digits.
+pub fn any_numeric(sql: &SqlType) -> bool {
+    matches!(sql, SqlType::Numeric(ExactNumberInfo::None) | SqlType::Decimal(ExactNumberInfo::None))
+}
+
+/// The decimal that has the digits of a number that is written, without an exponent.
+pub fn written(text: &str) -> Option<DataType> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    let whole = whole.trim_start_matches('0');
+    let count = whole.len() + fraction.len();
+    let is_number = is_digits(whole) && is_digits(fraction) && !digits.is_empty();
+    if !is_number || count > usize::from(DIGITS_MAX) {
+        return None;
+    }
+    Some(DataType::Decimal128(count.max(1) as u8, fraction.len() as i8))
 }
 
 fn decimal(info: &ExactNumberInfo) -> Result<DataType> {

@@ -27,8 +27,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DataFusionError, Result as DfResult};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Expr, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Sort, Subquery,
-    Window,
+    Aggregate, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
+    Subquery, Window,
 };
 use std::sync::Arc;
 
@@ -144,13 +144,67 @@ impl Binder<'_> {
                     return not_covered("a subquery in a join");
                 };
                 if join.join_type != JoinType::Inner {
-                    return not_covered("a subquery in the condition of an outer join");
+                    return self.beside_outer_join(join, filter);
                 }
                 let plan = LogicalPlanBuilder::from(LogicalPlan::Join(join)).filter(filter)?;
                 self.unnested_here(plan.build()?)
             }
             _ => not_covered("a subquery here"),
         }
+    }
+
+    /// The condition of an outer join: its subqueries are computed below the join, on the side whose columns
+    /// they name.
+    fn beside_outer_join(&self, join: Join, filter: Expr) -> Result<LogicalPlan> {
+        let Join { left, right, on, join_type, join_constraint, null_equality, null_aware, .. } =
+            join;
+        let columns = match join_type {
+            JoinType::LeftSemi | JoinType::LeftAnti => left.schema().columns(),
+            _ => left.schema().columns().into_iter().chain(right.schema().columns()).collect(),
+        };
+        let mut sides = [left, right].map(|plan| Below::new(self, Arc::unwrap_or_clone(plan)));
+        let replaced = filter.transform_up(|expr| {
+            let Some(query) = subquery(&expr) else { return Ok(Transformed::no(expr)) };
+            let mut named: Vec<Column> = expr.column_refs().into_iter().cloned().collect();
+            for outer in &query.outer_ref_columns {
+                if let Expr::OuterReferenceColumn(_, column) = outer {
+                    named.push(column.clone());
+                }
+            }
+            let has = |side: &Below<'_, '_>| {
+                let there = side.columns();
+                named.iter().all(|column| there.contains(column))
+            };
+            let side = match (has(&sides[0]), has(&sides[1])) {
+                (_, true) => &mut sides[1],
+                (true, false) => &mut sides[0],
+                (false, false) => {
+                    return Err(not_covered::<()>(
+                        "a subquery over both sides of an outer join in its condition",
+                    )
+                    .unwrap_err()
+                    .into());
+                }
+            };
+            match self.found_below(expr, Standing::Elsewhere, side) {
+                Ok(Some(expr)) => Ok(Transformed::yes(expr)),
+                Ok(None) => Err(DataFusionError::Internal("a value became a join".into())),
+                Err(failure) => Err(DataFusionError::from(failure)),
+            }
+        });
+        let filter = replaced?.data;
+        let [left, right] = sides.map(|side| Arc::new(side.finish()));
+        let joined = Join::try_new(
+            left,
+            right,
+            on,
+            Some(filter),
+            join_type,
+            join_constraint,
+            null_equality,
+            null_aware,
+        )?;
+        restored(LogicalPlan::Join(joined), columns)
     }
 
     /// Expressions that keep the names which they give their columns.
@@ -254,7 +308,7 @@ fn restored(plan: LogicalPlan, columns: Vec<Column>) -> Result<LogicalPlan> {
     Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
 }
 
-fn has_subquery(expr: &Expr) -> bool {
+pub(crate) fn has_subquery(expr: &Expr) -> bool {
     expr.exists(|e| Ok(subquery(e).is_some())).unwrap_or(true)
 }
 

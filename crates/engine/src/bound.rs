@@ -1,31 +1,38 @@
-//! Queries through the binder: what a statement names is looked up first, then it is bound.
+//! Queries through the binder, also those that are parts of statements: what a statement names is looked
+//! up first, then the query is bound. What surrounds it is planned by DataFusion, with another query in its
+//! place.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::{
-    DFSchema, DataFusionError, ResolvedTableReference, Result as DfResult, TableReference,
+    DFSchema, DataFusionError, ResolvedTableReference, Result as DfResult, ScalarValue,
+    TableReference, internal_err,
 };
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, PlanType, ScalarUDF,
-    TableSource, ToStringifiedPlan, WindowUDF,
+    AggregateUDF, DdlStatement, DmlStatement, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan,
+    LogicalPlanBuilder, PlanType, ScalarUDF, TableSource, ToStringifiedPlan, WindowUDF, WriteOp,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::sql::parser::Statement;
+use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
+use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{self, Query};
+use thalweg_base::Error;
 use thalweg_bind::{Binder, Bound, Failure};
 
 use crate::error::into_datafusion;
+use crate::{names, quantified, series};
 
 /// What the columns of a result are called, where that is not what the plan calls them.
 #[derive(Clone, Debug, Default)]
@@ -59,8 +66,8 @@ impl Titles {
     }
 }
 
-/// The plan of a query, or of what EXPLAIN explains; `None` if the statement is another, or has what
-/// the binder does not cover.
+/// The plan of a query, or of a statement with a query in it; `None` if the statement is another, or has
+/// what the binder does not cover.
 pub(crate) async fn plan(
     state: &SessionState,
     statement: &Statement,
@@ -68,36 +75,248 @@ pub(crate) async fn plan(
     match statement {
         Statement::Statement(inner) => match inner.as_ref() {
             ast::Statement::Query(query) => {
-                let Some(bound) = bind(state, statement, query).await? else { return Ok(None) };
+                let Some(bound) = bind(state, statement, query, None).await? else {
+                    return Ok(None);
+                };
                 let titles = Titles::new(&bound.plan, bound.titles);
                 Ok(Some((bound.plan, titles)))
             }
+            ast::Statement::Insert(insert) => insertion(state, statement, insert).await,
+            ast::Statement::CreateTable(create) => match &create.query {
+                Some(query) => table_of_query(state, statement, create, query).await,
+                None => Ok(None),
+            },
+            ast::Statement::CreateView(create) => view(state, statement, create).await,
             _ => Ok(None),
         },
+        Statement::CopyTo(copy) => {
+            let CopyToSource::Query(query) = &copy.source else { return Ok(None) };
+            let Some(bound) = bind(state, statement, query, None).await? else { return Ok(None) };
+            let source = CopyToSource::Query(any_query(state)?);
+            let other = Statement::CopyTo(CopyToStatement { source, ..copy.clone() });
+            let titles = Titles::new(&bound.plan, bound.titles);
+            let mut plan = state.statement_to_plan(other).await?;
+            let LogicalPlan::Copy(copy) = &mut plan else { return Ok(None) };
+            copy.input = Arc::new(titled(bound.plan, &titles)?);
+            Ok(Some((plan, Titles::default())))
+        }
         Statement::Explain(explain) => {
-            let Statement::Statement(inner) = explain.statement.as_ref() else { return Ok(None) };
-            let ast::Statement::Query(query) = inner.as_ref() else { return Ok(None) };
-            let Some(bound) = bind(state, &explain.statement, query).await? else {
+            let Some((bound, _)) = Box::pin(plan(state, &explain.statement)).await? else {
                 return Ok(None);
             };
+            if matches!(bound, LogicalPlan::Ddl(_) | LogicalPlan::Copy(_)) {
+                return Ok(None);
+            }
             // The options are DataFusion's to read.
             let mut other = explain.clone();
-            *other.statement =
-                state.sql_to_statement("SELECT 1", &state.config_options().sql_parser.dialect)?;
+            let query = ast::Statement::Query(any_query(state)?);
+            *other.statement = Statement::Statement(Box::new(query));
             let mut plan = state.statement_to_plan(Statement::Explain(other)).await?;
             match &mut plan {
                 LogicalPlan::Explain(explain) => {
                     explain.stringified_plans =
-                        vec![bound.plan.to_stringified(PlanType::InitialLogicalPlan)];
-                    explain.plan = Arc::new(bound.plan);
+                        vec![bound.to_stringified(PlanType::InitialLogicalPlan)];
+                    explain.plan = Arc::new(bound);
                 }
-                LogicalPlan::Analyze(analyze) => analyze.input = Arc::new(bound.plan),
+                LogicalPlan::Analyze(analyze) => analyze.input = Arc::new(bound),
                 _ => return Ok(None),
             }
             Ok(Some((plan, Titles::default())))
         }
         _ => Ok(None),
     }
+}
+
+fn is_query(statement: &Statement) -> Option<&Query> {
+    let Statement::Statement(inner) = statement else { return None };
+    match inner.as_ref() {
+        ast::Statement::Query(query) => Some(query),
+        _ => None,
+    }
+}
+
+/// The plan of a query whose columns are put into those of a table: where a type is given, they become
+/// values of it. `None` if it has what the binder does not cover.
+pub(crate) async fn assigned(
+    state: &SessionState,
+    statement: &Statement,
+    types: &[Option<DataType>],
+) -> DfResult<Option<LogicalPlan>> {
+    let mut statement = statement.clone();
+    prepare(&mut statement)?;
+    let Some(query) = is_query(&statement) else { return Ok(None) };
+    let Some(bound) = bind(state, &statement, query, Some(types)).await? else { return Ok(None) };
+    let titles = Titles::new(&bound.plan, bound.titles);
+    titled(bound.plan, &titles).map(Some)
+}
+
+/// What is rewritten in the text of a statement before it is bound.
+pub(crate) fn prepare(statement: &mut Statement) -> DfResult<()> {
+    series::rewrite(statement).map_err(into_datafusion)?;
+    quantified::rewrite(statement);
+    Ok(())
+}
+
+/// A query in the place of one that is bound: the rest of its statement is DataFusion's to read.
+fn any_query(state: &SessionState) -> DfResult<Box<Query>> {
+    let one =
+        state.sql_to_statement("SELECT 1 AS a", &state.config_options().sql_parser.dialect)?;
+    match one {
+        Statement::Statement(inner) => match *inner {
+            ast::Statement::Query(query) => Ok(query),
+            _ => internal_err!("SELECT is no query"),
+        },
+        _ => internal_err!("SELECT is no query"),
+    }
+}
+
+async fn insertion(
+    state: &SessionState,
+    statement: &Statement,
+    insert: &ast::Insert,
+) -> DfResult<Option<(LogicalPlan, Titles)>> {
+    let (ast::TableObject::TableName(name), Some(query)) = (&insert.table, &insert.source) else {
+        return Ok(None);
+    };
+    let is_plain = insert.on.is_none()
+        && insert.returning.is_none()
+        && !insert.replace_into
+        && insert.or.is_none()
+        && insert.assignments.is_empty()
+        && insert.partitioned.is_none()
+        && insert.after_columns.is_empty();
+    if !is_plain {
+        return Ok(None);
+    }
+    let names = Names::of(state, statement).await?;
+    let reference = object_name_to_table_reference(name.clone(), true)?;
+    let target = names.get_table_source(reference.clone())?;
+    let schema = target.schema();
+    // For each column of the table, which column of the query it gets.
+    let mut given: Vec<Option<usize>> = vec![None; schema.fields().len()];
+    for (at, column) in insert.columns.iter().enumerate() {
+        let ident = match &column.0[..] {
+            [part] => part.as_ident(),
+            _ => None,
+        };
+        let Some(ident) = ident else { return Ok(None) };
+        let found = names::column(schema.fields().iter().map(|f| f.name().as_str()), ident);
+        let Some(found) = found.map_err(into_datafusion)? else { return Ok(None) };
+        if given[found].replace(at).is_some() {
+            let name = &schema.field(found).name();
+            let error = Error::user(format!("column \"{name}\" specified more than once"));
+            return Err(into_datafusion(error.code("42701")));
+        }
+    }
+    if insert.columns.is_empty() {
+        given = (0..given.len()).map(Some).collect();
+    }
+    let mut types = vec![None; given.iter().flatten().count()];
+    for (field, at) in schema.fields().iter().zip(&given) {
+        if let Some(at) = at {
+            types[*at] = Some(field.data_type().clone());
+        }
+    }
+    let Some(bound) = bind(state, statement, query, Some(&types)).await? else { return Ok(None) };
+    let columns = bound.plan.schema().columns();
+    let columns = schema.fields().iter().zip(&given).map(|(field, at)| {
+        let value = match at {
+            Some(at) => Expr::Column(columns[*at].clone()),
+            None => match target.get_column_default(field.name()) {
+                Some(default) => default.clone().cast_to(field.data_type(), &DFSchema::empty())?,
+                None => Expr::Literal(ScalarValue::try_new_null(field.data_type())?, None),
+            },
+        };
+        Ok(value.alias(field.name()))
+    });
+    let columns = columns.collect::<DfResult<Vec<Expr>>>()?;
+    let rows = LogicalPlanBuilder::from(bound.plan).project(columns)?.build()?;
+    let operation = if insert.overwrite { InsertOp::Overwrite } else { InsertOp::Append };
+    let dml = DmlStatement::new(reference, target, WriteOp::Insert(operation), Arc::new(rows));
+    Ok(Some((LogicalPlan::Dml(dml), Titles::default())))
+}
+
+/// `CREATE TABLE … AS query`
+async fn table_of_query(
+    state: &SessionState,
+    statement: &Statement,
+    create: &ast::CreateTable,
+    query: &Query,
+) -> DfResult<Option<(LogicalPlan, Titles)>> {
+    if !create.constraints.is_empty() || create.columns.iter().any(|c| !c.options.is_empty()) {
+        return Ok(None);
+    }
+    let mut types = vec![];
+    for column in &create.columns {
+        types.push(match &column.data_type {
+            ast::DataType::Unspecified => None,
+            data_type => match sql_type(state, data_type)? {
+                Some(data_type) => Some(data_type),
+                None => return Ok(None),
+            },
+        });
+    }
+    let types = (!types.is_empty()).then_some(&types[..]);
+    let Some(mut bound) = bind(state, statement, query, types).await? else { return Ok(None) };
+    if types.is_some() {
+        bound.titles = create.columns.iter().map(|c| names::ident(&c.name)).collect();
+    }
+    let mut other = create.clone();
+    other.columns = vec![];
+    other.query = Some(any_query(state)?);
+    let mut plan = state.statement_to_plan(create_statement(other)).await?;
+    let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(made)) = &mut plan else {
+        return Ok(None);
+    };
+    made.input = Arc::new(named_once(bound)?);
+    Ok(Some((plan, Titles::default())))
+}
+
+fn create_statement(create: ast::CreateTable) -> Statement {
+    Statement::Statement(Box::new(ast::Statement::CreateTable(create)))
+}
+
+async fn view(
+    state: &SessionState,
+    statement: &Statement,
+    create: &ast::CreateView,
+) -> DfResult<Option<(LogicalPlan, Titles)>> {
+    let Some(mut bound) = bind(state, statement, &create.query, None).await? else {
+        return Ok(None);
+    };
+    if create.columns.len() > bound.titles.len() {
+        let error = Error::user("CREATE VIEW specifies more column names than columns");
+        return Err(into_datafusion(error.code("42601")));
+    }
+    for (title, column) in bound.titles.iter_mut().zip(&create.columns) {
+        *title = names::ident(&column.name);
+    }
+    let mut other = create.clone();
+    other.columns = vec![];
+    other.query = any_query(state)?;
+    let other = ast::Statement::CreateView(other);
+    let mut plan = state.statement_to_plan(Statement::Statement(Box::new(other))).await?;
+    let LogicalPlan::Ddl(DdlStatement::CreateView(made)) = &mut plan else { return Ok(None) };
+    made.input = Arc::new(named_once(bound)?);
+    Ok(Some((plan, Titles::default())))
+}
+
+/// A type that a statement names; `None` if the binder has no such.
+fn sql_type(state: &SessionState, data_type: &ast::DataType) -> DfResult<Option<DataType>> {
+    let zone = state.config_options().execution.time_zone.as_deref();
+    settled(thalweg_bind::sql_type(data_type, zone))
+}
+
+/// A plan whose columns have the titles for names, each of which is there once.
+fn named_once(bound: Bound) -> DfResult<LogicalPlan> {
+    let mut taken = HashSet::new();
+    if let Some(twice) = bound.titles.iter().find(|title| !taken.insert(*title)) {
+        let error = Error::user(format!("column \"{twice}\" specified more than once"));
+        let error = error.code("42701").hint("give one of them another name: AS other");
+        return Err(into_datafusion(error));
+    }
+    let titles = Titles::new(&bound.plan, bound.titles);
+    titled(bound.plan, &titles)
 }
 
 /// A plan whose columns have the titles of the result for names, as far as these are unique.
@@ -119,13 +338,24 @@ pub(crate) fn titled(plan: LogicalPlan, titles: &Titles) -> DfResult<LogicalPlan
     LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
+/// A query as it is bound; of one whose rows are put into columns, with the types of these.
 async fn bind(
     state: &SessionState,
     statement: &Statement,
     query: &Query,
+    types: Option<&[Option<DataType>]>,
 ) -> DfResult<Option<Bound>> {
     let names = Names::of(state, statement).await?;
-    match Binder::new(&names).query(query) {
+    let binder = Binder::new(&names);
+    settled(match types {
+        Some(types) => binder.assigned(query, types),
+        None => binder.query(query),
+    })
+}
+
+/// `None` is what the binder does not cover.
+fn settled<T>(bound: Result<T, Failure>) -> DfResult<Option<T>> {
+    match bound {
         Ok(bound) => Ok(Some(bound)),
         Err(Failure::NotCovered(what)) => {
             tracing::debug!(what, "not covered by the binder");

@@ -73,10 +73,11 @@ impl Dialect for Thalweg {
         true
     }
 
-    /// `'a' || n + 1` adds first, as in PostgreSQL, and compares last.
+    /// `'a' || n + 1` adds first, as in PostgreSQL, and compares last; `2 * 3 ^ 2` begins with the power.
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         match parser.peek_token_ref().token {
             Token::StringConcat => Some(Ok(self.prec_value(Precedence::Pipe))),
+            Token::Caret => Some(Ok(self.prec_value(Precedence::AtTz))),
             _ => None,
         }
     }

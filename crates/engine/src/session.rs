@@ -563,6 +563,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     }
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
+    // `1.5` is that number, and not the nearest double.
+    options.sql_parser.parse_float_as_decimal = true;
     // The logical plan sees better which expressions are never NULL; nobody goes by the physical
     // plan's opinion, and the check fails what is right: CASE WHEN i > 0 THEN i ELSE 1 END.
     options.execution.skip_physical_aggregate_schema_check = true;

@@ -23,7 +23,7 @@ use crate::bound::{self, Titles};
 use crate::catalog::without_tables;
 use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
-use crate::error::{from_datafusion, into_datafusion};
+use crate::error::from_datafusion;
 use crate::estimate::Estimate;
 use crate::exec::adapted;
 use crate::parse::{self, Parsed};
@@ -33,8 +33,7 @@ use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, ddl, dml, maintain, merged_columns, names, pg, place, prepared, quantified,
-    series, show, workload,
+    alter, as_of, ddl, dml, maintain, merged_columns, names, pg, place, prepared, show, workload,
 };
 
 pub(crate) use crate::parse::statement as parse;
@@ -480,8 +479,7 @@ pub(crate) async fn planned_as(
     state: &SessionState,
     mut statement: Statement,
 ) -> DfResult<(LogicalPlan, Titles)> {
-    series::rewrite(&mut statement).map_err(into_datafusion)?;
-    quantified::rewrite(&mut statement);
+    bound::prepare(&mut statement)?;
     if let Some(bound) = bound::plan(state, &statement).await? {
         return Ok(bound);
     }

@@ -67,6 +67,9 @@ pub enum Expr {
     IsNull(Box<Expr>),
     /// Of decimals; with the type of the result.
     Arithmetic(Arithmetic, Box<Expr>, Box<Expr>, DataType),
+    /// A signed integer, or a decimal with as many digits behind its point, as a decimal that holds all
+    /// values of its type.
+    Widen(Box<Expr>, DataType),
     /// With the type of the result.
     Call(Arc<dyn Function>, Vec<Expr>, DataType),
 }
@@ -100,6 +103,7 @@ impl Expr {
         match self {
             Expr::Register(_, data_type)
             | Expr::Arithmetic(.., data_type)
+            | Expr::Widen(_, data_type)
             | Expr::Call(.., data_type) => data_type.clone(),
             Expr::Row(_) => DataType::UInt32,
             Expr::Literal(value) => value.data_type().clone(),
@@ -120,7 +124,7 @@ impl Expr {
         match self {
             Expr::Register(register, _) | Expr::Row(register) => f(*register),
             Expr::Literal(_) => {}
-            Expr::Not(a) | Expr::IsNull(a) => a.registers(f),
+            Expr::Not(a) | Expr::IsNull(a) | Expr::Widen(a, _) => a.registers(f),
             Expr::Compare(_, a, b)
             | Expr::And(a, b)
             | Expr::Or(a, b)
@@ -207,6 +211,13 @@ impl Expr {
                 let done = expand(&done, result)?;
                 if constant { Value::Scalar(done) } else { Value::Array(done) }
             }
+            Expr::Widen(a, result) => match a.as_ref() {
+                Expr::Register(_, DataType::Decimal128(..)) => {
+                    decimal::widened(a.value(batch)?, result)?
+                }
+                Expr::Register(..) => decimal::widened(Value::Array(a.compact(batch)?), result)?,
+                _ => decimal::widened(a.value(batch)?, result)?,
+            },
             Expr::Call(function, arguments, _) => {
                 let rows = batch.rows();
                 if let [only] = arguments.as_slice()
@@ -405,6 +416,7 @@ impl fmt::Display for Named<'_> {
             Expr::Not(a) => write!(f, "NOT ({})", named(a)),
             Expr::IsNull(a) => write!(f, "{} IS NULL", named(a)),
             Expr::Arithmetic(o, a, b, _) => write!(f, "({} {} {})", named(a), o.symbol(), named(b)),
+            Expr::Widen(a, _) => write!(f, "{}", named(a)),
             Expr::Call(function, arguments, _) => {
                 let arguments: Vec<_> = arguments.iter().map(|a| named(a).to_string()).collect();
                 function.describe(&arguments, f)

@@ -7,13 +7,13 @@ use datafusion::common::{
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
+    Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
 };
 use std::sync::Arc;
 
 use super::Standing;
 use super::domain::{Domain, Keys, outer_columns};
-use super::once::{is_one_row, one_row};
+use super::once::{is_one_row, nullable, one_row};
 use super::simple::{is_aggregated, is_filtered};
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
@@ -75,10 +75,12 @@ impl<'b, 'a> Below<'b, 'a> {
     pub fn scalar(&mut self, plan: LogicalPlan, standing: Standing) -> Result<Expr> {
         let columns = self.outer(&plan)?;
         let is_simple = self.sees_all(&plan)?
+            && !is_constant(&plan)
             && (columns.is_empty()
                 || (standing != Standing::Elsewhere && is_aggregated(&plan, &columns)));
         if is_simple {
-            return Ok(Expr::ScalarSubquery(subquery(self.apart(plan, &columns)?)));
+            let plan = self.apart(plan, &columns)?;
+            return Ok(Expr::ScalarSubquery(subquery(maybe_none(plan)?)));
         }
         let Some(value) = plan.schema().columns().first().cloned() else {
             return not_covered("a subquery without columns");
@@ -100,10 +102,11 @@ impl<'b, 'a> Below<'b, 'a> {
                 let [first_name, rows_name] =
                     [self.binder.fresh("first"), self.binder.fresh("rows")];
                 let figures = [first.alias(&first_name), rows.alias(&rows_name)];
-                let builder = builder.aggregate(keys.clone(), figures)?;
-                let column = |name: &str| Expr::Column(Column::from_name(name));
-                let value = one_row().call(vec![column(&first_name), column(&rows_name)]);
-                builder.project(keys.into_iter().chain([value.alias(&name)]).collect::<Vec<_>>())?
+                joined.plan = builder.aggregate(keys, figures)?.build()?;
+                let names = [first_name.as_str(), rows_name.as_str()];
+                let columns = self.join(joined, JoinType::Left, &names, vec![])?;
+                // Asked only of the rows that want the value: others may have as many as they like.
+                return Ok(one_row().call(columns.into_iter().map(Expr::Column).collect()));
             }
         };
         joined.plan = builder.build()?;
@@ -477,7 +480,8 @@ fn over_nothing(plan: &LogicalPlan, column: &Column) -> Result<Option<Expr>> {
             over_nothing(&alias.input, &alias.input.schema().columns()[at])
         }
         LogicalPlan::Projection(projection) => {
-            let mut all = true;
+            // What a filter above the aggregate leaves is not known.
+            let mut all = is_one_group(&projection.input);
             let expr = projection.expr[at].clone().unalias_nested().data;
             let expr = expr.transform_up(|e| {
                 let Expr::Column(inner) = &e else {
@@ -506,6 +510,43 @@ fn over_nothing(plan: &LogicalPlan, column: &Column) -> Result<Option<Expr>> {
             Ok(below_is_plain.then(|| Expr::Literal(default, None)))
         }
         _ => Ok(None),
+    }
+}
+
+/// Whether the value of a subquery is a literal, which says nothing of whether there is a row.
+fn is_constant(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => match projection.expr[0].clone().unalias() {
+            Expr::Literal(..) => !is_one_row(plan),
+            Expr::Column(_) => is_constant(&projection.input),
+            _ => false,
+        },
+        LogicalPlan::SubqueryAlias(alias) => is_constant(&alias.input),
+        LogicalPlan::Sort(sort) => is_constant(&sort.input),
+        LogicalPlan::Limit(limit) => is_constant(&limit.input),
+        LogicalPlan::Distinct(Distinct::All(input)) => is_constant(input),
+        _ => false,
+    }
+}
+
+/// A subquery that may have no row has a value that may be NULL, also where its column never is.
+fn maybe_none(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if plan.schema().field(0).is_nullable() {
+        return Ok(plan);
+    }
+    let column = plan.schema().columns().swap_remove(0);
+    let (relation, name) = (column.relation.clone(), column.name.clone());
+    let value = nullable().call(vec![Expr::Column(column)]).alias_qualified(relation, name);
+    Ok(LogicalPlanBuilder::from(plan).project([value])?.build()?)
+}
+
+/// Whether a plan is an aggregate without groups, and nothing above it that drops its row.
+fn is_one_group(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => is_one_group(&alias.input),
+        LogicalPlan::Projection(projection) => is_one_group(&projection.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        _ => false,
     }
 }
 

@@ -19,6 +19,38 @@ pub(super) fn one_row() -> Arc<ScalarUDF> {
     Arc::clone(&FUNCTION)
 }
 
+/// `__nullable(value)` is the value, of which nobody takes it that it is never NULL.
+pub(super) fn nullable() -> Arc<ScalarUDF> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Nullable { signature }))
+    });
+    Arc::clone(&FUNCTION)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Nullable {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Nullable {
+    fn name(&self) -> &str {
+        "__nullable"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(args.args[0].clone())
+    }
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OneRow {
     signature: Signature,

@@ -44,7 +44,11 @@ fn is_found(plan: &LogicalPlan, columns: &[Column]) -> bool {
         }
         LogicalPlan::SubqueryAlias(a) => is_found(&a.input, columns),
         LogicalPlan::Filter(f) => {
-            let is_equal = |e: &&Expr| !names(e, columns) || equality(e, columns).is_some();
+            let is_column = |e: Expr| matches!(e, Expr::Column(_));
+            let is_equal = |e: &&Expr| {
+                !names(e, columns)
+                    || equality(e, columns).is_some_and(|(a, b)| is_column(a) && is_column(b))
+            };
             !has_subquery(&f.predicate)
                 && split_conjunction(&f.predicate).iter().all(is_equal)
                 && is_found(&f.input, columns)

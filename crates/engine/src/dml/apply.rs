@@ -15,6 +15,7 @@ use thalweg_storage::{Layout, NewExtent, RowSet, Summary, Table, Transaction};
 
 use super::Job;
 use super::target::Target;
+use crate::bound;
 use crate::ddl;
 use crate::error::from_datafusion;
 use crate::statement;
@@ -23,6 +24,23 @@ use crate::write::{self, Writers};
 pub async fn plan(job: &Job<'_>, query: Query) -> Result<LogicalPlan> {
     let query = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
     statement::plan(job.state, query).await.map_err(from_datafusion)
+}
+
+/// The plan of a query whose columns are the first `before`, and then values for those of the table.
+pub async fn plan_rows(
+    job: &Job<'_>,
+    query: Query,
+    before: usize,
+    table: &Table,
+) -> Result<LogicalPlan> {
+    let query = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
+    let fields = table.arrow_schema.fields();
+    let types = fields.iter().map(|field| Some(field.data_type().clone()));
+    let types: Vec<_> = std::iter::repeat_n(None, before).chain(types).collect();
+    match bound::assigned(job.state, &query, &types).await.map_err(from_datafusion)? {
+        Some(plan) => Ok(plan),
+        None => statement::plan(job.state, query).await.map_err(from_datafusion),
+    }
 }
 
 pub async fn run(job: &Job<'_>, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {

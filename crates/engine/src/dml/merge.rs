@@ -31,7 +31,7 @@ use thalweg_storage::Snapshot;
 use super::Job;
 use super::apply::{self, Appender, Delta};
 use super::insert::null;
-use super::target::{Target, aliased, alone, call, derived, is_default, qualified, select};
+use super::target::{self, Target, aliased, alone, call, derived, is_default, qualified, select};
 use super::update::assigned;
 use crate::answer::Tag;
 use crate::bytea::is_binary;
@@ -39,6 +39,7 @@ use crate::dialect::ALL_COLUMNS;
 use crate::error::{from_arrow, from_datafusion};
 use crate::names;
 use crate::runtime::checkpoint;
+use crate::sql_type::sql_type;
 use crate::statement::Started;
 use crate::table::ROW_ID;
 
@@ -294,6 +295,12 @@ fn inserted(target: &Target, insert: MergeInsertExpr) -> Result<Vec<Expr>> {
 fn typed(value: Expr, field: &Field) -> Expr {
     if field.data_type().is_nested() {
         return value;
+    }
+    if field.data_type().is_numeric()
+        && let Ok(cast) = target::expression(&format!("CAST(0 AS {})", sql_type(field.data_type())))
+        && let Expr::Cast { kind, data_type, array, format, .. } = cast
+    {
+        return Expr::Cast { kind, expr: Box::new(value), data_type, array, format };
     }
     if is_binary(field.data_type()) {
         // A text there spells bytes.

@@ -58,9 +58,10 @@ pub async fn update(job: &Job<'_>, with: Option<With>, mut update: Update) -> Re
     let returning = update.returning.take();
     let target = target_of_update(&job.snapshot, &update)?;
     let mut delta = Delta::new("UPDATE");
-    let mut rows = find(job, new_rows(&target, with.clone(), update.clone(), false)?).await;
+    let query = new_rows(&target, with.clone(), update.clone(), false)?;
+    let mut rows = find(job, &target, query).await;
     if rows.as_ref().is_err_and(|e| e.message() == MANY_ROWS) {
-        rows = find(job, new_rows(&target, with, update, true)?).await;
+        rows = find(job, &target, new_rows(&target, with, update, true)?).await;
     }
     let mut rows = rows?;
     let mut appender = Appender::new(job, &target.table, returning.is_some());
@@ -85,8 +86,8 @@ pub async fn update(job: &Job<'_>, with: Option<With>, mut update: Update) -> Re
     Ok(answer.unwrap_or(Started::Done(Tag::Count("UPDATE".into(), count))))
 }
 
-async fn find(job: &Job<'_>, query: Query) -> Result<SendableRecordBatchStream> {
-    let plan = apply::plan(job, query).await?;
+async fn find(job: &Job<'_>, target: &Target, query: Query) -> Result<SendableRecordBatchStream> {
+    let plan = apply::plan_rows(job, query, 1, &target.table).await?;
     apply::run(job, &plan).await
 }
 

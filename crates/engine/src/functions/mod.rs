@@ -61,6 +61,7 @@ pub fn register(state: &mut SessionState) {
     {
         add(of(text::Bounded::new(bounded)));
     }
+    add(functions::math::signum().as_ref().clone().with_aliases(["sign"]));
     add(of(numbers::WidthBucket::default()));
     add(of(numbers::Div::default()));
     let mut add = |function: AggregateUDF| {

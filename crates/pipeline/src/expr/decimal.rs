@@ -10,8 +10,10 @@ use arrow::array::{Array, ArrayRef, AsArray, Decimal64Array};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Decimal64Type, Decimal128Type};
 
+use thalweg_base::{Error, Result};
+
 use super::{Arithmetic, Value};
-use crate::encoding::NARROW_DIGITS;
+use crate::encoding::{NARROW_DIGITS, internal, words};
 
 /// One side of an operation.
 struct Side<'a> {
@@ -90,6 +92,35 @@ pub fn at_scale_of(array: &ArrayRef, one: &ArrayRef) -> Option<ArrayRef> {
     let (value, of) = scalar(one)?;
     let value = value.checked_mul(factor(scale.checked_sub(of)?)?)?;
     Some(Arc::new(decimals(vec![value], None, scale)?))
+}
+
+/// Integers or decimals as decimals of the type `result`, which has as many digits behind its point.
+pub fn widened(value: Value, result: &DataType) -> Result<Value> {
+    let DataType::Decimal128(precision, scale) = *result else {
+        return Err(Error::internal(format!("numbers as {result}")));
+    };
+    let array = match &value {
+        Value::Array(array) | Value::Scalar(array) => array,
+    };
+    let wide: ArrayRef = match array.data_type() {
+        DataType::Decimal64(..) => Arc::clone(array),
+        DataType::Decimal128(..) => {
+            let wide = array.as_primitive::<Decimal128Type>().clone();
+            Arc::new(wide.with_precision_and_scale(precision, scale).map_err(internal)?)
+        }
+        other => {
+            let words = words(array.as_ref());
+            let words = words.ok_or_else(|| Error::internal(format!("{other} as {result}")))?;
+            let values = ScalarBuffer::from(words.into_owned());
+            let narrow = Decimal64Array::new(values, array.nulls().cloned());
+            let narrow = narrow.with_precision_and_scale(NARROW_DIGITS, scale);
+            Arc::new(narrow.map_err(internal)?)
+        }
+    };
+    Ok(match value {
+        Value::Array(_) => Value::Array(wide),
+        Value::Scalar(_) => Value::Scalar(wide),
+    })
 }
 
 fn decimals(values: Vec<i64>, nulls: Option<NullBuffer>, scale: i8) -> Option<Decimal64Array> {
@@ -202,6 +233,26 @@ mod tests {
         assert!(narrow(Arithmetic::Add, &large, &large, &result).is_none());
         let least = Value::Array(narrow_array(&[i64::MIN], 2));
         assert!(narrow(Arithmetic::Subtract, &least, &two, &result).is_none());
+    }
+
+    #[test]
+    fn integers_are_decimals_as_they_are() {
+        let check = |array: ArrayRef, result: DataType| {
+            let Ok(Value::Array(wide)) = widened(Value::Array(array), &result) else {
+                panic!("numbers as {result}")
+            };
+            crate::encoding::expand(&wide, &result).unwrap()
+        };
+        let bigints: ArrayRef =
+            Arc::new(arrow::array::Int64Array::from(vec![Some(i64::MIN), None]));
+        let wide = check(bigints, DataType::Decimal128(19, 0));
+        let wide = wide.as_primitive::<Decimal128Type>();
+        assert!(wide.value(0) == i128::from(i64::MIN) && wide.is_null(1));
+        let ints: ArrayRef = Arc::new(arrow::array::Int32Array::from(vec![-7]));
+        let wide = check(ints, DataType::Decimal128(12, 0));
+        assert_eq!(wide.as_primitive::<Decimal128Type>().value(0), -7);
+        let wide = check(narrow_array(&[12_345], 2), DataType::Decimal128(20, 2));
+        assert_eq!(wide.as_primitive::<Decimal128Type>().value(0), 12_345);
     }
 
     #[test]

@@ -62,7 +62,25 @@ pub fn translate(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]
             return Ok(Expr::Arithmetic(arithmetic, left, right, result));
         }
     }
+    if let Some(cast) = expr.downcast_ref::<CastExpr>()
+        && widens(&cast.expr().data_type(schema)?, cast.cast_type())
+    {
+        return Ok(Expr::Widen(sub(cast.expr())?, cast.cast_type().clone()));
+    }
     foreign(expr, schema, columns)
+}
+
+/// Whether a cast only says that a number is a decimal, or one of more digits.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    let digits = match from {
+        DataType::Int8 => (3, 0),
+        DataType::Int16 => (5, 0),
+        DataType::Int32 => (10, 0),
+        DataType::Int64 => (19, 0),
+        DataType::Decimal128(precision, scale) => (*precision, *scale),
+        _ => return false,
+    };
+    matches!(to, DataType::Decimal128(p, s) if *p >= digits.0 && *s == digits.1)
 }
 
 /// The conjuncts of a condition.

@@ -1,0 +1,95 @@
+//! What operators and casts of SQL come to where DataFusion's have another meaning.
+//!
+//! * [`checked`]: integers that fail where a result is out of their range, and division by zero of doubles
+//! * [`quotient`]: decimals divided exactly to the last digit that is kept
+//! * [`rounded`]: doubles as whole numbers and as decimals
+
+pub(crate) mod checked;
+pub(crate) mod quotient;
+pub(crate) mod rounded;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::{Expr, Operator};
+use thalweg_base::Error;
+
+/// One operand of a function: a value for each row, or one for all.
+enum Operand<'a, T: ArrowPrimitiveType> {
+    Each(&'a PrimitiveArray<T>),
+    /// `None` is NULL.
+    One(Option<T::Native>),
+}
+
+impl<'a, T: ArrowPrimitiveType> Operand<'a, T> {
+    /// `one` holds the value of a scalar as an array.
+    fn of(value: &'a ColumnarValue, one: &'a mut Option<ArrayRef>) -> Result<Self> {
+        match value {
+            ColumnarValue::Array(array) => Ok(Operand::Each(array.as_primitive::<T>())),
+            ColumnarValue::Scalar(scalar) => {
+                let array = one.insert(scalar.to_array()?).as_primitive::<T>();
+                Ok(Operand::One(array.iter().next().flatten()))
+            }
+        }
+    }
+
+    fn nulls(&self) -> Option<&NullBuffer> {
+        match self {
+            Operand::Each(array) => array.nulls(),
+            Operand::One(_) => None,
+        }
+    }
+
+    fn value(&self, row: usize) -> Option<T::Native> {
+        match self {
+            Operand::Each(array) => {
+                array.nulls().is_none_or(|n| n.is_valid(row)).then(|| array.value(row))
+            }
+            Operand::One(value) => *value,
+        }
+    }
+}
+
+/// The result for rows that were computed, or for a single one if all operands are the same for all rows.
+fn shaped(array: ArrayRef, is_one: bool) -> Result<ColumnarValue> {
+    match is_one {
+        true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)),
+        false => Ok(ColumnarValue::Array(array)),
+    }
+}
+
+fn is_one(args: &[ColumnarValue]) -> bool {
+    args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)))
+}
+
+fn failed<T>(code: &'static str, message: impl Into<String>) -> Result<T> {
+    Err(DataFusionError::External(Box::new(Error::user(message).code(code))))
+}
+
+fn by_zero<T>() -> Result<T> {
+    failed("22012", "division by zero")
+}
+
+/// How an operator is shown: operands that are operators themselves are in parentheses, so that two
+/// different expressions never look the same.
+fn infix(op: Operator, args: &[Expr], show: impl Fn(&Expr) -> String) -> String {
+    let operand = |arg: &Expr| {
+        let text = show(arg);
+        let is_operator = match arg {
+            Expr::BinaryExpr(_) => true,
+            Expr::ScalarFunction(call) => {
+                let function = call.func.inner();
+                function.is::<checked::Checked>() || function.is::<quotient::Quotient>()
+            }
+            _ => false,
+        };
+        if is_operator { format!("({text})") } else { text }
+    };
+    let operands: Vec<String> = args.iter().map(operand).collect();
+    operands.join(&format!(" {op} "))
+}
+
+type Function = Arc<datafusion::logical_expr::ScalarUDF>;
