@@ -7,7 +7,8 @@
 
 Each file is run in a database of its own, on a server that is started for it in a temporary directory
 (Debian's package postgresql-15, or the programs in $PG_BIN). A record after a line `# ours` is one where
-docs/sql.md says that Thalweg answers differently, and is not asked. Needs psycopg 3.
+docs/sql.md says that Thalweg answers differently, and is not asked. Of an error only its code is checked:
+a line `# 22012` before the record names it. Needs psycopg 3.
 """
 
 import glob
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from decimal import Decimal
 
 import psycopg
 
@@ -47,8 +49,8 @@ class Server:
             ids = pwd.getpwnam(name)
             os.chown(self.folder, ids.pw_uid, ids.pw_gid)
             self.user = ["runuser", "-u", name, "--"]
-        self.run("initdb", "-D", f"{self.folder}/data", "-A", "trust", "--no-locale", "-E", "UTF8", "-U", "thalweg")
-        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off"
+        self.run("initdb", "-D", f"{self.folder}/data", "-A", "trust", "--lc-collate=C", "--lc-ctype=C.UTF-8", "-E", "UTF8", "-U", "thalweg")
+        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off -c timezone=UTC"
         self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-l", f"{self.folder}/log", "-o", options, "start")
         return self
 
@@ -106,9 +108,12 @@ def value(raw, kind):
         if number != 0 and not 1e-5 <= abs(number) < 1e16:
             mantissa, _, exponent = f"{number!r}".partition("e")
             return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
-        return repr(number).removesuffix(".0")
-    if kind == "timestamp":
-        return raw.replace(" ", "T")
+        return f"{Decimal(repr(number)):f}".removesuffix(".0")
+    if kind in ("time", "timestamp", "timestamptz"):
+        raw = re.sub(r"\.\d+", lambda m: m[0].ljust(4 if len(m[0]) <= 4 else 7, "0"), raw)
+    if kind in ("timestamp", "timestamptz"):
+        raw = re.sub(r"\+00$", "Z", raw.replace(" ", "T"))
+        return re.sub(r"([+-]\d\d)$", r"\1:00", raw)
     return raw.replace("\n", "\\n") if raw else "(empty)"
 
 
@@ -133,8 +138,7 @@ def ask(connection, record):
 
 
 def sorted_as(head, rows):
-    lines = [" ".join(row) for row in rows]
-    return sorted(lines) if "rowsort" in head else lines
+    return [" ".join(row) for row in (sorted(rows) if "rowsort" in head else rows)]
 
 
 def check(path, server, complete):
@@ -160,7 +164,7 @@ def check(path, server, complete):
                 if complete:
                     words[1:2] = [letters]
                     record.head, record.expected = " ".join(words), lines
-                elif sorted_as(record.head, [line.split(" ") for line in record.expected or []]) != lines:
+                elif (record.expected or []) != lines:
                     failures += 1
                     print(f"{path.name}: {record.sql}\n  file:       {record.expected}\n  PostgreSQL: {lines}")
                 continue
@@ -168,6 +172,11 @@ def check(path, server, complete):
             if is_error != wants_error or (record.is_query and is_error):
                 failures += 1
                 print(f"{path.name}: {record.sql}\n  PostgreSQL: {rows if is_error else 'no error'}")
+            elif is_error:
+                codes = [c[2:] for c in record.comments if re.fullmatch(r"# [0-9A-Z]{5}", c)]
+                if codes and codes != [letters]:
+                    failures += 1
+                    print(f"{path.name}: {record.sql}\n  file:       {codes}\n  PostgreSQL: {letters}")
     if complete:
         texts = [r if isinstance(r, str) else r.text() for r in out]
         path.write_text("\n\n".join(texts) + "\n")
