@@ -30,11 +30,11 @@ class Script(Node):
 
 
 class Changes:
-    def __init__(self, rng, tables):
+    def __init__(self, rng, tables, first_id):
         self.rng, self.grammar = rng, Grammar(rng, tables)
         self.tables = [t for t in tables if len(t.rows) <= 3000]
         self.all = tables
-        self.next = 10_000_000 + rng.randint(0, 10**6) * 100
+        self.next = first_id
 
     def script(self):
         rng = self.rng
@@ -133,13 +133,12 @@ class Changes:
         source = self.source(other, "s")
         context = self.context(source)
         columns = self.some(table)
-        base = self.next + 1
-        self.next += 10 * len(other.rows) + 100
-        items = [Item(Raw(f"s.id + {base}"), None)] + [Item(self.value(c, context), None) for c in columns]
+        base = self.next
+        self.next += 2 * len(other.rows) + 100
+        items = [Item(Raw(f"CAST(row_number() OVER (ORDER BY s.id) AS int) + {base}"), None)] + [Item(self.value(c, context), None) for c in columns]
         where = self.grammar.conjunction(context, 1) if self.rng.random() < 0.7 else None
         query = Query(Select(Items(items, least=len(items)), Raw(f"{other.name} AS s"), where=where))
         names = ", ".join(["id", *(c.name for c in columns)])
-        # Twice in a transaction must not give an id twice.
         return Statement(f"INSERT INTO {table.name} ({names}) {{}}", query)
 
     def assignments(self, table, context):
@@ -169,7 +168,8 @@ class Changes:
         if len(other.rows) > 200:
             return self.delete(table)
         context = self.context(self.source(table, table.name), self.source(other, "s"))
-        where = Items([Raw(f"{table.name}.k = s.{self.rng.choice(['k', 'id'])}"), self.grammar.predicate(context, 1)], " AND ")
+        key = self.rng.choice(["k = s.k", "k = s.id"]) if len(table.rows) <= 200 else "id = s.id"
+        where = Items([Raw(f"{table.name}.{key}"), self.grammar.predicate(context, 1)], " AND ")
         return Statement(f"DELETE FROM {table.name} USING {other.name} AS s WHERE {{}}", where)
 
     def merge(self, table):
@@ -186,12 +186,15 @@ class Changes:
                 clauses.append(Statement("WHEN MATCHED{} THEN UPDATE SET {}", guard, self.assignments(table, both)))
             else:
                 clauses.append(Statement(f"WHEN MATCHED{{}} THEN {'DELETE' if action == 'delete' else 'DO NOTHING'}", guard))
-        if rng.random() < 0.7:
+        # An unconditional clause is the last of its kind; a row that is not matched has an id that is new.
+        clauses.sort(key=lambda c: isinstance(c.parts[0], Raw))
+        while len(clauses) > 1 and isinstance(clauses[-2].parts[0], Raw):
+            clauses.pop()
+        extra = [self.grammar.predicate(both, 1)] if rng.random() < 0.2 else []
+        if not extra and rng.random() < 0.7:
             guard = Statement(" AND {}", self.grammar.predicate(right, 1)) if rng.random() < 0.5 else Raw("")
             columns = self.some(table)
-            cells = Items([Raw(f"s.id + {self.next + 1}"), *(self.value(c, right) for c in columns)], least=len(columns) + 1)
-            self.next += 10 * len(other.rows) + 10_000
+            cells = Items([Raw("s.id"), *(self.value(c, right) for c in columns)], least=len(columns) + 1)
             clauses.append(Statement(f"WHEN NOT MATCHED{{}} THEN INSERT ({', '.join(['id', *(c.name for c in columns)])}) VALUES ({{}})", guard, cells))
-        condition = Items([Raw("t.id = s.id"), *([self.grammar.predicate(both, 1)] if rng.random() < 0.2 else [])], " AND ")
-        rng.shuffle(clauses)
+        condition = Items([Raw("t.id = s.id"), *extra], " AND ")
         return Statement(f"MERGE INTO {table.name} AS t USING {other.name} AS s ON {{}} {{}}", condition, Items(clauses, " "))

@@ -178,6 +178,18 @@ def with_parameters(sql):
     return CONSTANT.sub(parameter, sql).encode(), [v.encode() for v, _ in values]
 
 
+class Session(Wire):
+    """A session of ours: whatever a statement answers, a panic in its server is what it did."""
+
+    server = None
+
+    def ask(self, sql, timeout=None):
+        answer = super().ask(sql, timeout)
+        if self.server and (panics := self.server.panics()):
+            return Answer("panic", message=" ".join(panics[0].split("\n")[:3]))
+        return answer
+
+
 class Thalweg:
     """A server of ours, the modes of which are sessions with different settings."""
 
@@ -284,7 +296,8 @@ class Ours:
 
     def open(self, mode):
         server, settings = MODES[mode]
-        wire = Wire(mode, self.servers[server].conninfo, self.timeout, settings)
+        wire = Session(mode, self.servers[server].conninfo, self.timeout, settings)
+        wire.server = self.servers[server]
         wire.dialect = "thalweg"
         wire.extended = mode == "extended"
         self.sessions[mode] = wire

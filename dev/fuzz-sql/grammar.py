@@ -392,7 +392,7 @@ class Grammar:
         for _ in range(rng.choice([0, 1, 1, 1, 2, 2, 3])):
             type = self.type(base)
             key = self.column(type, base) if self.chance(0.7) else self.expr(type, replace(base, subqueries=0, outer=False), 1)
-            if key and not key.fuzzy and any(isinstance(n, E) and n.template[0].isalpha() and not n.args for n in key.walk()):
+            if key and not key.fuzzy:
                 if not self.is_constant(key) and key.sql("postgresql") not in [k.sql("postgresql") for k in keys]:
                     keys.append(key)
         context.keys, context.aggregates = keys, True
@@ -945,7 +945,7 @@ class Grammar:
         if kind in ("and", "or"):
             return E("bool", "{}", Items([self.predicate(context, depth - 1) for _ in range(rng.choice([2, 2, 3]))], f" {kind.upper()} ", 1, "({})"))
         if kind == "not":
-            return E("bool", "NOT ({})", self.predicate(context, depth - 1))
+            return E("bool", "(NOT ({}))", self.predicate(context, depth - 1))
         if kind == "is":
             return E("bool", f"(({{}}) IS {rng.choice(['TRUE', 'NOT TRUE', 'FALSE', 'NOT FALSE', 'UNKNOWN', 'NOT UNKNOWN'])})", self.predicate(context, depth - 1))
         if kind in ("exists", "insub", "any") and context.subqueries > 0:

@@ -108,7 +108,7 @@ class Job:
             if time.monotonic() > until:
                 break
             # Each query has a seed of its own, so that what one draws does not move the next.
-            self.at = f"{seed}/{i}"
+            self.at, self.index = f"{seed}/{i}", i
             rng = random.Random(f"{seed}/{i}")
             try:
                 x = rng.random()
@@ -119,7 +119,7 @@ class Job:
                 else:
                     self.query(rng)
             except Lost as lost:
-                self.note("internal", f"lost: {lost}", "?", self.at, Answer("error"), Answer("error"))
+                self.note(lost.kind, f"lost: {lost}", "?", f"-- {self.at}", Answer("error"), Answer("error"))
                 self.restart()
             total += 1
             self.count["queries"] += 1
@@ -202,19 +202,12 @@ class Job:
         for mode in modes:
             answer = self.timed(mode, self.ours.sessions[mode], query.sql("thalweg"))
             self.count["asked"] += 1
-            found = self.judge(answer, expected, duckdb, mode, query.total)
+            found = verdict.judge(answer, expected, duckdb, mode, query.total)
             if answer.kind == "error" and expected.kind == "error" and answer.code != expected.code:
                 self.count[f"code {expected.code} is {answer.code}"] += 1
             if found:
                 self.found(found, query, mode, expected, answer, duckdb())
                 break
-
-    def judge(self, answer, expected, duckdb, mode, ordered):
-        """The verdict; an error that came with a panic is a panic, whatever it says."""
-        if answer.kind == "error":
-            if panics := self.ours.servers[MODES[mode][0]].panics():
-                return "panic", " ".join(panics[0].split("\n")[:3])
-        return verdict.judge(answer, expected, duckdb, mode, ordered)
 
     def found(self, found, query, mode, expected, answer, duckdb):
         kind, text = found
@@ -321,7 +314,7 @@ class Job:
         answer = self.ours.sessions[mode].ask(query.sql("thalweg"))
         if answer.kind in ("hang", "crash"):
             raise Lost(answer.kind, f"{answer.message}: {query.sql('thalweg')}")
-        found = self.judge(answer, expected, lambda: self.duckdb.ask(query.sql("duckdb")), mode, getattr(query, "total", False))
+        found = verdict.judge(answer, expected, lambda: self.duckdb.ask(query.sql("duckdb")), mode, getattr(query, "total", False))
         if found and found[0] == kind and verdict.signature(*found) == key:
             self.last = (expected, answer)
             return True
@@ -361,7 +354,7 @@ class Job:
     # Changes
 
     def script(self, rng):
-        script = Changes(rng, self.tables).script()
+        script = Changes(rng, self.tables, 10_000_000 + 50_000 * self.index).script()
         if script is None:
             return
         self.count["scripts"] += 1
@@ -400,8 +393,6 @@ class Job:
                     counts = collections.Counter(r[i] for r in t.rows if r[i] is not None)
                     c.frequency = max(counts.values(), default=0)
                     c.nullable = c.nullable or any(r[i] is None for r in t.rows)
-                    if c.name == "id":
-                        c.mag = float(max((int(r[i]) for r in t.rows), default=1))
                 self.duckdb.must(f"DELETE FROM {t.name}")
                 self.duckdb.fill(t.name, t.rows)
 
@@ -425,7 +416,7 @@ class Job:
             total = bool(statement and statement.is_query and statement.total)
             if a.kind == "done" and b.kind == "done" and (a.count is None or b.count is None):
                 continue
-            found = self.judge(a, b, lambda: Answer("error", message="DuckDB is not asked"), mode, total)
+            found = verdict.judge(a, b, lambda: Answer("error", message="DuckDB is not asked"), mode, total)
             if found:
                 return (*found, b, a)
             if b.kind == "error" and a.kind != "error":

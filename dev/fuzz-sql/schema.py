@@ -72,6 +72,9 @@ def literal(value, column):
     if value is None:
         return "NULL"
     type = column.type
+    if isinstance(value, str) and type != "text":
+        # What a server said of a table that was changed.
+        return f"CAST('{value}' AS {column.sql_type})"
     if type == "int2":
         return f"CAST({value} AS smallint)"
     if type == "int8":
@@ -130,7 +133,7 @@ class Maker:
 
     def table(self, name, size):
         rng = self.rng
-        ident = Column("id", rng.choice(["int4", "int4", "int8"]), unique=True, nullable=False, mag=4 * size + 10)
+        ident = Column("id", rng.choice(["int4", "int4", "int8"]), unique=True, nullable=False, mag=5e7)
         key = Column("k", rng.choice(["int4", "int4", "int8", "int2"]))
         columns = [ident, key]
         if rng.random() < 0.5:

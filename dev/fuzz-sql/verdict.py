@@ -11,6 +11,8 @@ def judge(ours, postgresql, duckdb, mode, ordered):
 
     PostgreSQL is the judge. DuckDB is asked only where ours differs from it, by calling `duckdb`.
     """
+    if ours.kind == "panic":
+        return "panic", ours.message
     if ours.kind in ("hang", "crash"):
         return None if postgresql.kind == "hang" else (ours.kind, ours.message)
     if ours.kind == "error" and is_internal(ours):
