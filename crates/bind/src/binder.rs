@@ -66,6 +66,8 @@ pub(crate) struct Relation {
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub title: String,
+    /// What PostgreSQL calls it, if the title is the expression as it is written.
+    pub other: Option<String>,
     pub column: datafusion::common::Column,
     pub data_type: DataType,
     pub nullable: bool,
@@ -77,17 +79,19 @@ pub(crate) struct Output {
 pub(crate) struct Named {
     pub name: String,
     pub relation: Relation,
+    /// Whether something has named it before.
+    pub used: Cell<bool>,
     pub before: Ctes,
 }
 
 /// The named queries that a place sees; the last one first.
 pub(crate) type Ctes = Option<Rc<Named>>;
 
-pub(crate) fn named<'n>(ctes: &'n Ctes, name: &str) -> Option<&'n Relation> {
+pub(crate) fn named<'n>(ctes: &'n Ctes, name: &str) -> Option<&'n Named> {
     let mut now = ctes.as_deref();
     while let Some(found) = now {
         if found.name == name {
-            return Some(&found.relation);
+            return Some(found);
         }
         now = found.before.as_deref();
     }

@@ -129,8 +129,14 @@ impl Binder<'_> {
         }
         match self.names.get_function_meta(name) {
             Some(udf) => {
-                let args = self.exprs(call.args.iter().copied(), place)?;
-                self.call_udf(udf, args)
+                let mut args = self.exprs(call.args.iter().copied(), place)?;
+                if ALIKE.contains(&name) {
+                    args = self.same_type(args, &name.to_uppercase())?;
+                }
+                match args.len() == 1 && WHOLE.contains(&name) {
+                    true => self.call_udf(udf, args).map(without_fraction),
+                    false => self.call_udf(udf, args),
+                }
             }
             None if self.names.get_window_meta(name).is_some() => {
                 wrong("42809", format!("window function {name} requires an OVER clause"))
@@ -146,6 +152,11 @@ impl Binder<'_> {
             Some(udf) => self.call_udf(udf, args),
             None => Err(Failure::Wrong(Error::internal(format!("there is no function {name}")))),
         }
+    }
+
+    /// A function that gives whole numbers.
+    pub(crate) fn whole_number(&self, name: &str, value: Typed) -> Result<Typed> {
+        self.scalar(name, vec![value]).map(without_fraction)
     }
 
     /// `current_date` and its like.
@@ -507,6 +518,23 @@ fn check_level(name: &str, args: &[Typed]) -> Result<()> {
         .about(Subject::Function(name.to_string()))
         .into())
 }
+
+/// A decimal that is whole, as one without digits behind its point.
+fn without_fraction(value: Typed) -> Typed {
+    match value.data_type {
+        DataType::Decimal128(precision, scale @ 1..) => {
+            let digits = (i16::from(precision) - i16::from(scale)).max(0) as u8 + 1;
+            value.cast(&DataType::Decimal128(digits, 0))
+        }
+        _ => value,
+    }
+}
+
+/// Functions that give whole numbers.
+const WHOLE: [&str; 4] = ["ceil", "ceiling", "floor", "trunc"];
+
+/// Functions that give one of their arguments.
+const ALIKE: [&str; 6] = ["coalesce", "ifnull", "nvl", "nullif", "greatest", "least"];
 
 /// Counts and places that are written: functions look for bigints.
 pub(crate) fn counted<'t>(args: impl IntoIterator<Item = &'t mut Typed>) {

@@ -212,10 +212,8 @@ impl Binder<'_> {
                 self.cast_as_written(value, to, CastKind::Cast)
             }
             Sql::Interval(interval) => self.interval(interval, false),
-            Sql::IsNull(e) => Ok(Typed::boolean(self.value(e, place)?.expr.is_null(), false)),
-            Sql::IsNotNull(e) => {
-                Ok(Typed::boolean(self.value(e, place)?.expr.is_not_null(), false))
-            }
+            Sql::IsNull(e) => self.null(e, Expr::is_null, place),
+            Sql::IsNotNull(e) => self.null(e, Expr::is_not_null, place),
             Sql::IsTrue(e) => self.truth(e, place, Expr::IsTrue),
             Sql::IsNotTrue(e) => self.truth(e, place, Expr::IsNotTrue),
             Sql::IsFalse(e) => self.truth(e, place, Expr::IsFalse),
@@ -267,14 +265,14 @@ impl Binder<'_> {
                 field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
             } => {
                 let value = self.expr(expr, place)?;
-                self.scalar("ceil", vec![value])
+                self.whole_number("ceil", value)
             }
             Sql::Floor {
                 expr,
                 field: CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
             } => {
                 let value = self.expr(expr, place)?;
-                self.scalar("floor", vec![value])
+                self.whole_number("floor", value)
             }
             Sql::Position { expr, r#in } => {
                 let (what, text) = (self.expr(expr, place)?, self.expr(r#in, place)?);
@@ -407,6 +405,20 @@ impl Binder<'_> {
         let name = Expr::Literal(ScalarValue::from(field.name().as_str()), None);
         let name = Typed::new(name, DataType::Utf8, false);
         self.scalar("get_field", vec![value, name])
+    }
+
+    /// Whether a value is NULL, or not: of a row, whether all its fields are.
+    fn null(&self, e: &ast::Expr, test: fn(Expr) -> Expr, place: Place<'_>) -> Result<Typed> {
+        let fields = match e {
+            ast::Expr::Tuple(fields) => &fields[..],
+            other => std::slice::from_ref(other),
+        };
+        let tests = fields.iter().map(|field| Ok(test(self.value(field, place)?.expr)));
+        let tests = tests.collect::<Result<Vec<Expr>>>()?;
+        match tests.into_iter().reduce(Expr::and) {
+            Some(all) => Ok(Typed::boolean(all, false)),
+            None => wrong("42601", "a row expression has at least one entry"),
+        }
     }
 
     fn truth(&self, e: &ast::Expr, place: Place<'_>, of: fn(Box<Expr>) -> Expr) -> Result<Typed> {

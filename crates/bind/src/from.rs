@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
     Query, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
 };
+
+use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::{Place, Typed};
@@ -226,9 +228,16 @@ impl Binder<'_> {
     fn table(&self, name: &ObjectName, alias: Option<&TableAlias>, ctes: &Ctes) -> Result<Rows> {
         let reference = reference(name)?;
         if let TableReference::Bare { table } = &reference
-            && let Some(relation) = named(ctes, table)
+            && let Some(named) = named(ctes, table)
         {
-            return self.aliased(relation.clone(), Some(table), alias);
+            if named.used.replace(true) && is_volatile(&named.relation.plan)? {
+                return Err(Error::unsupported(format!(
+                    "WITH query \"{table}\" gives other rows each time, and is read more than once"
+                ))
+                .hint("put its rows into a table first: CREATE TABLE … AS …")
+                .into());
+            }
+            return self.aliased(named.relation.clone(), Some(table), alias);
         }
         let source = self.names.get_table_source(reference.clone())?;
         let mut builder = LogicalPlanBuilder::scan(reference.clone(), source, None)?;
@@ -316,6 +325,8 @@ impl Binder<'_> {
         let own = self.qualifier(name.as_deref().unwrap_or("subquery"));
         let plan = LogicalPlanBuilder::from(relation.plan).alias(own.clone())?.build()?;
         let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
+        let others: Vec<Option<String>> =
+            relation.columns.iter().map(|output| output.other.clone()).collect();
         let entries = relation.columns.into_iter().map(|output| Entry {
             table: table.clone(),
             name: output.title,
@@ -329,6 +340,12 @@ impl Binder<'_> {
         let mut rows = Rows { plan, entries: entries.collect() };
         if let Some(alias) = alias {
             rename(&mut rows.entries, alias)?;
+        }
+        let renamed = alias.map_or(0, |alias| alias.columns.len());
+        for (at, other) in others.into_iter().enumerate().skip(renamed) {
+            if let Some(name) = other {
+                rows.entries.push(Entry { name, also: true, ..rows.entries[at].clone() });
+            }
         }
         Ok(rows)
     }
@@ -518,6 +535,18 @@ impl Binder<'_> {
         entries.extend(of_join(kind, l, r));
         Ok(Rows { plan, entries })
     }
+}
+
+/// Whether a plan may have other rows when it is computed again.
+fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    let mut volatile = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            volatile |= expr.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(volatile)
 }
 
 /// A condition over columns of a query around, as a query within it has to name them.

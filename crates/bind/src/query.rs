@@ -1,5 +1,6 @@
 //! Queries: `WITH`, set operations, `ORDER BY` and `LIMIT` around one `SELECT` or several.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -112,8 +113,9 @@ impl Binder<'_> {
             }
             for (output, column) in relation.columns.iter_mut().zip(columns) {
                 output.title = Part::of(&column.name).text;
+                output.other = None;
             }
-            own = Some(Rc::new(Named { name, relation, before: own }));
+            own = Some(Rc::new(Named { name, relation, used: Cell::new(false), before: own }));
         }
         Ok(own)
     }
@@ -178,6 +180,7 @@ impl Binder<'_> {
             let fields = plan.schema().columns().into_iter().zip(plan.schema().fields());
             let outputs = fields.zip(&titles).map(|((column, field), title)| Output {
                 title: title.clone(),
+                other: None,
                 column,
                 data_type: field.data_type().clone(),
                 nullable: true,
@@ -192,8 +195,12 @@ impl Binder<'_> {
         let itself = LogicalPlanBuilder::scan(name, source, None)?.build()?;
         let columns = outputs(&itself);
         let itself = Relation { plan: itself, columns };
-        let own =
-            Some(Rc::new(Named { name: name.into(), relation: itself, before: ctes.clone() }));
+        let own = Some(Rc::new(Named {
+            name: name.into(),
+            relation: itself,
+            used: Cell::new(false),
+            before: ctes.clone(),
+        }));
         let further = self.apart(|| self.set_expr(right, parent, &own))?;
         if further.columns.len() != titles.len() {
             return wrong("42601", "each UNION query must have the same number of columns");
@@ -333,6 +340,7 @@ impl Binder<'_> {
             titles.into_iter().zip(columns).zip(types).zip(unknown.into_iter().zip(nullable));
         let outputs = outputs.map(|(((title, column), data_type), (unknown, nullable))| Output {
             title,
+            other: None,
             column,
             data_type,
             nullable,
@@ -461,8 +469,16 @@ impl Binder<'_> {
     /// are. Each value of `VALUES` is put into its column by itself, whatever stands above and below it.
     pub(crate) fn rows_for(&self, query: &Query, types: &[Option<DataType>]) -> Result<Relation> {
         let converted = |value: Typed, to: &Option<DataType>| match to {
-            Some(to) => value.converted(to, false),
-            None => value,
+            Some(to) if !value.is_open() && !types::may_assign(&value.data_type, to) => wrong(
+                "42804",
+                format!(
+                    "a column of type {} takes no values of type {}; they need an explicit cast",
+                    types::name(to),
+                    types::name(&value.data_type)
+                ),
+            ),
+            Some(to) => Ok(value.converted(to, false)),
+            None => Ok(value),
         };
         if let SetExpr::Values(values) = query.body.as_ref()
             && query.order_by.is_none()
@@ -476,24 +492,27 @@ impl Binder<'_> {
             let rows = self.rows_of(values, None, &ctes)?;
             self.check_width(rows[0].len(), types)?;
             let rows = rows.into_iter().map(|row| {
-                row.into_iter().zip(types).map(|(value, to)| converted(value, to).expr).collect()
+                let row = row.into_iter().zip(types);
+                row.map(|(value, to)| Ok(converted(value, to)?.expr)).collect()
             });
-            return of_values(rows.collect(), vec![false; types.len()]);
+            return of_values(rows.collect::<Result<_>>()?, vec![false; types.len()]);
         }
         let relation = self.bind_query(query, None, &None)?;
         self.check_width(relation.columns.len(), types)?;
         let columns = relation.columns.iter().zip(types).map(|(output, to)| {
             let expr = Expr::Column(output.column.clone());
-            let value = Typed::new(expr, output.data_type.clone(), output.nullable);
-            converted(value, to).expr.alias(self.fresh("assigned"))
+            let mut value = Typed::new(expr, output.data_type.clone(), output.nullable);
+            value.unknown = output.unknown;
+            Ok(converted(value, to)?.expr.alias(self.fresh("assigned")))
         });
-        let columns: Vec<Expr> = columns.collect();
+        let columns = columns.collect::<Result<Vec<Expr>>>()?;
         let titles = relation.columns.iter().map(|output| output.title.clone());
         let titles: Vec<String> = titles.collect();
         let plan = LogicalPlanBuilder::from(relation.plan).project(columns)?.build()?;
         let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
         let columns = columns.zip(titles).map(|((column, field), title)| Output {
             title,
+            other: None,
             column,
             data_type: field.data_type().clone(),
             nullable: true,
@@ -660,6 +679,7 @@ fn of_values(rows: Vec<Vec<Expr>>, unknown: Vec<bool>) -> Result<Relation> {
     let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
     let outputs = columns.zip(unknown).map(|((column, field), unknown)| Output {
         title: column.name.clone(),
+        other: None,
         column,
         data_type: field.data_type().clone(),
         nullable: true,

@@ -97,25 +97,28 @@ impl<'p> Scope<'p> {
     /// What a name means: a column of this query, an alias, a column of a query around it. The second
     /// value is how many of the parts name it; what is behind them are fields of a struct.
     pub fn find(&self, parts: &[Part]) -> Result<(Typed, usize)> {
-        let mut scope = Some(self);
-        let mut is_outer = false;
-        while let Some(now) = scope {
-            if let Some((entry, used)) = now.find_here(parts)? {
-                let found = if is_outer { entry.outer() } else { entry.typed() };
-                return Ok((found, used));
+        // `t.c` at every level before `c.field` at any.
+        for used in (1..=parts.len()).rev() {
+            let mut scope = Some(self);
+            let mut is_outer = false;
+            while let Some(now) = scope {
+                if let Some(entry) = now.find_one(&parts[..used], parts)? {
+                    let found = if is_outer { entry.outer() } else { entry.typed() };
+                    return Ok((found, used));
+                }
+                if !is_outer
+                    && let [part] = parts
+                    && let Some(found) = now.alias(part)
+                {
+                    return Ok((found, 1));
+                }
+                // A table of this query hides those of its name around it, with all of their columns.
+                if used > 1 && now.has_table(&parts[..used - 1]) {
+                    break;
+                }
+                scope = now.parent;
+                is_outer = true;
             }
-            if !is_outer
-                && let [part] = parts
-                && let Some(found) = now.alias(part)
-            {
-                return Ok((found, 1));
-            }
-            // A table of this query hides those of its name around it, with all of their columns.
-            if (1..parts.len()).any(|used| now.has_table(&parts[..used])) {
-                break;
-            }
-            scope = now.parent;
-            is_outer = true;
         }
         Err(Failure::Wrong(self.missing(parts)))
     }
@@ -130,27 +133,40 @@ impl<'p> Scope<'p> {
 
     /// A column of this query's own tables.
     pub fn find_here(&self, parts: &[Part]) -> Result<Option<(&Entry, usize)>> {
-        // `t.c` before `c.field`: the longest qualifier that is one.
         for used in (1..=parts.len()).rev() {
-            let (qualifier, name) = (&parts[..used - 1], &parts[used - 1]);
-            let candidates = || {
-                self.entries.iter().filter(move |entry| match qualifier.is_empty() {
-                    true => !entry.hidden,
-                    false => entry.is_of(qualifier),
-                })
-            };
-            let exact: Vec<&Entry> = candidates().filter(|e| e.name == name.text).collect();
+            if let Some(entry) = self.find_one(&parts[..used], parts)? {
+                return Ok(Some((entry, used)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The column that all of `parts` name, which are the first of `written`.
+    fn find_one(&self, parts: &[Part], written: &[Part]) -> Result<Option<&Entry>> {
+        let Some((name, qualifier)) = parts.split_last() else { return Ok(None) };
+        let candidates = |also: bool| {
+            self.entries.iter().filter(move |entry| {
+                entry.also == also
+                    && match qualifier.is_empty() {
+                        true => !entry.hidden,
+                        false => entry.is_of(qualifier),
+                    }
+            })
+        };
+        // Second names count where no column has the name for its first.
+        for also in [false, true] {
+            let exact: Vec<&Entry> = candidates(also).filter(|e| e.name == name.text).collect();
             let found = match exact.is_empty() && !name.quoted {
-                true => candidates().filter(|e| name.is(&e.name)).collect(),
+                true => candidates(also).filter(|e| name.is(&e.name)).collect(),
                 false => exact,
             };
             match found[..] {
                 [] => {}
-                [one] => return Ok(Some((one, used))),
+                [one] => return Ok(Some(one)),
                 [first, ..] if found.iter().all(|e| e.column == first.column) => {
-                    return Ok(Some((first, used)));
+                    return Ok(Some(first));
                 }
-                _ => return Err(Failure::Wrong(ambiguous(parts, &found))),
+                _ => return Err(Failure::Wrong(ambiguous(written, &found))),
             }
         }
         Ok(None)

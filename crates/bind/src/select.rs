@@ -403,7 +403,9 @@ impl Binder<'_> {
         for (item, expr) in items.into_iter().zip(&all.items) {
             let named = names.named(self, expr.clone(), item.alias.as_deref());
             let (relation, name) = named.qualified_name();
+            let other = item.alias.is_none().then(|| item.sql.and_then(title::of_postgresql));
             outputs.push(Output {
+                other: other.flatten().filter(|other| *other != item.title),
                 title: item.title,
                 column: Column::new(relation, name),
                 data_type: item.value.data_type,

@@ -183,6 +183,16 @@ pub fn as_decimal(t: &DataType) -> Option<DataType> {
     Some(DataType::Decimal128(digits, 0))
 }
 
+/// Whether values of a type are put into a column of another without a cast that is written.
+pub fn may_assign(from: &DataType, to: &DataType) -> bool {
+    let is_time = |t: &DataType| t.is_temporal();
+    let apart = |a: &DataType, b: &DataType| {
+        is_number(a) && (is_time(b) || *b == DataType::Boolean)
+            || is_time(a) && *b == DataType::Boolean
+    };
+    !apart(from, to) && !apart(to, from)
+}
+
 /// The type in which two values are compared, or stand in one column. `None`: there is none without a
 /// cast that the statement writes.
 pub fn common(a: &DataType, b: &DataType) -> Option<DataType> {

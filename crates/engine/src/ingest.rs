@@ -405,7 +405,7 @@ mod tests {
             let wait = std::time::Duration::from_millis(100);
             assert!(tokio::time::timeout(wait, session.ingest(ingest, stalled)).await.is_err());
             // The session has its turn again.
-            assert_eq!(number(&session, "SELECT 1").await, 1);
+            assert_eq!(number(&session, "SELECT 1::BIGINT").await, 1);
             assert!(session.query("SELECT * FROM t").await.is_err());
         });
     }

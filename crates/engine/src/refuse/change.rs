@@ -103,7 +103,12 @@ pub(super) fn delete(delete: &Delete) -> Result<()> {
         order_by: _,
         limit: _,
     } = delete;
-    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = from;
+    // A word that was forgotten or mistyped would empty the table.
+    let FromTable::WithFromKeyword(from) = from else {
+        return Err(Error::user("DELETE needs FROM")
+            .code("42601")
+            .hint("write DELETE FROM t WHERE …; DELETE FROM t alone deletes all rows"));
+    };
     from.iter().chain(using.iter().flatten()).try_for_each(table::with_joins)
 }
 

@@ -9,7 +9,9 @@
 //!
 //! DataFusion takes a column that is constant below for constant above, and columns that are equal for
 //! equal, and drops sort keys that are so. But an outer join adds rows with NULLs to a side, and the
-//! groups of a ROLLUP have NULLs in the columns that they are not grouped by. While the rule runs that
+//! groups of a ROLLUP have NULLs in the columns that they are not grouped by. And of the parts of a UNION
+//! each has a constant of its own: without that sort key, the filter that a top-k learns from one part
+//! drops rows of another. While the rule runs that
 //! places sorts, such inputs stand below an operator that keeps to itself what it knows of its rows.
 
 use std::fmt;
@@ -23,6 +25,7 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
     PlanProperties, ReplaceChildrenOptions,
@@ -89,6 +92,7 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         (Some(JoinType::Right), _) => &[true, false],
         (Some(JoinType::Full), _) => &[true, true],
         (_, Some(groups)) if groups.group_expr().has_grouping_set() => &[true],
+        _ if plan.is::<UnionExec>() => &vec![true; plan.children().len()],
         _ => return Ok(Transformed::no(plan)),
     };
     let children = plan.children().into_iter().zip(fences);

@@ -415,7 +415,7 @@ fn batches_are_ingested() {
         let replaced =
             send(&mut client, ingest("t", N::Create, E::Replace), vec![rows(0..9)]).await;
         assert_eq!(replaced.unwrap(), 9);
-        assert_eq!(number(&mut client, "SELECT sum(id) FROM t").await, 36);
+        assert_eq!(number(&mut client, "SELECT sum(id)::BIGINT FROM t").await, 36);
 
         let id = client.begin_transaction().await.unwrap();
         let mut command = ingest("t", N::Fail, E::Append);
@@ -633,7 +633,7 @@ fn connections_may_be_encrypted() {
         let endpoint = Endpoint::from_shared(format!("https://localhost:{port}")).unwrap();
         let endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(ca)).unwrap();
         let mut client = Client::new(endpoint.connect().await.unwrap());
-        assert_eq!(number(&mut client, "SELECT 1").await, 1);
+        assert_eq!(number(&mut client, "SELECT 1::BIGINT").await, 1);
         // Nothing is said to those who do not encrypt.
         let plain = Endpoint::from_shared(format!("http://localhost:{port}")).unwrap();
         let refused = match plain.connect().await {
