@@ -805,11 +805,12 @@ class Grammar:
         a = self.expr(rng.choice(["num", "f8"]), context, depth - 1)
         if a.mag is None or a.mag > 1e9 or a.fuzzy:
             return None
-        return E("int4", f"CAST({rng.choice(['floor', 'ceil'])}({{}}) AS int)", a, mag=a.mag + 1)
+        whole = rng.choice(["floor({})", "ceil({})", *(["{}"] if known.allowed("int-cast") else [])])
+        return E("int4", f"CAST({whole} AS int)", a, mag=a.mag + 1)
 
     def num_expr(self, context, depth):
         rng = self.rng
-        kind = rng.choice(["+", "-", "*", "neg", "abs", "round", "floor", "cast", "mixed", "%"])
+        kind = rng.choice(["+", "-", "*", "neg", "abs", "round", "floor", "cast", "mixed", "%", *["/"] * known.allowed("decimal-division")])
         a = self.expr("num", context, depth - 1)
         if kind in "+-*%" or kind == "mixed":
             b = self.expr("int" if kind == "mixed" else "num", context, depth - 1)
@@ -821,6 +822,9 @@ class Grammar:
             if self.digits(mag) + scale > 30:
                 return a
             return E("num", f"({{}} {op} {{}})", a, b, mag=max(mag, 1), scale=scale)
+        if kind == "/":
+            b = self.expr("num", context, depth - 1)
+            return E("num", "({} / NULLIF({}, 0))", a, b, mag=a.mag * 10**b.scale, scale=16, fuzzy=True) if context.shown and a.mag < 1e9 else a
         if kind == "neg":
             return E("num", "(- {})", a, mag=a.mag, scale=a.scale)
         if kind == "abs":
@@ -864,6 +868,9 @@ class Grammar:
         if kind == "cast":
             a = self.expr(rng.choice(["int", "date", "bool"]), context, depth - 1)
             return E("text", "CAST({} AS text)", a)
+        if known.allowed("varchar") and self.chance(0.05):
+            a = self.expr("text", context, depth - 1)
+            return E("text", f"CAST({{}} AS varchar({rng.randint(1, 5)}))", a, ascii=a.ascii)
         a = self.expr("text", context, depth - 1)
         same = dict(ascii=a.ascii)
         if kind == "||":
@@ -923,6 +930,8 @@ class Grammar:
         a = self.expr("ts", context, depth - 1)
         if not self.is_tame(a):
             return a
+        if known.allowed("time-zone") and self.chance(0.1):
+            return E("ts", "(({} AT TIME ZONE 'UTC') AT TIME ZONE 'Europe/Berlin')", a, mag=1)
         if kind == "trunc":
             return E("ts", f"date_trunc('{rng.choice(['month', 'year', 'day', 'hour', 'minute', 'second', 'week'])}', {{}})", a, mag=1)
         return E("ts", f"({{}} {rng.choice('+-')} INTERVAL '{rng.choice(['1 day', '1 month', '3 hours', '90 minutes', '1 year 2 days', '10 seconds'])}')", a, mag=1)
@@ -991,6 +1000,11 @@ class Grammar:
         a = self.expr(type, context, depth - 1)
         if a.fuzzy:
             return E("bool", "({} IS NOT NULL)", a)
+        if type == "ts" and known.allowed("interval") and self.chance(0.2):
+            b = self.expr("ts", context, depth - 1)
+            if self.is_tame(a) and self.is_tame(b):
+                span = rng.choice(["1 month", "30 days", "24 hours", "1 day", "400 days", "-3 hours"])
+                return E("bool", f"(({{}} - {{}}) {rng.choice(COMPARISONS)} INTERVAL '{span}')", a, b)
         if self.chance(0.65):
             b = self.literal(type, a)
         elif type in ("int", "num") and self.chance(0.2):

@@ -271,7 +271,7 @@ class Job:
                 mode = plain
                 break
         self.fails(query, mode, kind, key)
-        small = reduce.reduce_statement(query, lambda q: self.fails(q, mode, kind, key), seconds)
+        small = query
 
         def on(tables):
             try:
@@ -280,12 +280,19 @@ class Job:
                 return False
             return self.fails(small, mode, kind, key)
 
+        # Most errors need no rows, and without them every candidate is quick.
         tables = [t for t in self.tables]
         empty = [copy.copy(t) for t in self.tables]
         for t in empty:
             t.rows = []
-        if on(empty) or on(tables):
-            tables = empty if self.last and on(empty) else tables
+        if on(empty):
+            tables = empty
+        else:
+            self.put(tables, mode)
+        small = reduce.reduce_statement(query, lambda q: self.fails(q, mode, kind, key), seconds)
+        if tables is empty or on(empty):
+            tables = empty
+        if on(tables):
             tables = reduce.reduce_rows(tables, on, seconds)
             on(tables)
             small = reduce.reduce_statement(small, lambda q: self.fails(q, mode, kind, key), seconds / 2)
