@@ -114,13 +114,18 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a query whose rows are put into columns of these types; where there is `None`, they stay what
-    /// they are.
+    /// they are. The last columns may be missing if `fewer` says so.
     ///
     /// # Errors
     /// The query is wrong or gives another number of columns, or has something that the binder does not
     /// cover.
-    pub fn assigned(&self, query: &Query, types: &[Option<DataType>]) -> Result<Bound> {
-        let relation = self.rows_for(query, types)?;
+    pub fn assigned(
+        &self,
+        query: &Query,
+        types: &[Option<DataType>],
+        fewer: bool,
+    ) -> Result<Bound> {
+        let relation = self.rows_for(query, types, fewer)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
         Ok(Bound { plan: self.unnested(relation.plan)?, titles })
     }

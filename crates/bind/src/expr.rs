@@ -291,9 +291,10 @@ impl Binder<'_> {
                 }
                 self.scalar("substr", args)
             }
-            Sql::Trim { trim_where, trim_what, expr, trim_characters: None } => {
+            Sql::Trim { trim_where, trim_what, expr, trim_characters } => {
                 let mut args = vec![self.expr(expr, place)?];
-                if let Some(what) = trim_what {
+                let further = trim_characters.iter().flatten();
+                for what in trim_what.as_deref().into_iter().chain(further) {
                     args.push(self.expr(what, place)?);
                 }
                 let function = match trim_where {

@@ -42,7 +42,7 @@ impl Binder<'_> {
         exprs: impl IntoIterator<Item = &'e Expr>,
     ) -> Result<(LogicalPlan, Computed)> {
         let mut aggregates = find_aggregate_exprs(exprs);
-        let (input, groups, sources) = self.keys_of_sets(input, groups)?;
+        let (input, groups, stand_ins) = self.keys_of_sets(input, groups)?;
         if groups.is_empty() && aggregates.is_empty() {
             // HAVING alone makes a group of all rows, too.
             let Some(count) = self.names.get_aggregate_meta("count") else {
@@ -71,7 +71,7 @@ impl Binder<'_> {
         let named: Vec<Expr> = aggregates
             .iter_mut()
             .map(|aggregate| {
-                let mut named = aggregate.clone();
+                let mut named = with_stand_ins(aggregate.clone(), &stand_ins);
                 self.name_apart(&mut named, &mut taken);
                 named
             })
@@ -83,14 +83,18 @@ impl Binder<'_> {
         // Between the keys and the aggregates of grouping sets is the number of the set.
         let first_aggregate = keys.len() + usize::from(has_sets);
         let places = (0..keys.len()).chain(first_aggregate..);
-        let keys = keys.into_iter().map(|key| sources.get(&key).cloned().unwrap_or(key));
+        let written = |key: Expr| {
+            let written = stand_ins.iter().find(|(_, stand_in)| **stand_in == key);
+            written.map_or(key.clone(), |(written, _)| written.clone())
+        };
+        let keys = keys.into_iter().map(written);
         let computed = keys.chain(aggregates).zip(places);
         let computed = computed.map(|(expr, at)| (expr, columns[at].clone()));
         Ok((plan, computed.collect()))
     }
 
     /// Keys of grouping sets that are no columns are computed below the groups: optimizer rules take
-    /// constants out of them, and lose count. The last value says which column stands for which
+    /// constants out of them, and lose count. The last value says which column stands for an
     /// expression.
     fn keys_of_sets(
         &self,
@@ -112,12 +116,10 @@ impl Binder<'_> {
         }
         let mut columns: Vec<Expr> =
             input.schema().columns().into_iter().map(Expr::Column).collect();
-        let mut sources = HashMap::new();
         let mut stand_ins = HashMap::new();
         for key in computed {
             let column = Column::new(Some(self.qualifier("__keys")), self.fresh("key"));
             columns.push(key.clone().alias_qualified(column.relation.clone(), &column.name));
-            sources.insert(Expr::Column(column.clone()), key.clone());
             stand_ins.insert(key, Expr::Column(column));
         }
         let replaced = |key: Expr| stand_ins.get(&key).cloned().unwrap_or(key);
@@ -130,7 +132,7 @@ impl Binder<'_> {
             }
         };
         let input = LogicalPlanBuilder::from(input).project(columns)?.build()?;
-        Ok((input, vec![Expr::GroupingSet(set)], sources))
+        Ok((input, vec![Expr::GroupingSet(set)], stand_ins))
     }
 
     /// Gives an expression another name if its own is taken.
@@ -251,6 +253,21 @@ pub(crate) fn one_set(groups: Vec<Expr>) -> Result<Vec<Expr>> {
         product = next;
     }
     Ok(vec![Expr::GroupingSet(GroupingSet::GroupingSets(product))])
+}
+
+/// `GROUPING(key)` with the column that stands for the key.
+fn with_stand_ins(aggregate: Expr, stand_ins: &HashMap<Expr, Expr>) -> Expr {
+    match aggregate {
+        Expr::AggregateFunction(mut call) if call.func.name() == "grouping" => {
+            for arg in &mut call.params.args {
+                if let Some(stand_in) = stand_ins.get(arg) {
+                    *arg = stand_in.clone();
+                }
+            }
+            Expr::AggregateFunction(call)
+        }
+        other => other,
+    }
 }
 
 /// The same groups without a key that is there twice in one list.

@@ -1,6 +1,7 @@
 //! Queries: `WITH`, set operations, `ORDER BY` and `LIMIT` around one `SELECT` or several.
 
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -467,7 +468,13 @@ impl Binder<'_> {
 
     /// A query whose rows are put into columns of these types; where there is `None`, they stay what they
     /// are. Each value of `VALUES` is put into its column by itself, whatever stands above and below it.
-    pub(crate) fn rows_for(&self, query: &Query, types: &[Option<DataType>]) -> Result<Relation> {
+    /// The last columns may be missing if `fewer` says so.
+    pub(crate) fn rows_for(
+        &self,
+        query: &Query,
+        types: &[Option<DataType>],
+        fewer: bool,
+    ) -> Result<Relation> {
         let converted = |value: Typed, to: &Option<DataType>| match to {
             Some(to) if !value.is_open() && !types::may_assign(&value.data_type, to) => wrong(
                 "42804",
@@ -490,15 +497,17 @@ impl Binder<'_> {
                 None => None,
             };
             let rows = self.rows_of(values, None, &ctes)?;
-            self.check_width(rows[0].len(), types)?;
+            check_width(rows[0].len(), types, fewer)?;
             let rows = rows.into_iter().map(|row| {
                 let row = row.into_iter().zip(types);
                 row.map(|(value, to)| Ok(converted(value, to)?.expr)).collect()
             });
-            return of_values(rows.collect::<Result<_>>()?, vec![false; types.len()]);
+            let rows: Vec<Vec<Expr>> = rows.collect::<Result<_>>()?;
+            let unknown = vec![false; rows[0].len()];
+            return of_values(rows, unknown);
         }
         let relation = self.bind_query(query, None, &None)?;
-        self.check_width(relation.columns.len(), types)?;
+        check_width(relation.columns.len(), types, fewer)?;
         let columns = relation.columns.iter().zip(types).map(|(output, to)| {
             let expr = Expr::Column(output.column.clone());
             let mut value = Typed::new(expr, output.data_type.clone(), output.nullable);
@@ -519,18 +528,6 @@ impl Binder<'_> {
             unknown: false,
         });
         Ok(Relation { columns: columns.collect(), plan })
-    }
-
-    fn check_width(&self, given: usize, types: &[Option<DataType>]) -> Result<()> {
-        match given.cmp(&types.len()) {
-            std::cmp::Ordering::Equal => Ok(()),
-            std::cmp::Ordering::Greater => {
-                wrong("42601", "INSERT has more expressions than target columns")
-            }
-            std::cmp::Ordering::Less => {
-                wrong("42601", "INSERT has more target columns than expressions")
-            }
-        }
     }
 
     /// The order of a set operation, which may name the columns of its result.
@@ -653,6 +650,15 @@ impl Binder<'_> {
             );
         }
         Ok(Some(value.cast(&DataType::Int64).expr))
+    }
+}
+
+fn check_width(given: usize, types: &[Option<DataType>], fewer: bool) -> Result<()> {
+    match given.cmp(&types.len()) {
+        Ordering::Equal => Ok(()),
+        Ordering::Less if fewer => Ok(()),
+        Ordering::Less => wrong("42601", "INSERT has more target columns than expressions"),
+        Ordering::Greater => wrong("42601", "INSERT has more expressions than target columns"),
     }
 }
 

@@ -464,8 +464,13 @@ impl Binder<'_> {
                     );
                 }
                 let by = all.keys.iter().zip(keys).map(|(e, key)| sort(e.clone(), key.options));
-                let by: Vec<Sort> = by.collect();
-                let by = (!by.is_empty()).then_some(by);
+                let mut once: Vec<Sort> = vec![];
+                for sort in by {
+                    if !once.iter().any(|other| other.expr == sort.expr) {
+                        once.push(sort);
+                    }
+                }
+                let by = (!once.is_empty()).then_some(once);
                 builder = builder.distinct_on(all.on.clone(), exprs.clone(), by)?;
                 // Its columns have lost their qualifiers.
                 let mut named = vec![];

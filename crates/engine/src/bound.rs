@@ -145,7 +145,8 @@ pub(crate) async fn assigned(
     let mut statement = statement.clone();
     prepare(&mut statement)?;
     let Some(query) = is_query(&statement) else { return Ok(None) };
-    let Some(bound) = bind(state, &statement, query, Some(types)).await? else { return Ok(None) };
+    let into = Into { types, fewer: false };
+    let Some(bound) = bind(state, &statement, query, Some(into)).await? else { return Ok(None) };
     let titles = Titles::new(&bound.plan, bound.titles);
     titled(bound.plan, &titles).map(Some)
 }
@@ -217,11 +218,12 @@ async fn insertion(
             types[*at] = Some(field.data_type().clone());
         }
     }
-    let Some(bound) = bind(state, statement, query, Some(&types)).await? else { return Ok(None) };
+    let into = Into { types: &types, fewer: insert.columns.is_empty() };
+    let Some(bound) = bind(state, statement, query, Some(into)).await? else { return Ok(None) };
     let columns = bound.plan.schema().columns();
     let columns = schema.fields().iter().zip(&given).map(|(field, at)| {
-        let value = match at {
-            Some(at) => Expr::Column(columns[*at].clone()),
+        let value = match at.and_then(|at| columns.get(at)) {
+            Some(column) => Expr::Column(column.clone()),
             None => match target.get_column_default(field.name()) {
                 Some(default) => default.clone().cast_to(field.data_type(), &DFSchema::empty())?,
                 None => Expr::Literal(ScalarValue::try_new_null(field.data_type())?, None),
@@ -256,9 +258,9 @@ async fn table_of_query(
             },
         });
     }
-    let types = (!types.is_empty()).then_some(&types[..]);
-    let Some(mut bound) = bind(state, statement, query, types).await? else { return Ok(None) };
-    if types.is_some() {
+    let into = (!types.is_empty()).then_some(Into { types: &types, fewer: false });
+    let Some(mut bound) = bind(state, statement, query, into).await? else { return Ok(None) };
+    if !types.is_empty() {
         bound.titles = create.columns.iter().map(|c| names::ident(&c.name)).collect();
     }
     let mut other = create.clone();
@@ -338,17 +340,24 @@ pub(crate) fn titled(plan: LogicalPlan, titles: &Titles) -> DfResult<LogicalPlan
     LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
-/// A query as it is bound; of one whose rows are put into columns, with the types of these.
+/// The columns that the rows of a query are put into.
+struct Into<'a> {
+    types: &'a [Option<DataType>],
+    /// The last ones may get nothing.
+    fewer: bool,
+}
+
+/// A query as it is bound.
 async fn bind(
     state: &SessionState,
     statement: &Statement,
     query: &Query,
-    types: Option<&[Option<DataType>]>,
+    into: Option<Into<'_>>,
 ) -> DfResult<Option<Bound>> {
     let names = Names::of(state, statement).await?;
     let binder = Binder::new(&names);
-    settled(match types {
-        Some(types) => binder.assigned(query, types),
+    settled(match into {
+        Some(Into { types, fewer }) => binder.assigned(query, types, fewer),
         None => binder.query(query),
     })
 }

@@ -211,15 +211,34 @@ fn equal_keys(plan: &LogicalPlan, columns: &[Column]) -> Result<Option<Vec<Expr>
 
 /// Whether the rows of a plan may be others when they are computed again.
 fn is_undecided(plan: &LogicalPlan) -> Result<bool> {
+    let plan = match plan {
+        LogicalPlan::Limit(_) => return Ok(true),
+        // Whether there is a row: it does not matter which.
+        LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
+            match (&aggregate.aggr_expr[..], aggregate.input.as_ref()) {
+                ([Expr::AggregateFunction(call)], LogicalPlan::Limit(limit))
+                    if call.func.name() == "count" =>
+                {
+                    return is_undecided(&limit.input);
+                }
+                _ => plan,
+            }
+        }
+        plan => plan,
+    };
     let mut undecided = false;
-    plan.apply_with_subqueries(|node| {
-        undecided |= matches!(node, LogicalPlan::Limit(_));
-        node.apply_expressions(|expr| {
-            undecided |= expr.is_volatile();
+    plan.apply_expressions(|expr| {
+        expr.apply(|e| {
+            undecided |= e.is_volatile_node();
+            if let Some(query) = subquery(e) {
+                undecided |= is_undecided(&query.subquery)?;
+            }
             Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(if undecided { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
     })?;
+    for input in plan.inputs() {
+        undecided |= is_undecided(input)?;
+    }
     Ok(undecided)
 }
 
