@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::{
@@ -127,10 +127,25 @@ impl Binder<'_> {
             let (a, b) = (self.expr(a, place)?, self.expr(b, place)?);
             return self.arithmetic(a, Operator::Modulo, b, place);
         }
+        if name == "timezone" && call.args.len() == 2 {
+            return self.at_time_zone(call.args[1], call.args[0], place);
+        }
         match self.names.get_function_meta(name) {
             Some(udf) => {
                 let args = self.exprs(call.args.iter().copied(), place)?;
                 self.call_udf(udf, args)
+            }
+            // All of them are when the statement began.
+            None if call.args.is_empty()
+                && matches!(
+                    name,
+                    "transaction_timestamp" | "statement_timestamp" | "clock_timestamp"
+                ) =>
+            {
+                match self.now() {
+                    Some(now) => Ok(now),
+                    None => not_covered("this function"),
+                }
             }
             None if self.names.get_window_meta(name).is_some() => {
                 wrong("42809", format!("window function {name} requires an OVER clause"))
@@ -150,18 +165,22 @@ impl Binder<'_> {
 
     /// `current_date` and its like.
     pub(crate) fn without_parentheses(&self, name: &str) -> Result<Option<Typed>> {
-        let function = match name {
-            "current_timestamp" => "now",
-            "current_date" | "current_time" | "localtime" | "localtimestamp" => name,
+        let to = match name {
+            "current_timestamp" => return Ok(self.now()),
+            "current_date" => DataType::Date32,
+            "current_time" | "localtime" => DataType::Time64(TimeUnit::Nanosecond),
+            "localtimestamp" => DataType::Timestamp(TimeUnit::Microsecond, None),
             _ => return Ok(None),
         };
-        match self.names.get_function_meta(function) {
-            Some(udf) => self.call_udf(udf, vec![]).map(Some),
-            None => Ok(None),
-        }
+        Ok(self.now().map(|now| now.cast(&to)))
     }
 
     fn call_udf(&self, udf: Arc<ScalarUDF>, args: Vec<Typed>) -> Result<Typed> {
+        if args.is_empty()
+            && let Some(moment) = self.moment(&udf)
+        {
+            return Ok(moment);
+        }
         let args = self.coerced(&*udf, args)?;
         let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
         let literals: Vec<Option<&ScalarValue>> = args
@@ -178,8 +197,16 @@ impl Binder<'_> {
         let is_asked_for = has_unsigned(&args) || names_a_type(udf.name());
         let args = args.into_iter().map(|a| a.expr).collect();
         let expr = Expr::ScalarFunction(ScalarFunction::new_udf(udf, args));
-        let result = Typed::new(expr, returned.data_type().clone(), returned.is_nullable());
-        Ok(if is_asked_for { result } else { signed(result) })
+        let value = Typed::new(expr, returned.data_type().clone(), returned.is_nullable());
+        // What a function makes of an instant is one of the session.
+        Ok(match &value.data_type {
+            DataType::Timestamp(unit, Some(zone)) if zone.as_ref() != self.zone() => {
+                let instant = self.instant(*unit);
+                value.cast(&instant)
+            }
+            _ if is_asked_for => value,
+            _ => signed(value),
+        })
     }
 
     /// The arguments as the types that the function takes.

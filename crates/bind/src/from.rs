@@ -340,6 +340,7 @@ impl Binder<'_> {
         table: Option<Arc<[String]>>,
         alias: Option<&TableAlias>,
     ) -> Result<Rows> {
+        let plan = self.in_session_zone(plan)?;
         let schema = plan.schema();
         let entries = schema.iter().map(|(qualifier, field)| Entry {
             table: table.clone(),
