@@ -71,13 +71,29 @@ class Grammar:
     def __init__(self, rng, tables):
         self.rng, self.tables = rng, tables
         self.count = 0
+        # Whether the expressions that are being made may overflow.
+        self.overflow = False
 
     # What is asked
 
     def query(self):
         self.count = 0
         self.ctes = []
+        if self.chance(0.04):
+            return self.overflowing()
         query, columns, rows = self.full_query(None, ROWS, 2, top=True)
+        return query
+
+    def overflowing(self):
+        """A query that may overflow or divide by zero. It computes each value of each row in every engine, as it
+        has no condition and no limit, so that all must end in the same error or none."""
+        node, source = self.relation(None, 1000, 0)
+        scope = Scope([source], rows=source.rows)
+        self.overflow = True
+        items = [Item(self.expr(self.rng.choice(["int", "int", "num"]), Context(scope, subqueries=0, rows=source.rows), 2), "c1")]
+        self.overflow = False
+        query = Query(Select(Items(items), node))
+        query.strict = True
         return query
 
     def chance(self, p):
@@ -473,7 +489,7 @@ class Grammar:
             if self.chance(0.4) and self.digits(arg.mag * rows) + arg.scale < 36:
                 return made("num", f"sum({distinct}{{}})", arg, mag=arg.mag * rows, scale=arg.scale)
             arg8 = self.expr("int", base, 1)
-            if arg8.type == "int8" and self.chance(0.3) and (arg8.mag * rows < LIMITS["int8"] or known.allowed("sum-bigint")):
+            if arg8.type == "int8" and self.chance(0.3):
                 return made("num", f"sum({distinct}{{}})", arg8, mag=arg8.mag * rows)
             return made("num", f"{rng.choice(['min', 'max'])}({{}})", arg, mag=arg.mag, scale=arg.scale)
         if type == "f8":
@@ -559,10 +575,10 @@ class Grammar:
         if type == "int":
             kind = rng.choice(["rank", "dense_rank", "row_number", "ntile", "sum", "count", "min", "lag", "first"])
             if kind in ("rank", "dense_rank") and peers:
-                return self.signed(made("int8", f"{kind}()", order=peers, frame="", mag=rows), context)
+                return made("int8", f"{kind}()", order=peers, frame="", mag=rows)
             if kind in ("row_number", "ntile") and total:
                 call = "row_number()" if kind == "row_number" else f"ntile({rng.randint(1, 5)})"
-                return self.signed(made("int8" if kind == "row_number" else "int4", call, order=order, frame="", mag=rows), context)
+                return made("int8" if kind == "row_number" else "int4", call, order=order, frame="", mag=rows)
             if kind == "count":
                 return made("int8", "count({})", self.expr(self.type(inner), inner, 0), mag=rows) if self.chance(0.5) else made("int8", "count(*)", mag=rows)
             arg = self.expr("int", inner, 1)
@@ -582,10 +598,6 @@ class Grammar:
         if type == "bool":
             return made("bool", f"{rng.choice(['bool_and', 'bool_or'])}({{}})", arg)
         return self.positional(arg, made, order, total, inner)
-
-    def signed(self, e, context):
-        """Numbers of rows as what they are in PostgreSQL, where ours are unsigned."""
-        return e if known.allowed("unsigned-rank") else E(e.type, f"CAST({{}} AS {NAMES[e.type]})", e, mag=e.mag)
 
     def positional(self, arg, made, order, total, inner):
         """min and max of any type, and the functions that take a value of another row."""
@@ -662,7 +674,7 @@ class Grammar:
             return E("int4", f"({n})" if n < 0 else str(n), mag=max(abs(n), 1))
         if type == "num":
             n = rng.choice(["0.00", "1.50", "-2.25", "10.00", "0.01", "99.99"])
-            if known.allowed("decimal-literal") and self.chance(0.5):
+            if self.chance(0.5):
                 return E("num", f"({n})", mag=100, scale=2)
             return E("num", f"CAST('{n}' AS numeric(6,2))", mag=100, scale=2)
         if type == "f8":
@@ -761,19 +773,21 @@ class Grammar:
             a, b = self.expr("int", context, depth - 1), self.expr("int", context, depth - 1)
             type = self.wider(a.type, b.type)
             if kind in "/%":
-                if a.mag >= LIMITS[a.type]:
+                if self.overflow and self.chance(0.2):
+                    return E(type, f"({{}} {kind} {{}})", a, b, mag=a.mag)
+                if a.mag >= LIMITS[a.type] and not self.overflow:
                     return a
                 return E(type, f"({{}} {kind} NULLIF({{}}, 0))", a, b, mag=a.mag if kind == "/" else min(a.mag, b.mag))
             mag = a.mag * b.mag if kind == "*" else a.mag + b.mag
             if mag >= LIMITS[type]:
-                if not known.allowed("int-overflow"):
+                if not self.overflow:
                     if mag >= LIMITS["int8"] / 2:
                         return a
                     a, type = E("int8", "CAST({} AS bigint)", a, mag=a.mag), "int8"
             return E(type, f"({{}} {kind} {{}})", a, b, mag=min(mag, LIMITS[type]))
         if kind in ("neg", "abs", "sign"):
             a = self.expr("int", context, depth - 1)
-            if a.mag >= LIMITS[a.type]:
+            if a.mag >= LIMITS[a.type] and not self.overflow:
                 return a
             if kind == "sign" and known.allowed("sign"):
                 return E("int4", "CAST(sign({}) AS int)", a, mag=1)
@@ -796,7 +810,7 @@ class Grammar:
             return E("int4", "CAST({} AS int)", self.predicate(context, depth - 1), mag=1)
         if kind == "cast":
             a = self.expr("int", context, depth - 1)
-            type = rng.choice([t for t in INTEGERS if a.mag < LIMITS[t]] or ["int8"])
+            type = rng.choice([t for t in INTEGERS if a.mag < LIMITS[t] or self.overflow] or ["int8"])
             return E(type, f"CAST({{}} AS {NAMES[type]})", a, mag=a.mag)
         if kind == "bits":
             a, b = self.expr("int", context, depth - 1), self.expr("int", context, depth - 1)
@@ -805,12 +819,12 @@ class Grammar:
         a = self.expr(rng.choice(["num", "f8"]), context, depth - 1)
         if a.mag is None or a.mag > 1e9 or a.fuzzy:
             return None
-        whole = rng.choice(["floor({})", "ceil({})", *(["{}"] if known.allowed("int-cast") else [])])
+        whole = rng.choice(["floor({})", "ceil({})", "{}"])
         return E("int4", f"CAST({whole} AS int)", a, mag=a.mag + 1)
 
     def num_expr(self, context, depth):
         rng = self.rng
-        kind = rng.choice(["+", "-", "*", "neg", "abs", "round", "floor", "cast", "mixed", "%", *["/"] * known.allowed("decimal-division")])
+        kind = rng.choice(["+", "-", "*", "neg", "abs", "round", "floor", "cast", "mixed", "%", "/"])
         a = self.expr("num", context, depth - 1)
         if kind in "+-*%" or kind == "mixed":
             b = self.expr("int" if kind == "mixed" else "num", context, depth - 1)
@@ -834,6 +848,8 @@ class Grammar:
             return E("num", f"{rng.choice(['round', 'trunc'])}({{}}, {n})", a, mag=a.mag + 1, scale=max(n, 0)) if a.mag < 1e15 else a
         if kind == "floor":
             return E("num", f"{rng.choice(['floor', 'ceil'])}({{}})", a, mag=a.mag + 1) if a.mag < 1e15 else a
+        if self.overflow:
+            return E("num", "CAST({} AS numeric(6,1))", a, mag=1e5, scale=1)
         b = self.expr("int", context, depth - 1)
         return E("num", "CAST({} AS numeric(24,2))", b, mag=max(b.mag, 1), scale=2)
 

@@ -6,12 +6,6 @@ and wait to be mended, which `--allow NAME,…` (or `--allow all`) asks all the 
 
 # Faults of ours that are known. The grammar does not write them unless they are allowed.
 FAULTS = {
-    "int-overflow": "whole numbers that overflow wrap around; PostgreSQL ends in 22003",
-    "unsigned-rank": "row_number(), rank() and their like are unsigned, so that differences of them fail or wrap",
-    "sum-bigint": "sum(bigint) is a bigint and wraps; PostgreSQL's is numeric",
-    "decimal-division": "a quotient of decimals, and avg of them, has few digits",
-    "decimal-literal": "a literal with a point is a double; PostgreSQL's is numeric",
-    "int-cast": "casts to whole numbers truncate; PostgreSQL rounds",
     "interval": "intervals are compared by their parts",
     "time-zone": "AT TIME ZONE of timestamps without a zone",
     "negative-zero": "−0.0 is less than 0.0 and another group",

@@ -157,7 +157,13 @@ class SetOp(Node):
 
 
 class Query(Node):
-    """A select or set operation with what stands around it. `total` says that ORDER BY decides all."""
+    """A select or set operation with what stands around it.
+
+    total   ORDER BY decides all
+    strict  an error of values comes in every engine or in none
+    """
+
+    strict = False
 
     def __init__(self, body, ctes=None, recursive=False, order=None, limit=None, offset=None, total=False):
         self.body, self.ctes, self.recursive = body, ctes, recursive

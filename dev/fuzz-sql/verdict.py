@@ -6,7 +6,7 @@ import compare
 import known
 
 
-def judge(ours, postgresql, duckdb, mode, ordered):
+def judge(ours, postgresql, duckdb, mode, ordered, strict=False):
     """None, or the kind of a finding and what is wrong in one line.
 
     PostgreSQL is the judge. DuckDB is asked only where ours differs from it, by calling `duckdb`.
@@ -22,6 +22,8 @@ def judge(ours, postgresql, duckdb, mode, ordered):
     if postgresql.kind == "error":
         if ours.kind == "error" or postgresql.code == "0A000":
             return None
+        if strict:
+            return "accepted", f"PostgreSQL ends in {postgresql.code} {postgresql.message}"
         other = duckdb()
         if other.kind == "error" and not other.message.startswith(("Conversion", "Not impl", "Binder", "Catalog", "Parser")):
             return "accepted", f"PostgreSQL ends in {postgresql.code} {postgresql.message}; DuckDB in {other.message}"
@@ -29,7 +31,7 @@ def judge(ours, postgresql, duckdb, mode, ordered):
     if ours.kind == "error":
         if ours.code in known.ACCEPTED_ERRORS.get(mode, ()):
             return None
-        if ours.code in known.DATA_ERRORS and duckdb().kind == "error":
+        if ours.code in known.DATA_ERRORS and not strict and duckdb().kind == "error":
             return None
         return ("refused" if ours.code == "0A000" else "error"), f"{ours.code} {ours.message}"
     if ours.kind == "done":

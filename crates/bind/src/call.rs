@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::{
@@ -102,6 +102,11 @@ impl Binder<'_> {
     pub(crate) fn call(&self, function: &Function, place: Place<'_>) -> Result<Typed> {
         let call = Call::of(function)?;
         let name = call.name.as_str();
+        if matches!(function.args, FunctionArguments::None)
+            && let Some(value) = self.without_parentheses(name)?
+        {
+            return Ok(value);
+        }
         if call.over.is_some() {
             return self.window(&call, place);
         }
@@ -127,15 +132,31 @@ impl Binder<'_> {
             let (a, b) = (self.expr(a, place)?, self.expr(b, place)?);
             return self.arithmetic(a, Operator::Modulo, b, place);
         }
+        if name == "timezone" && call.args.len() == 2 {
+            return self.at_time_zone(call.args[1], call.args[0], place);
+        }
         match self.names.get_function_meta(name) {
             Some(udf) => {
                 let mut args = self.exprs(call.args.iter().copied(), place)?;
                 if ALIKE.contains(&name) {
                     args = self.same_type(args, &name.to_uppercase())?;
                 }
-                match args.len() == 1 && WHOLE.contains(&name) {
-                    true => self.call_udf(udf, args).map(without_fraction),
-                    false => self.call_udf(udf, args),
+                if args.len() == 1 && WHOLE.contains(&name) {
+                    let args = args.into_iter().map(with_another_digit).collect();
+                    return self.call_udf(udf, args).map(without_fraction);
+                }
+                self.call_udf(udf, args)
+            }
+            // All of them are when the statement began.
+            None if call.args.is_empty()
+                && matches!(
+                    name,
+                    "transaction_timestamp" | "statement_timestamp" | "clock_timestamp"
+                ) =>
+            {
+                match self.now() {
+                    Some(now) => Ok(now),
+                    None => not_covered("this function"),
                 }
             }
             None if self.names.get_window_meta(name).is_some() => {
@@ -156,23 +177,27 @@ impl Binder<'_> {
 
     /// A function that gives whole numbers.
     pub(crate) fn whole_number(&self, name: &str, value: Typed) -> Result<Typed> {
-        self.scalar(name, vec![value]).map(without_fraction)
+        self.scalar(name, vec![with_another_digit(value)]).map(without_fraction)
     }
 
     /// `current_date` and its like.
     pub(crate) fn without_parentheses(&self, name: &str) -> Result<Option<Typed>> {
-        let function = match name {
-            "current_timestamp" => "now",
-            "current_date" | "current_time" | "localtime" | "localtimestamp" => name,
+        let to = match name {
+            "current_timestamp" => return Ok(self.now()),
+            "current_date" => DataType::Date32,
+            "current_time" | "localtime" => DataType::Time64(TimeUnit::Nanosecond),
+            "localtimestamp" => DataType::Timestamp(TimeUnit::Microsecond, None),
             _ => return Ok(None),
         };
-        match self.names.get_function_meta(function) {
-            Some(udf) => self.call_udf(udf, vec![]).map(Some),
-            None => Ok(None),
-        }
+        Ok(self.now().map(|now| now.cast(&to)))
     }
 
     fn call_udf(&self, udf: Arc<ScalarUDF>, args: Vec<Typed>) -> Result<Typed> {
+        if args.is_empty()
+            && let Some(moment) = self.moment(&udf)
+        {
+            return Ok(moment);
+        }
         let args = self.coerced(&*udf, args)?;
         let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
         let literals: Vec<Option<&ScalarValue>> = args
@@ -189,8 +214,16 @@ impl Binder<'_> {
         let is_asked_for = has_unsigned(&args) || names_a_type(udf.name());
         let args = args.into_iter().map(|a| a.expr).collect();
         let expr = Expr::ScalarFunction(ScalarFunction::new_udf(udf, args));
-        let result = Typed::new(expr, returned.data_type().clone(), returned.is_nullable());
-        Ok(if is_asked_for { result } else { signed(result) })
+        let value = Typed::new(expr, returned.data_type().clone(), returned.is_nullable());
+        // What a function makes of an instant is one of the session.
+        Ok(match &value.data_type {
+            DataType::Timestamp(unit, Some(zone)) if zone.as_ref() != self.zone() => {
+                let instant = self.instant(*unit);
+                value.cast(&instant)
+            }
+            _ if is_asked_for => value,
+            _ => signed(value),
+        })
     }
 
     /// The arguments as the types that the function takes.
@@ -517,6 +550,16 @@ fn check_level(name: &str, args: &[Typed]) -> Result<()> {
         .hint("compute it there, in a subquery of FROM, and name its column here")
         .about(Subject::Function(name.to_string()))
         .into())
+}
+
+/// A decimal with room for what its values are rounded to: `ceil(99.99)` is 100.
+fn with_another_digit(value: Typed) -> Typed {
+    match value.data_type {
+        DataType::Decimal128(precision, scale @ 1..) if precision < types::DIGITS_MAX => {
+            value.cast(&DataType::Decimal128(precision + 1, scale))
+        }
+        _ => value,
+    }
 }
 
 /// A decimal that is whole, as one without digits behind its point.

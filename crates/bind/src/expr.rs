@@ -204,12 +204,14 @@ impl Binder<'_> {
                     true => self.numeric_of(&value, self.sql_type(data_type)?),
                     false => self.sql_type(data_type)?,
                 };
-                self.cast_as_written(value, to, kind.clone())
+                let value = self.cast_as_written(value, to, kind.clone())?;
+                self.cut(value, data_type)
             }
             Sql::TypedString(typed) if !typed.uses_odbc_syntax => {
                 let to = self.sql_type(&typed.data_type)?;
                 let value = self.literal(&typed.value.value)?;
-                self.cast_as_written(value, to, CastKind::Cast)
+                let value = self.cast_as_written(value, to, CastKind::Cast)?;
+                self.cut(value, &typed.data_type)
             }
             Sql::Interval(interval) => self.interval(interval, false),
             Sql::IsNull(e) => self.null(e, Expr::is_null, place),
@@ -334,7 +336,9 @@ impl Binder<'_> {
                 self.quantified(left, compare_op, right, true, place)
             }
             Sql::Collate { .. } => not_covered("COLLATE"),
-            Sql::AtTimeZone { .. } => not_covered("AT TIME ZONE"),
+            Sql::AtTimeZone { timestamp, time_zone } => {
+                self.at_time_zone(timestamp, time_zone, place)
+            }
             _ => not_covered("this expression"),
         }
     }
@@ -633,7 +637,7 @@ impl Binder<'_> {
     }
 
     pub(crate) fn sql_type(&self, sql: &ast::DataType) -> Result<DataType> {
-        types::of_sql(sql, self.names.options().execution.time_zone.as_deref())
+        types::of_sql(sql, Some(self.zone()))
     }
 
     /// The type of a cast to NUMERIC that does not say how many digits: a number that is exact has them.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
@@ -282,10 +282,15 @@ impl Binder<'_> {
             };
             // What it names of other tables is the other planner's.
             let Ok(value) = self.value(expr, place) else { return not_covered("this argument") };
-            values.push(match value.data_type.is_signed_integer() {
-                true => value.cast(&DataType::Int64).expr,
-                false => value.expr,
-            });
+            // The functions take the widest of what is alike.
+            let to = match &value.data_type {
+                DataType::Timestamp(_, zone) => {
+                    DataType::Timestamp(TimeUnit::Nanosecond, zone.clone())
+                }
+                t if t.is_signed_integer() => DataType::Int64,
+                other => other.clone(),
+            };
+            values.push(value.cast(&to).expr);
         }
         let function = reference.table();
         if function == "unnest" {
@@ -299,6 +304,21 @@ impl Binder<'_> {
             Some(_) => self.qualifier(&table),
             None => self.qualifier_of(&scanned),
         };
+        let columns = builder.schema().iter().map(|(relation, field)| {
+            let column = Expr::Column(Column::new(relation.cloned(), field.name()));
+            match field.data_type() {
+                DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
+                    let time = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+                    let typed = Typed::new(column, field.data_type().clone(), true);
+                    typed.cast(&time).expr.alias_qualified(relation.cloned(), field.name())
+                }
+                _ => column,
+            }
+        });
+        let columns: Vec<Expr> = columns.collect();
+        if columns.iter().any(|column| !matches!(column, Expr::Column(_))) {
+            builder = builder.project(columns)?;
+        }
         if own != scanned {
             builder = builder.alias(own)?;
         }
@@ -357,6 +377,7 @@ impl Binder<'_> {
         table: Option<Arc<[String]>>,
         alias: Option<&TableAlias>,
     ) -> Result<Rows> {
+        let plan = self.in_session_zone(plan)?;
         let schema = plan.schema();
         let entries = schema.iter().map(|(qualifier, field)| Entry {
             table: table.clone(),

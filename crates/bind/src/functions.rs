@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::{ColumnarValue, Expr, Operator, ScalarFunctionArgs};
 use thalweg_base::Error;
 
 /// One operand of a function: a value for each row, or one for all.
@@ -63,6 +63,13 @@ fn shaped(array: ArrayRef, is_one: bool) -> Result<ColumnarValue> {
 
 fn is_one(args: &[ColumnarValue]) -> bool {
     args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)))
+}
+
+/// NULL for an operand that is a NULL without a type: optimizer rules ask what comes of that.
+fn untyped_null(args: &ScalarFunctionArgs) -> Option<ColumnarValue> {
+    let is_null = |arg: &ColumnarValue| arg.data_type() == DataType::Null;
+    let null = ScalarValue::try_from(args.return_type()).unwrap_or(ScalarValue::Null);
+    args.args.iter().any(is_null).then_some(ColumnarValue::Scalar(null))
 }
 
 fn failed<T>(code: &'static str, message: impl Into<String>) -> Result<T> {

@@ -42,6 +42,7 @@ impl Binder<'_> {
         exprs: impl IntoIterator<Item = &'e Expr>,
     ) -> Result<(LogicalPlan, Computed)> {
         let mut aggregates = find_aggregate_exprs(exprs);
+        check_orders(&aggregates)?;
         let (input, groups, stand_ins) = self.keys_of_sets(input, groups)?;
         if groups.is_empty() && aggregates.is_empty() {
             // HAVING alone makes a group of all rows, too.
@@ -253,6 +254,26 @@ pub(crate) fn one_set(groups: Vec<Expr>) -> Result<Vec<Expr>> {
         product = next;
     }
     Ok(vec![Expr::GroupingSet(GroupingSet::GroupingSets(product))])
+}
+
+/// Where two aggregates want the rows of a group in different orders, one would get the other's.
+fn check_orders(aggregates: &[Expr]) -> Result<()> {
+    let ordered = |e: &Expr| match e {
+        Expr::AggregateFunction(call) if !call.func.supports_within_group_clause() => {
+            (!call.params.order_by.is_empty()).then(|| call.params.clone())
+        }
+        _ => None,
+    };
+    let ordered: Vec<_> = aggregates.iter().filter_map(ordered).collect();
+    let is_at_odds = ordered
+        .iter()
+        .any(|a| ordered.iter().any(|b| a.order_by != b.order_by && (a.distinct || b.distinct)));
+    match is_at_odds {
+        false => Ok(()),
+        true => Err(Error::unsupported("aggregates over different orders, one of them DISTINCT")
+            .hint("put one of them into a subquery of its own")
+            .into()),
+    }
 }
 
 /// `GROUPING(key)` with the column that stands for the key.

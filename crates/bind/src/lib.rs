@@ -14,10 +14,12 @@
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
-//!   `planner.rs`: what the session's own planners make of them.
+//!   `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`; `planner.rs`: what the session's own planners
+//!   make of them.
 //! * `guard.rs`: what stands before an operand of AND or OR guards it.
 //! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
+//! * [`span`]: intervals as they are written.
 //! * `unnest.rs`: correlated subqueries become joins.
 //! * [`Failure`] (`failure.rs`): why there is no plan.
 //!
@@ -32,16 +34,19 @@ mod from;
 mod functions;
 mod grouping;
 mod guard;
+mod length;
 mod literal;
 mod operator;
 mod planner;
 mod query;
 mod scope;
 mod select;
+pub mod span;
 mod subquery;
 mod title;
 mod types;
 mod unnest;
+mod zone;
 
 pub use binder::{Binder, Bound};
 pub use failure::Failure;

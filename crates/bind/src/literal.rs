@@ -1,10 +1,7 @@
 //! Values that a statement writes out.
 
-use arrow::compute::kernels::cast_utils::{
-    IntervalParseConfig, IntervalUnit, parse_interval_month_day_nano_config,
-};
-use arrow::datatypes::DataType;
-use datafusion::common::{DataFusionError, ScalarValue};
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{self, UnaryOperator, Value};
 
@@ -13,6 +10,7 @@ use thalweg_base::Error;
 use crate::binder::Binder;
 use crate::expr::Typed;
 use crate::failure::{Result, not_covered, wrong};
+use crate::span::{self, Fields, Unit};
 use crate::types::{DIGITS_MAX, INTERVAL};
 
 fn literal(value: ScalarValue) -> Typed {
@@ -97,23 +95,41 @@ impl Binder<'_> {
             value,
             leading_field,
             leading_precision: None,
-            last_field: None,
+            last_field,
             fractional_seconds_precision: None,
         } = interval
         else {
             return not_covered("this interval");
         };
-        let Some(text) = amount(value, negative) else { return not_covered("this interval") };
-        let text = match leading_field {
-            Some(field) => format!("{text} {field}"),
-            None => text,
+        let Some(text) = amount(value, false) else { return not_covered("this interval") };
+        let unit = |field: &Option<ast::DateTimeField>| match field {
+            None => Ok(None),
+            Some(field) => match Unit::of_field(field) {
+                Some(unit) => Ok(Some(unit)),
+                None => wrong("42601", format!("{field} is no field of an interval")),
+            },
         };
-        let config = IntervalParseConfig::new(IntervalUnit::Second);
-        let value = parse_interval_month_day_nano_config(&text, config);
-        let value = value.map_err(DataFusionError::from)?;
+        let (first, last) = (unit(leading_field)?, unit(last_field)?);
+        let fields = first.map(|first| Fields { first, last: last.unwrap_or(first) });
+        let value = span::read(&text, fields)?;
+        let value = match negative {
+            false => value,
+            true => match negated(value) {
+                Some(value) => value,
+                None => return wrong("22008", "interval out of range"),
+            },
+        };
         let value = ScalarValue::IntervalMonthDayNano(Some(value));
         Ok(Typed::new(Expr::Literal(value, None), INTERVAL, false))
     }
+}
+
+fn negated(span: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    Some(IntervalMonthDayNano::new(
+        span.months.checked_neg()?,
+        span.days.checked_neg()?,
+        span.nanoseconds.checked_neg()?,
+    ))
 }
 
 /// The text of an interval's amount.

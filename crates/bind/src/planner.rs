@@ -14,7 +14,7 @@ use crate::expr::{Place, Typed};
 use crate::failure::Result;
 
 impl Binder<'_> {
-    /// `+` and `-` where one side is no number.
+    /// An operator where one side is no number.
     pub(crate) fn of_times(
         &self,
         l: &Typed,
@@ -25,6 +25,8 @@ impl Binder<'_> {
         let op = match op {
             Operator::Plus => BinaryOperator::Plus,
             Operator::Minus => BinaryOperator::Minus,
+            Operator::Multiply => BinaryOperator::Multiply,
+            Operator::Divide => BinaryOperator::Divide,
             _ => return Ok(None),
         };
         let schema = schema(place)?;

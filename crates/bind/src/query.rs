@@ -358,11 +358,12 @@ impl Binder<'_> {
         kind: JoinType,
         right: LogicalPlan,
     ) -> Result<LogicalPlan> {
-        let number = self.fresh("number");
         let shown: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
-        let left = self.numbered(left, &number)?;
+        // Each side has a name of its own for its numbers: one without a qualifier is confused with others.
+        let left = self.numbered(left, &self.fresh("number"))?;
         let own = self.qualifier("__set");
-        let right = LogicalPlanBuilder::from(self.numbered(right, &number)?).alias(own)?.build()?;
+        let right = self.numbered(right, &self.fresh("number"))?;
+        let right = LogicalPlanBuilder::from(right).alias(own)?.build()?;
         let pairs = left.schema().columns().into_iter().zip(right.schema().columns());
         let pairs = pairs.map(|(l, r)| (Expr::Column(l), Expr::Column(r))).collect();
         let join = Join::try_new(
@@ -653,6 +654,11 @@ impl Binder<'_> {
     }
 }
 
+/// Whether it is a text that was cast to a length.
+fn declares_length(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.name().starts_with("cut_"))
+}
+
 fn check_width(given: usize, types: &[Option<DataType>], fewer: bool) -> Result<()> {
     match given.cmp(&types.len()) {
         Ordering::Equal => Ok(()),
@@ -664,9 +670,11 @@ fn check_width(given: usize, types: &[Option<DataType>], fewer: bool) -> Result<
 
 /// Rows that are written out. `unknown` are the columns of literals that have no type yet.
 fn of_values(rows: Vec<Vec<Expr>>, unknown: Vec<bool>) -> Result<Relation> {
-    let plan = match rows.iter().flatten().any(has_subquery) {
+    let is_apart = |e: &Expr| has_subquery(e) || declares_length(e);
+    let plan = match rows.iter().flatten().any(is_apart) {
         false => LogicalPlanBuilder::values(rows)?.build()?,
-        // Queries are computed for rows: each of these is a SELECT of its own.
+        // Queries are computed for rows, and what declares its length may stand beside what does not: each
+        // of these rows is a SELECT of its own.
         true => {
             let mut all: Option<LogicalPlanBuilder> = None;
             for row in rows {

@@ -99,9 +99,15 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         SqlType::Double(ExactNumberInfo::None) | SqlType::DoublePrecision | SqlType::Float8 => {
             DataType::Float64
         }
-        SqlType::Text | SqlType::String(None) | SqlType::Varchar(None) | SqlType::Char(None) => {
-            TEXT
-        }
+        // Their lengths are seen to apart.
+        SqlType::Text
+        | SqlType::String(None)
+        | SqlType::Varchar(_)
+        | SqlType::CharacterVarying(_)
+        | SqlType::CharVarying(_)
+        | SqlType::Nvarchar(_)
+        | SqlType::Char(_)
+        | SqlType::Character(_) => TEXT,
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Time(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
@@ -109,8 +115,8 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         }
         SqlType::Timestamp(digits, zoned) => {
             let unit = match digits {
-                None | Some(9) => TimeUnit::Nanosecond,
-                Some(6) => TimeUnit::Microsecond,
+                Some(9) => TimeUnit::Nanosecond,
+                None | Some(6) => TimeUnit::Microsecond,
                 Some(3) => TimeUnit::Millisecond,
                 Some(0) => TimeUnit::Second,
                 Some(_) => return not_covered("a timestamp of so many digits"),

@@ -8,7 +8,7 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption,
+    self, AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption,
     ColumnOptionDef, Expr, Ident, ObjectName, RenameTableNameKind,
 };
 use futures::StreamExt;
@@ -21,7 +21,7 @@ use crate::error::from_datafusion;
 use crate::runtime::checkpoint;
 use crate::statement::{self, Started};
 use crate::write::{Target, Writers};
-use crate::{ddl, names};
+use crate::{ddl, declared, names};
 
 pub async fn run(job: &Job<'_>, alter: AlterTable) -> Result<Started> {
     let done = Ok(Started::Done(Tag::Done("ALTER TABLE".into())));
@@ -154,7 +154,8 @@ async fn declared(state: &SessionState, column: &ColumnDef) -> Result<Field> {
         return Err(Error::internal("a CREATE TABLE that is planned as something else"));
     };
     let schema = ddl::table_schema(create.input.schema().as_arrow(), false)?;
-    Ok(schema.field(0).clone())
+    let length = declared::length(&column.data_type)?;
+    Ok(declared::declare(&schema, &[length]).field(0).clone())
 }
 
 async fn alter_column(
@@ -192,6 +193,9 @@ async fn alter_column(
                 options,
             };
             let new = declared(job.state, &definition).await?;
+            // A text that is too long is refused, and not cut, as by a cast that the statement writes.
+            let is_text = declared::length(data_type)?.is_some();
+            let data_type = if is_text { &ast::DataType::Text } else { data_type };
             let value = using.clone().unwrap_or_else(|| Expr::Cast {
                 kind: CastKind::Cast,
                 expr: Box::new(identifier(name)),

@@ -20,6 +20,7 @@ use thalweg_storage::AsOf;
 use crate::catalog::Catalog;
 use crate::ddl;
 use crate::names::folded;
+use crate::rules::zones::STORED_ZONE;
 use crate::walk::{walk, walk_mut};
 
 /// Gives every table with a version its name in the catalog.
@@ -119,7 +120,7 @@ fn time(state: &SessionState, sql: &str) -> Result<AsOf> {
         Error::user(format!("{sql} is not a point in time: {}", e.message()))
             .hint("write a timestamp such as '2026-01-31 12:00:00', or now() - INTERVAL '1 hour'")
     };
-    let millisecond = DataType::Timestamp(TimeUnit::Millisecond, None);
+    let millisecond = DataType::Timestamp(TimeUnit::Millisecond, Some(STORED_ZONE.into()));
     let value = ddl::constant(state, sql, &millisecond).map_err(wrong)?;
     let times = value.as_primitive_opt::<TimestampMillisecondType>();
     match times.and_then(|t| t.iter().next().flatten()) {

@@ -32,6 +32,7 @@ use thalweg_base::Error;
 use thalweg_bind::{Binder, Bound, Failure};
 
 use crate::error::into_datafusion;
+use crate::rules::equal_floats;
 use crate::{names, quantified, series};
 
 /// What the columns of a result are called, where that is not what the plan calls them.
@@ -191,7 +192,7 @@ async fn insertion(
     }
     let names = Names::of(state, statement).await?;
     let reference = object_name_to_table_reference(name.clone(), true)?;
-    let target = names.get_table_source(reference.clone())?;
+    let target = names.target(&reference).await?;
     let schema = target.schema();
     // For each column of the table, which column of the query it gets.
     let mut given: Vec<Option<usize>> = vec![None; schema.fields().len()];
@@ -393,10 +394,21 @@ impl<'a> Names<'a> {
             if let Ok(schema) = state.schema_for_ref(name.clone())
                 && let Some(table) = schema.table(&name.table).await?
             {
-                place.insert(provider_as_source(table));
+                place.insert(equal_floats::source_of(table)?);
             }
         }
         Ok(Names { state, tables })
+    }
+}
+
+impl Names<'_> {
+    /// A table that rows are put into: itself, and not what a query sees of it.
+    async fn target(&self, name: &TableReference) -> DfResult<Arc<dyn TableSource>> {
+        let known = self.get_table_source(name.clone())?;
+        let options = &self.state.config_options().catalog;
+        let name = name.clone().resolve(&options.default_catalog, &options.default_schema);
+        let table = self.state.schema_for_ref(name.clone())?.table(&name.table).await?;
+        Ok(table.map_or(known, provider_as_source))
     }
 }
 

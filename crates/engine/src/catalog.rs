@@ -165,6 +165,13 @@ impl Catalog {
         Offer { catalog: self, name }
     }
 
+    /// The zone in which the session sees instants.
+    fn zone(&self) -> Option<String> {
+        let state = self.state.read().upgrade()?;
+        let state = state.read();
+        state.config_options().execution.time_zone.clone()
+    }
+
     fn state(&self) -> Result<SessionState> {
         let state = self.state.read().upgrade();
         let state =
@@ -395,7 +402,15 @@ impl SchemaHandle {
                 defaults.insert(field.name().clone(), expr);
             }
         }
-        Ok(StoredTable::new(source, row_ids, defaults, &self.catalog.transactions))
+        let has_instants = |f: &Arc<arrow::datatypes::Field>| {
+            matches!(f.data_type(), arrow::datatypes::DataType::Timestamp(_, Some(_)))
+        };
+        let zone = match source.table.arrow_schema.fields().iter().any(has_instants) {
+            true => self.catalog.zone(),
+            false => None,
+        };
+        let transactions = &self.catalog.transactions;
+        Ok(StoredTable::new(source, row_ids, defaults, transactions, zone.as_deref()))
     }
 
     /// The table with its metadata; the first query of a table waits here for the store.

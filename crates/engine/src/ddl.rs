@@ -20,12 +20,14 @@ use futures::StreamExt;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result, Subject};
 use thalweg_storage::{
-    Layout, NewExtent, PartitionBy, Snapshot, Summary, TableSpec, Transaction, check_schema,
+    Layout, NewExtent, PartitionBy, Snapshot, Summary, TableSpec, TextLength, Transaction,
+    check_schema, fit_text,
 };
 
 use crate::answer::Tag;
 use crate::bytea::{self, is_binary};
 use crate::catalog::{CATALOG, PUBLIC};
+use crate::declared;
 use crate::error::{from_arrow, from_datafusion, into_datafusion, no_relation};
 use crate::files;
 use crate::pg::{self, PG_CATALOG};
@@ -136,6 +138,8 @@ pub(crate) struct Job<'a> {
     pub clauses: Clauses,
     pub creates_from_query: bool,
     pub defaults: Vec<Option<String>>,
+    /// Of the columns that are texts of a declared length.
+    pub lengths: Vec<Option<TextLength>>,
 }
 
 impl Job<'_> {
@@ -315,6 +319,7 @@ impl Job<'_> {
         let started = Instant::now();
         let plan_schema = create.input.schema().as_arrow();
         let columns = table_schema(plan_schema, self.creates_from_query)?;
+        let columns = declared::declare(&columns, &self.lengths);
         let spec = self.spec(&columns)?;
         let replace = create.or_replace && self.exists(&schema, &name);
         // Now, and not after the query has run.
@@ -504,7 +509,13 @@ fn schema_name(name: &str) -> Result<String> {
 /// The columns a table gets from those of a plan. A query's columns are all nullable, as in
 /// PostgreSQL.
 pub(crate) fn table_schema(plan: &Schema, from_query: bool) -> Result<SchemaRef> {
-    let stored = thalweg_storage::stored_schema(plan)?;
+    // Instants are stored in UTC, whatever zone the session has.
+    let zoned = plan
+        .fields()
+        .iter()
+        .map(|f| f.as_ref().clone().with_data_type(crate::rules::zones::stored(f.data_type())));
+    let plan = Schema::new(zoned.collect::<Vec<Field>>());
+    let stored = thalweg_storage::stored_schema(&plan)?;
     if !from_query {
         return Ok(stored);
     }
@@ -531,7 +542,7 @@ pub(crate) fn conform(columns: &[ArrayRef], schema: &SchemaRef) -> Result<Record
         if !field.is_nullable() && column.logical_null_count() > 0 {
             return Err(null_in(field));
         }
-        Ok(column)
+        fit_text(column, field)
     });
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_>>()?)
         .map_err(|e| from_arrow(&e))

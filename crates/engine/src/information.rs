@@ -10,10 +10,10 @@ use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::common::Result as DfResult;
 use datafusion::datasource::{MemTable, TableType};
-use thalweg_storage::Snapshot;
+use thalweg_storage::{Snapshot, TextLength};
 
 use crate::catalog::{CATALOG, Handle};
-use crate::sql_type::sql_type;
+use crate::sql_type::sql_type_of;
 use crate::system::SYSTEM;
 
 #[derive(Debug)]
@@ -142,8 +142,8 @@ impl Information {
                 number(&|l| Some(l.position)),
                 text(&|l| l.default.clone()),
                 text(&|l| Some(if l.field.is_nullable() { "YES" } else { "NO" }.into())),
-                text(&|l| Some(sql_type(l.field.data_type()))),
-                number(&|_| None),
+                text(&|l| Some(sql_type_of(&l.field))),
+                number(&|l| TextLength::of(&l.field).map(|t| t.characters.into())),
                 number(&|_| None),
                 number(&|l| numeric(l.field.data_type()).map(|n| n.0)),
                 number(&|l| numeric(l.field.data_type()).map(|n| n.1)),

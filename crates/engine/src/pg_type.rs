@@ -4,6 +4,7 @@
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
 pub use thalweg_pgcatalog::types::{self, Oid};
+use thalweg_storage::TextLength;
 
 /// Of a field's metadata: its type's OID, and the type's modifier.
 pub const OID_KEY: &str = "thalweg.pg_oid";
@@ -83,6 +84,10 @@ pub fn typmod(data_type: &DataType) -> i32 {
 
 /// OID and modifier of a column of a result: what the field says, else what follows from its type.
 pub fn of_field(field: &Field) -> (Oid, i32) {
+    if let Some(length) = TextLength::of(field) {
+        let oid = if length.blank_padded { types::BPCHAR } else { types::VARCHAR };
+        return (oid, length.characters as i32 + 4);
+    }
     let said = |key: &str| field.metadata().get(key);
     match said(OID_KEY).and_then(|oid| oid.parse().ok()) {
         Some(oid) => (oid, said(TYPMOD_KEY).and_then(|typmod| typmod.parse().ok()).unwrap_or(NONE)),

@@ -569,6 +569,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     // plan's opinion, and the check fails what is right: CASE WHEN i > 0 THEN i ELSE 1 END.
     options.execution.skip_physical_aggregate_schema_check = true;
     options.explain.physical_plan_only = true;
+    // Until SET timezone says otherwise.
+    options.execution.time_zone = Some(rules::zones::STORED_ZONE.into());
     options.execution.sort_spill_reservation_bytes = SORT_MERGE_BYTES;
     // A join lists its few keys for the scan of the other side only if their array is small; one
     // batch of our scans must be, also of keys of 16 bytes.

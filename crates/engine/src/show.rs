@@ -10,7 +10,7 @@ use thalweg_storage::Snapshot;
 
 use crate::catalog::CATALOG;
 use crate::dml::target;
-use crate::sql_type::sql_type;
+use crate::sql_type::sql_type_of;
 use crate::{ddl, names};
 
 /// The query that a statement stands for; `None` if it is no `SHOW`, or one of DataFusion's.
@@ -81,7 +81,7 @@ fn definition(snapshot: &Snapshot, schema: &str, name: &str) -> Option<String> {
     let columns = table.arrow_schema.fields().iter().zip(table.columns.iter()).map(|(f, c)| {
         let not_null = if f.is_nullable() { "" } else { " NOT NULL" };
         let default = c.default.as_ref().map(|d| format!(" DEFAULT {d}")).unwrap_or_default();
-        format!("{} {}{not_null}{default}", quoted(f.name()), sql_type(f.data_type()))
+        format!("{} {}{not_null}{default}", quoted(f.name()), sql_type_of(f))
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
     let mut sql = format!("CREATE TABLE {}.{} ({columns})", quoted(schema), quoted(name));

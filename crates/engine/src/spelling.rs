@@ -11,6 +11,8 @@
 //! | `x LIKE 'a!%' ESCAPE '!'` | `x LIKE 'a\%'` |
 //! | `x SIMILAR TO 'a(b\|c)%'` | `x ~ '^(?s:a(?:b\|c).*)$'` |
 //! | `unnest(a) WITH ORDINALITY AS t(x, n)` | `unnest(a, generate_series(1, array_length(a))) AS t(x, n)` |
+//! | `CREATE TABLE t (a TIMESTAMP, b CHARACTER VARYING(3))` | `TIMESTAMP(6)`, `VARCHAR(3)` |
+//! | `t AT TIME ZONE z` | `timezone(z, t)` |
 //! | `CREATE TABLE … WITH (fillfactor = 70)` | without it |
 //!
 //! What is then left of these is refused (`refuse.rs`).
@@ -19,14 +21,15 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, ColumnOption, CreateTableOptions, DataType, Distinct, Expr,
-    FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Join, JoinOperator,
-    LimitClause, NamedWindowExpr, ObjectName, OrderByExpr, OrderByKind, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, SqlOption, Statement, TableAlias, TableAliasColumnDef,
-    TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut, WindowSpec,
-    WindowType,
+    ArrayElemTypeDef, BinaryOperator, CastKind, ColumnOption, CreateTableOptions, DataType,
+    Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, Interval,
+    Join, JoinOperator, LimitClause, NamedWindowExpr, ObjectName, OrderByExpr, OrderByKind, Query,
+    Select, SelectFlavor, SelectItem, SetExpr, SqlOption, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, TableWithJoins, Value, ValueWithSpan, VisitMut, VisitorMut,
+    WindowSpec, WindowType,
 };
 use thalweg_base::{Error, Result};
+use thalweg_bind::span;
 
 use crate::dml::target;
 use crate::functions::patterns;
@@ -42,6 +45,7 @@ pub(crate) fn settle(statement: &mut DfStatement) -> Result<()> {
         DfStatement::Statement(inner) => {
             if let Statement::CreateTable(create) = inner.as_mut() {
                 for column in &mut create.columns {
+                    column_type(&mut column.data_type);
                     column.options.retain(|o| {
                         !matches!(&o.option, ColumnOption::Collation(name) if orders_by_bytes(name))
                     });
@@ -103,13 +107,14 @@ impl VisitorMut for Spelling {
                 }
             }
             Expr::SimilarTo { .. } => return self.note(similar(expr)),
-            Expr::Interval(interval) => clock_in_seconds(&mut interval.value),
-            Expr::TypedString(typed) if matches!(typed.data_type, DataType::Interval { .. }) => {
-                if let Value::SingleQuotedString(text) = &mut typed.value.value {
-                    *text = in_seconds(text);
-                }
+            Expr::Interval(interval) => clock_in_seconds(interval),
+            // The planner takes it for a cast.
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let args = [time_zone, timestamp];
+                let args = args
+                    .map(|arg| std::mem::replace(arg.as_mut(), Expr::Value(Value::Null.into())));
+                *expr = call("timezone", args.to_vec());
             }
-            Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => clock_in_seconds(expr),
             // `age(x)` is that of today.
             Expr::Function(function) if names::folded(&function.name) == "age" => {
                 if let FunctionArguments::List(list) = &mut function.args
@@ -122,6 +127,22 @@ impl VisitorMut for Spelling {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// A type of a column as the planner knows it. A timestamp that does not say how many digits its seconds
+/// have has six.
+fn column_type(data_type: &mut DataType) {
+    match data_type {
+        DataType::Timestamp(digits @ None, _) => *digits = Some(6),
+        DataType::CharacterVarying(length)
+        | DataType::CharVarying(length)
+        | DataType::Nvarchar(length) => *data_type = DataType::Varchar(*length),
+        DataType::Character(length) => *data_type = DataType::Char(*length),
+        DataType::Array(
+            ArrayElemTypeDef::AngleBracket(item) | ArrayElemTypeDef::SquareBracket(item, _),
+        ) => column_type(item),
+        _ => {}
     }
 }
 
@@ -388,36 +409,27 @@ impl VisitorMut for Windows {
     }
 }
 
-fn clock_in_seconds(value: &mut Expr) {
-    if let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), span: _ }) = value {
+fn clock_in_seconds(interval: &mut Interval) {
+    if interval.leading_field.is_none()
+        && let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(text), span: _ }) =
+            interval.value.as_mut()
+    {
         *text = in_seconds(text);
     }
 }
 
-/// `1 day 15:04:05.5` as `1 day 54245.5 seconds`, which the planner reads.
+/// `1 day 15:04:05.5` as `0 months 1 days 54245.5 seconds`, which the planner reads.
 fn in_seconds(text: &str) -> String {
-    let word = |word: &str| {
-        let (sign, clock) = match word.strip_prefix(['-', '+']) {
-            Some(clock) => (&word[..1], clock),
-            None => ("", word),
-        };
-        let fields: Vec<&str> = clock.split(':').collect();
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        let (hours, minutes, seconds) = match fields[..] {
-            [hours, minutes] => (hours, minutes, "0"),
-            [hours, minutes, seconds] => (hours, minutes, seconds),
-            _ => return None,
-        };
-        let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
-        if ![hours, minutes, whole, fraction].into_iter().all(digits) {
-            return None;
+    match span::read(text, None) {
+        Ok(read) if text.contains(':') => {
+            let ns = read.nanoseconds.unsigned_abs();
+            let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+            let sign = if read.nanoseconds < 0 { "-" } else { "" };
+            let (months, days) = (read.months, read.days);
+            format!("{months} months {days} days {sign}{seconds}.{rest:09} seconds")
         }
-        let number = |text: &str| text.parse::<u64>().ok();
-        let seconds = number(hours)?.checked_mul(3600)? + number(minutes)? * 60 + number(whole)?;
-        Some(format!("{sign}{seconds}.{fraction} seconds"))
-    };
-    let words = text.split_whitespace().map(|w| word(w).unwrap_or_else(|| w.to_string()));
-    words.collect::<Vec<_>>().join(" ")
+        _ => text.to_string(),
+    }
 }
 
 /// `LIKE … ESCAPE 'e'` as the same with a backslash.

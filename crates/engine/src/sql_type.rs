@@ -1,6 +1,15 @@
 //! Arrow types as CREATE TABLE spells them.
 
-use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use thalweg_storage::TextLength;
+
+/// The type of a column, as it was declared: `varchar(3)`.
+pub fn sql_type_of(field: &Field) -> String {
+    match TextLength::of(field) {
+        Some(length) => length.name(),
+        None => sql_type(field.data_type()),
+    }
+}
 
 /// `Decimal128(12, 2)` → `decimal(12,2)`.
 pub fn sql_type(data_type: &DataType) -> String {

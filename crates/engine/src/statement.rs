@@ -33,7 +33,8 @@ use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, ddl, dml, maintain, merged_columns, names, pg, place, prepared, show, workload,
+    alter, as_of, ddl, declared, dml, maintain, merged_columns, names, pg, place, prepared, show,
+    workload,
 };
 
 pub(crate) use crate::parse::statement as parse;
@@ -355,6 +356,7 @@ impl Job<'_> {
         }
         let creates_from_query = ddl::creates_from_query(&statement);
         let defaults = ddl::defaults(&statement);
+        let lengths = declared::lengths(&statement)?;
         let planned = match &statement {
             Statement::CreateExternalTable(_) => {
                 planned_as(&without_tables(&state), statement).await
@@ -378,6 +380,7 @@ impl Job<'_> {
                     clauses,
                     creates_from_query,
                     defaults,
+                    lengths,
                 };
                 job.run(command).await.map(Started::Done)
             }

@@ -31,7 +31,7 @@ use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 use crate::access::{self, Object, Privilege, Registry, Seen, Viewer};
 use crate::error::{from_arrow, into_datafusion};
 use crate::runtime::{Driver, Listed, Logged, Origin, blocking};
-use crate::sql_type::sql_type;
+use crate::sql_type::sql_type_of;
 
 /// The schema's name.
 pub const SYSTEM: &str = "system";
@@ -303,7 +303,7 @@ impl Part {
             texts(vec![Some(table.name.clone()); count]),
             texts(fields.iter().map(|f| Some(f.name().clone()))),
             numbers(1..=count as u64),
-            texts(fields.iter().map(|f| Some(sql_type(f.data_type())))),
+            texts(fields.iter().map(|f| Some(sql_type_of(f)))),
             Arc::new(fields.iter().map(|f| Some(f.is_nullable())).collect::<BooleanArray>()),
             texts(table.columns.iter().map(|c| c.default.clone())),
             numbers(all.iter().map(|s| s.nulls)),

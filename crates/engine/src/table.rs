@@ -23,11 +23,14 @@ use crate::prune::scalar;
 use crate::rules::cardinality;
 use crate::transaction::Transactions;
 use crate::write::Target;
+use crate::zoned;
 
 pub struct StoredTable {
     source: Source,
-    /// With the hidden column, if it is offered.
+    /// With the hidden column, if it is offered, and instants in the session's zone.
     schema: SchemaRef,
+    /// The same as it is stored.
+    stored: SchemaRef,
     /// Offers a last column of what names each row to `Transaction::delete`.
     row_ids: bool,
     defaults: HashMap<String, Expr>,
@@ -68,18 +71,21 @@ fn thinned(statistics: Statistics, share: f64) -> Statistics {
 }
 
 impl StoredTable {
-    /// With `row_ids`, it has a last column [`ROW_ID`]. `defaults` are by column.
+    /// With `row_ids`, it has a last column [`ROW_ID`]. `defaults` are by column; instants are shown in
+    /// `zone`.
     pub fn new(
         source: Source,
         row_ids: bool,
         defaults: HashMap<String, Expr>,
         transactions: &Arc<Transactions>,
+        zone: Option<&str>,
     ) -> Self {
         let columns = &source.contents.arrow_schema;
-        let schema = if row_ids { with_row_id(columns) } else { Arc::clone(columns) };
+        let stored = if row_ids { with_row_id(columns) } else { Arc::clone(columns) };
+        let schema = zoned::shown(&stored, zone).unwrap_or_else(|| Arc::clone(&stored));
         let statistics = OnceLock::new();
         let transactions = Arc::downgrade(transactions);
-        StoredTable { source, schema, row_ids, defaults, transactions, statistics }
+        StoredTable { source, schema, stored, row_ids, defaults, transactions, statistics }
     }
 
     pub fn table(&self) -> &Arc<Table> {
@@ -167,7 +173,17 @@ impl TableProvider for StoredTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let schema = self.schema();
+        let schema = Arc::clone(&self.stored);
+        let is_shown = Arc::ptr_eq(&self.schema, &schema);
+        let asked: Vec<Expr>;
+        let filters = match is_shown {
+            true => filters,
+            false => {
+                let ask = |f: &Expr| zoned::asked(f.clone(), &schema, &self.schema);
+                asked = filters.iter().map(ask).collect::<Result<_>>()?;
+                &asked
+            }
+        };
         let projection = match projection {
             Some(columns) => columns.clone(),
             None => (0..schema.fields().len()).collect(),
@@ -189,14 +205,17 @@ impl TableProvider for StoredTable {
         let partitions = state.config().target_partitions();
         let scan = ScanExec::new(
             self.source.clone(),
-            self.row_ids.then(|| self.schema()),
-            projection,
+            self.row_ids.then(|| Arc::clone(&schema)),
+            projection.clone(),
             conjuncts,
             limit,
             partitions,
             statistics,
         )?;
-        Ok(Arc::new(scan))
+        match is_shown {
+            true => Ok(Arc::new(scan)),
+            false => zoned::relabelled(Arc::new(scan), &self.schema, &projection),
+        }
     }
 
     async fn insert_into(

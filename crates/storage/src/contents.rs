@@ -177,7 +177,8 @@ impl Contents {
     /// What is known about a whole column; see [`crate::statistics`] on exactness.
     pub fn column_statistics(&self, column: usize) -> ColumnStatistics {
         let known = self.statistics[column].column.get_or_init(|| {
-            let nested = self.arrow_schema.field(column).data_type().is_nested();
+            let nested = self.arrow_schema.field(column).data_type();
+            let nested = nested.is_nested() || matches!(nested, DataType::Interval(_));
             let distinct = (!nested).then(|| {
                 let mut sketch = Sketch::default();
                 let places = self.extents.iter().filter_map(|e| {

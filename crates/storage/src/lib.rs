@@ -62,7 +62,8 @@
 //! * `backup`: a copy of a snapshot, and back; `pin` keeps the snapshot meanwhile
 //! * `statistics`, `hll`, `digest`: what is known without reading
 //! * `encoded`: the forms decoded columns have; `cache`: keeps them
-//! * `types`: what a column may be
+//! * `types`: what a column may be; `floats`: one zero and one NaN;
+//!   `lengths`: `varchar(n)`
 //! * [`load`]: reading the files that rows come from
 
 mod backup;
@@ -75,10 +76,12 @@ mod database;
 mod digest;
 mod encoded;
 mod extent;
+mod floats;
 #[cfg(any(test, feature = "simulation"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod hll;
+mod lengths;
 pub mod load;
 mod pin;
 pub mod properties;
@@ -104,6 +107,8 @@ pub use database::{
 pub use digest::{Digests, value_hashes};
 pub use encoded::expand;
 pub use extent::{Extent, ExtentWriter, Layout, NewExtent, Segment, Writing};
+pub use floats::{canonical as canonical_floats, canonical_f32, canonical_f64};
+pub use lengths::{TextLength, fit as fit_text};
 pub use snapshot::{External, PUBLIC, RelationKind, Schema, Snapshot, View};
 pub use statistics::{BOUND_BYTES_MAX, ChunkStatistics, ColumnStatistics};
 pub use store::{RemoteOptions, is_remote};

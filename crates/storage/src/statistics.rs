@@ -11,7 +11,7 @@
 //!   by total order, IEEE not at all). A zero bound is widened to -0.0 below and +0.0 above, so it
 //!   holds whether or not the two zeros are told apart, and is then inexact unless it was that
 //!   zero already.
-//! * Nested columns have no bounds.
+//! * Nested columns and intervals have no bounds.
 
 use std::sync::Arc;
 
@@ -303,7 +303,8 @@ pub(crate) fn measure(array: &ArrayRef) -> Measured {
                 Some(Arc::new(BinaryViewArray::from_iter_values([cut?])))
             })
         }
-        _ if data_type.is_nested() => {
+        // Arrow orders intervals part by part, and SQL by their length.
+        _ if data_type.is_nested() || matches!(data_type, DataType::Interval(_)) => {
             (Bounds::unknown(data_type), array.get_array_memory_size() as u64)
         }
         _ => {

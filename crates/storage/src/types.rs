@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema as ArrowSchema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema as ArrowSchema, SchemaRef, TimeUnit};
 use arrow::util::display::FormatOptions;
 use thalweg_base::limits::{NAME_BYTES_MAX, PARTITION_BUCKETS_MAX, TABLE_COLUMNS_MAX};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 
 use crate::digest::value_hashes;
+use crate::floats;
+use crate::lengths::{TextLength, fit};
 use crate::table::TableSpec;
 
 /// Whether a table may have a column of this type. The error names the type and what to use.
@@ -44,16 +46,22 @@ fn is_storable(data_type: &DataType) -> bool {
         | DataType::Date32
         | DataType::Time32(TimeUnit::Second | TimeUnit::Millisecond)
         | DataType::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond)
-        | DataType::Timestamp(..) => true,
+        | DataType::Timestamp(..)
+        | DataType::Interval(IntervalUnit::MonthDayNano) => true,
         DataType::Decimal128(precision, scale) => {
             (1..=38).contains(precision) && *scale <= *precision as i8
         }
-        DataType::List(item) => is_storable(item.data_type()),
+        DataType::List(item) => is_storable_within(item.data_type()),
         DataType::Struct(fields) => {
-            !fields.is_empty() && fields.iter().all(|f| is_storable(f.data_type()))
+            !fields.is_empty() && fields.iter().all(|f| is_storable_within(f.data_type()))
         }
         _ => false,
     }
+}
+
+/// Whether lists and structs may hold it.
+fn is_storable_within(data_type: &DataType) -> bool {
+    !matches!(data_type, DataType::Interval(_)) && is_storable(data_type)
 }
 
 /// The type a column of `data_type` gets when it is stored: itself, or the one that loses
@@ -65,6 +73,9 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
             DataType::BinaryView
         }
         DataType::Float16 => DataType::Float32,
+        DataType::Interval(_) | DataType::Duration(_) => {
+            DataType::Interval(IntervalUnit::MonthDayNano)
+        }
         DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)
@@ -86,11 +97,15 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
 }
 
 fn stored_field(field: &Field) -> Option<Field> {
-    Some(Field::new(field.name(), stored_type(field.data_type())?, field.is_nullable()))
+    let stored = Field::new(field.name(), stored_type(field.data_type())?, field.is_nullable());
+    Some(match TextLength::of(field) {
+        Some(length) => length.declare(stored),
+        None => stored,
+    })
 }
 
 /// The schema a table gets for data of `schema`: every column of its [`stored_type`]. Field
-/// metadata is dropped: it belongs to the file the data came from.
+/// metadata is dropped, as it belongs to the file the data came from, but for the length of a text.
 pub fn stored_schema(schema: &ArrowSchema) -> Result<SchemaRef> {
     let fields = schema.fields().iter().map(|field| {
         stored_field(field).ok_or_else(|| match storable(field.data_type()) {
@@ -104,7 +119,7 @@ pub fn stored_schema(schema: &ArrowSchema) -> Result<SchemaRef> {
 fn alternative(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Interval(_) | DataType::Duration(_) => {
-            "store the two timestamps, or the length as a number of seconds"
+            "a column may be an interval, a list of them may not: store the length as a number of seconds"
         }
         DataType::Decimal256(..) => "decimals have at most 38 digits: use DECIMAL(38, s) or DOUBLE",
         DataType::Decimal128(..) => "use DECIMAL(p, s) with 1 <= p <= 38 and s <= p",
@@ -175,7 +190,7 @@ pub fn check_schema(table: &str, schema: &ArrowSchema, spec: &TableSpec) -> Resu
                 quoted(field.name())
             )));
         }
-        if field.data_type().is_nested() {
+        if field.data_type().is_nested() || matches!(field.data_type(), DataType::Interval(_)) {
             return Err(Error::unsupported(format!(
                 "table {table} cannot be clustered by {}, a {}",
                 quoted(field.name()),
@@ -223,6 +238,7 @@ pub(crate) fn to_stored(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
             ))
         })?
     };
+    let array = fit(floats::canonical(array), field)?;
     if !field.is_nullable() && array.logical_null_count() > 0 {
         return Err(Error::user(format!(
             "column {} is NOT NULL, and got a NULL",

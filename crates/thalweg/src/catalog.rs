@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray, UInt64Ar
 use arrow::datatypes::{Field, Float64Type, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use thalweg_base::{Error, Result, text};
-use thalweg_engine::sql_type;
+use thalweg_engine::sql_type_of;
 use thalweg_storage::{Snapshot, Table};
 
 use crate::failure::Outcome;
@@ -244,5 +244,5 @@ pub fn definition<'s>(snapshot: &'s Snapshot, name: &str) -> Option<(&'static st
 /// The type as CREATE TABLE would say it.
 fn declared(field: &Field) -> String {
     let suffix = if field.is_nullable() { "" } else { " not null" };
-    sql_type(field.data_type()) + suffix
+    sql_type_of(field) + suffix
 }

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::{Function, Operand, by_zero, failed, infix, is_one, shaped};
+use super::{Function, Operand, by_zero, failed, infix, is_one, shaped, untyped_null};
 use crate::types;
 
 /// `+`, `-` and `*` of integers, and `/` and `%` of doubles: of two values of one type, which is the
@@ -77,6 +77,9 @@ impl ScalarUDFImpl for Checked {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(null) = untyped_null(&args) {
+            return Ok(null);
+        }
         match args.args[0].data_type() {
             DataType::Int8 => integers::<Int8Type>(self.op, &args),
             DataType::Int16 => integers::<Int16Type>(self.op, &args),

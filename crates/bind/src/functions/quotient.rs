@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
 };
 
 use super::checked::out_of_range;
-use super::{Function, Operand, by_zero, infix, is_one, shaped};
+use super::{Function, Operand, by_zero, infix, is_one, shaped, untyped_null};
 use crate::types::DIGITS_MAX;
 
 /// `a / b` of two decimals, with as many digits behind the point as the one that has more, and no fewer
@@ -64,6 +64,7 @@ impl ScalarUDFImpl for Quotient {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match quotient_type(&types[0], &types[1]) {
             Some(data_type) => Ok(data_type),
+            None if types.contains(&DataType::Null) => Ok(DataType::Null),
             None => exec_err!("a quotient of {} and {}", types[0], types[1]),
         }
     }
@@ -73,6 +74,9 @@ impl ScalarUDFImpl for Quotient {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(null) = untyped_null(&args) {
+            return Ok(null);
+        }
         let (DataType::Decimal128(_, s1), DataType::Decimal128(_, s2)) =
             (args.args[0].data_type(), args.args[1].data_type())
         else {

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::{Function, failed, is_one, shaped};
+use super::{Function, failed, is_one, shaped, untyped_null};
 use crate::types::DIGITS_MAX;
 
 /// The whole number that is nearest to a double, of two the even one: what a cast to an integer begins
@@ -45,6 +45,9 @@ impl ScalarUDFImpl for Whole {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(null) = untyped_null(&args) {
+            return Ok(null);
+        }
         let one = is_one(&args.args);
         let array = args.args[0].to_array(if one { 1 } else { args.number_rows })?;
         let rounded: ArrayRef = if let Some(values) = array.as_primitive_opt::<Float64Type>() {
@@ -94,6 +97,9 @@ impl ScalarUDFImpl for Decimal {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(null) = untyped_null(&args) {
+            return Ok(null);
+        }
         let one = is_one(&args.args);
         let array = args.args[0].to_array(if one { 1 } else { args.number_rows })?;
         let texts: Vec<Option<String>> = match array.data_type() {

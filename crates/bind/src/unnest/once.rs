@@ -71,8 +71,9 @@ impl ScalarUDFImpl for OneRow {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.args[1].to_array(args.number_rows)?;
-        let rows = rows.as_primitive::<Int64Type>();
-        if rows.iter().flatten().any(|n| n > 1) {
+        // A NULL without a type is what optimizer rules ask with.
+        let rows = rows.as_primitive_opt::<Int64Type>();
+        if rows.is_some_and(|rows| rows.iter().flatten().any(|n| n > 1)) {
             let error =
                 Error::user("more than one row returned by a subquery used as an expression")
                     .code("21000")

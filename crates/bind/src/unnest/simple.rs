@@ -1,5 +1,6 @@
 //! What is left to DataFusion's own rules.
 
+use arrow::datatypes::DataType;
 use datafusion::common::Column;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -48,6 +49,7 @@ fn is_found(plan: &LogicalPlan, columns: &[Column]) -> bool {
             let is_equal = |e: &&Expr| {
                 !names(e, columns)
                     || equality(e, columns).is_some_and(|(a, b)| is_column(a) && is_column(b))
+                        && !compares_intervals(e)
             };
             !has_subquery(&f.predicate)
                 && split_conjunction(&f.predicate).iter().all(is_equal)
@@ -72,6 +74,14 @@ fn names(expr: &Expr, columns: &[Column]) -> bool {
     let outer = |e: &Expr| matches!(e, Expr::OuterReferenceColumn(_, c) if columns.contains(c));
     expr_exists(expr, |e| {
         outer(e) || subquery(e).is_some_and(|s| s.outer_ref_columns.iter().any(outer))
+    })
+}
+
+/// Intervals are compared by their keys, and not as columns.
+fn compares_intervals(expr: &Expr) -> bool {
+    expr_exists(expr, |e| {
+        matches!(e, Expr::OuterReferenceColumn(field, _)
+            if matches!(field.data_type(), DataType::Interval(_)))
     })
 }
 

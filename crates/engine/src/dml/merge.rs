@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Ident, Join, JoinConstraint,
     JoinOperator, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr,
-    MergeInsertKind, Query, SelectItem, TableFactor, TableWithJoins, Value, With,
+    MergeInsertKind, Query, SelectItem, TableFactor, TableWithJoins, TimezoneInfo, Value, With,
 };
 use futures::StreamExt;
 use thalweg_base::text::quoted;
@@ -306,6 +306,12 @@ fn typed(value: Expr, field: &Field) -> Expr {
         // A text there spells bytes.
         let (kind, expr) = (CastKind::Cast, Box::new(value));
         return Expr::Cast { kind, expr, data_type: SqlType::Bytea, array: false, format: None };
+    }
+    if let DataType::Timestamp(_, Some(_)) = field.data_type() {
+        // By the clocks of the session's zone.
+        let (kind, expr) = (CastKind::Cast, Box::new(value));
+        let data_type = SqlType::Timestamp(Some(6), TimezoneInfo::WithTimeZone);
+        return Expr::Cast { kind, expr, data_type, array: false, format: None };
     }
     call(
         "arrow_cast",

@@ -233,6 +233,15 @@ pub fn assigned(target: &Target, assignments: Vec<Assignment>) -> Result<Vec<Opt
             Expr::Value(v) if matches!(v.value, Value::Placeholder(_)) => {
                 target.typed(column, value)
             }
+            Expr::Subquery(_) => value,
+            // A clock's time becomes an instant, and an instant a clock's time, in the session's zone.
+            _ if matches!(
+                target.table.arrow_schema.field(column).data_type(),
+                arrow::datatypes::DataType::Timestamp(..)
+            ) =>
+            {
+                target.typed(column, value)
+            }
             _ => value,
         };
         match values[column].replace(value) {

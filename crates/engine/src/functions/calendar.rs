@@ -1,5 +1,7 @@
 //! Points of time and spans taken apart, as PostgreSQL's date functions see them.
 
+use std::sync::Arc;
+
 use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -217,7 +219,7 @@ impl Times {
 }
 
 /// Nanoseconds before 1970 belong to the microsecond before, not after.
-fn floored(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+pub fn floored(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     let DataType::Timestamp(unit, _) = array.data_type() else {
         return exec_err!("{} is no timestamp", array.data_type());
     };
@@ -228,7 +230,12 @@ fn floored(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     let us = ns
         .as_primitive::<Int64Type>()
         .unary::<_, TimestampMicrosecondType>(|ns| ns.div_euclid(1000));
-    Ok(cast(&us, data_type)?)
+    // The counts are instants already: a cast to a zone would take them for what its clocks show.
+    let zone = match data_type {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    };
+    Ok(Arc::new(us.with_timezone_opt(zone)))
 }
 
 /// Seconds east of UTC at an instant.

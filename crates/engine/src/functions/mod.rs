@@ -1,16 +1,24 @@
 //! Functions that PostgreSQL has and DataFusion has not, or has with another meaning.
 //!
 //! * [`calendar`]: points of time and spans taken apart
-//! * [`times_text`], [`text_as`]: texts read as times
+//! * [`times_text`], [`text_as`]: texts read as times; [`times_as_text`]: the way back
 //! * [`to_char`], [`number_pattern`], [`from_char`]: patterns of times and numbers, both ways
 //! * [`parts`]: `extract`, `date_part`, `date_trunc`; [`spans`]: `age`, `make_timestamp`, …
+//! * [`interval_key`], [`interval_max`], [`interval_times`]: what intervals are compared by, and scaled
+//! * [`canonical_float`]: one zero and one NaN; [`cut_text`]: casts to `varchar(n)`
 //! * [`patterns`]: of LIKE and SIMILAR TO; [`text`]: `format`, and bounds of `lpad` and `repeat`
 //! * [`numbers`]: `width_bucket`, `div`; [`aggregates`]: `mode`, `percentile_disc`
+//! * [`zones`]: clocks and instants
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
 
 pub mod aggregates;
 pub mod calendar;
+pub mod canonical_float;
+pub mod cut_text;
 pub mod from_char;
+pub mod interval_key;
+pub mod interval_max;
+pub mod interval_times;
 pub mod number_pattern;
 pub mod numbers;
 pub mod operators;
@@ -19,8 +27,10 @@ pub mod patterns;
 pub mod spans;
 pub mod text;
 pub mod text_as;
+pub mod times_as_text;
 pub mod times_text;
 pub mod to_char;
+pub mod zones;
 
 use std::sync::Arc;
 
@@ -53,8 +63,19 @@ pub fn register(state: &mut SessionState) {
     for kind in spans::KINDS {
         add(of(spans::Spans::new(kind)));
     }
+    for function in [
+        &zones::CLOCK_OF,
+        &zones::INSTANT_OF,
+        &zones::INSTANT_PLUS,
+        &zones::INSTANT_MINUS,
+        &zones::TIMEZONE,
+    ] {
+        add(function.as_ref().clone());
+    }
     add(of(patterns::Pattern::new(false)));
     add(of(patterns::Pattern::new(true)));
+    add(of(cut_text::CutText::new(false)));
+    add(of(cut_text::CutText::new(true)));
     add(of(text::Format::default()));
     for bounded in
         [functions::unicode::lpad(), functions::unicode::rpad(), functions::string::repeat()]

@@ -5,11 +5,12 @@
 //! | `date - date` | days, an int |
 //! | `date + int`, `int + date`, `date - int` | a date |
 //! | `timestamp - timestamp` | an interval of days and time |
-//! | `date + time` | a timestamp |
+//! | `date + time`, `date + interval`, `date - interval` | a timestamp |
+//! | `interval * number`, `number * interval`, `interval / number` | an interval |
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::planner::{
@@ -19,6 +20,7 @@ use datafusion::logical_expr::{BinaryExpr, expr::Alias};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use super::interval_times::IntervalTimes;
 use super::spans::{Kind, Spans};
 
 #[derive(Debug)]
@@ -67,6 +69,7 @@ impl ExprPlanner for Operators {
         let minus = match expr.op {
             BinaryOperator::Minus => true,
             BinaryOperator::Plus => false,
+            BinaryOperator::Multiply | BinaryOperator::Divide => return scaled(expr, schema),
             _ => return Ok(PlannerResult::Original(expr)),
         };
         // A type that cannot be told here (a parameter) changes nothing.
@@ -77,6 +80,7 @@ impl ExprPlanner for Operators {
         let is_date = |t: &DataType| matches!(t, DataType::Date32);
         let is_stamp = |t: &DataType| matches!(t, DataType::Timestamp(..));
         let is_time = |t: &DataType| matches!(t, DataType::Time64(_) | DataType::Time32(_));
+        let is_span = |t: &DataType| matches!(t, DataType::Interval(_));
         let stamp = DataType::Timestamp(TimeUnit::Microsecond, None);
         let title = format!("{} {} {}", expr.left, expr.op, expr.right);
         let days = |expr: Expr| cast(expr, DataType::Int32);
@@ -107,6 +111,14 @@ impl ExprPlanner for Operators {
                 let args = vec![expr.left, expr.right];
                 Expr::ScalarFunction(ScalarFunction::new_udf(function, args))
             }
+            // An interval may have hours.
+            (l, r) if is_date(l) && is_span(r) => {
+                let op = if minus { Operator::Minus } else { Operator::Plus };
+                number(op, cast(expr.left, stamp), expr.right)
+            }
+            (l, r) if !minus && is_span(l) && is_date(r) => {
+                number(Operator::Plus, cast(expr.right, stamp), expr.left)
+            }
             (l, r) if !minus && is_date(l) && is_time(r) => {
                 number(Operator::Plus, cast(expr.left, stamp), as_span(expr.right))
             }
@@ -117,6 +129,25 @@ impl ExprPlanner for Operators {
         };
         Ok(PlannerResult::Planned(Expr::Alias(Alias::new(planned, None::<&str>, title))))
     }
+}
+
+/// An interval and a number.
+fn scaled(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let is_span = |e: &Expr| {
+        e.get_type(schema).is_ok_and(|t| matches!(t, DataType::Interval(_) | DataType::Duration(_)))
+    };
+    let divides = matches!(expr.op, BinaryOperator::Divide);
+    let (left, right) = (is_span(&expr.left), is_span(&expr.right));
+    if left == right || (right && divides) {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let title = format!("{} {} {}", expr.left, expr.op, expr.right);
+    let (span, number) = if left { (expr.left, expr.right) } else { (expr.right, expr.left) };
+    let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+    let args = vec![cast(span, interval), cast(number, DataType::Float64)];
+    let function = Arc::new(ScalarUDF::new_from_impl(IntervalTimes::new(divides)));
+    let scaled = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
+    Ok(PlannerResult::Planned(Expr::Alias(Alias::new(scaled, None::<&str>, title))))
 }
 
 /// The timestamps whose difference is averaged or summed.

@@ -14,12 +14,15 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, Decimal128Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
+    ArrayRef, AsArray, Decimal128Array, Int32Array, Int64Array, IntervalMonthDayNanoArray,
     TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit, TimeUnit};
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
+};
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -27,7 +30,8 @@ use datafusion::logical_expr::{
     Volatility, lit,
 };
 
-use super::calendar::{DAY_US, Parts, Times, days_of};
+use super::calendar::{DAY_US, Parts, Times, days_of, floored};
+use super::zones::{Zone, is_utc};
 
 /// The names of a field that PostgreSQL knows, in small letters, as one.
 fn field(name: &str) -> Result<&'static str> {
@@ -391,7 +395,8 @@ impl ScalarUDFImpl for DateTrunc {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         if let [name, time] = &args[..]
             && let Some(name) = literal(name)
-            && let Ok(DataType::Timestamp(..)) = info.get_data_type(time)
+            && let Ok(DataType::Timestamp(_, zone)) = info.get_data_type(time)
+            && zone.as_deref().is_none_or(is_utc)
             && let Ok(field) = field(name)
             && TRUNCATED_BY_OTHERS.contains(&field)
         {
@@ -406,6 +411,11 @@ impl ScalarUDFImpl for DateTrunc {
         let field = field(&constant(&args.args[0], self.name())?)?;
         let data_type = args.args[1].data_type();
         let is_span = matches!(data_type, DataType::Interval(_));
+        if let DataType::Timestamp(_, Some(zone)) = &data_type
+            && !is_utc(zone)
+        {
+            return self.by_clock(field, zone, args);
+        }
         if !is_span && TRUNCATED_BY_OTHERS.contains(&field) {
             args.args[0] = ColumnarValue::Scalar(ScalarValue::from(field));
             return self.other.invoke_with_args(args);
@@ -428,6 +438,62 @@ impl ScalarUDFImpl for DateTrunc {
             let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from(moments));
             cast(&moments, &data_type)?
         };
+        match scalar {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
+            false => Ok(ColumnarValue::Array(values)),
+        }
+    }
+}
+
+impl DateTrunc {
+    /// An instant is cut as the clocks of its zone show it. Within a day the clocks are those of the
+    /// instant itself, even if they are about to be moved.
+    fn by_clock(
+        &self,
+        field: &'static str,
+        zone: &str,
+        mut args: ScalarFunctionArgs,
+    ) -> Result<ColumnarValue> {
+        let clocks = Zone::required(zone)?;
+        let scalar = matches!(args.args[1], ColumnarValue::Scalar(_));
+        let rows = if scalar { 1 } else { args.number_rows };
+        let data_type = args.args[1].data_type();
+        let instant = DataType::Timestamp(TimeUnit::Microsecond, Some(zone.into()));
+        let instants = floored(&args.args.swap_remove(1).into_array(rows)?, &instant)?;
+        let instants = instants.as_primitive::<TimestampMicrosecondType>();
+        let beyond = || exec_datafusion_err!("timestamp out of range");
+        let local = instants.try_unary::<_, TimestampMicrosecondType, _>(|us| {
+            clocks.clock(us).ok_or_else(beyond)
+        })?;
+        let cut = DateTrunc::new(Arc::clone(&self.other)).invoke_with_args(ScalarFunctionArgs {
+            args: vec![
+                ColumnarValue::Scalar(ScalarValue::from(field)),
+                ColumnarValue::Array(Arc::new(local.with_timezone_opt(None::<&str>))),
+            ],
+            arg_fields: vec![],
+            number_rows: rows,
+            return_field: Arc::new(Field::new(
+                self.name(),
+                DataType::Timestamp(TimeUnit::Microsecond, None),
+                true,
+            )),
+            config_options: args.config_options,
+        })?;
+        let cut = cut.into_array(rows)?;
+        let cut = cut.as_primitive::<TimestampMicrosecondType>();
+        let is_within_day =
+            ["microsecond", "millisecond", "second", "minute", "hour"].contains(&field);
+        let values = cut.iter().zip(instants).map(|(cut, us)| {
+            let (Some(cut), Some(us)) = (cut, us) else { return Ok(None) };
+            let back = match is_within_day {
+                true => clocks.clock(us).map(|local| us - (local - cut)),
+                false => clocks.instant(cut),
+            };
+            back.map(Some).ok_or_else(beyond)
+        });
+        let values = values.collect::<Result<TimestampMicrosecondArray>>()?;
+        let values: ArrayRef = Arc::new(values.with_timezone(zone));
+        let values = cast(&values, &data_type)?;
         match scalar {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
             false => Ok(ColumnarValue::Array(values)),

@@ -1,20 +1,22 @@
-//! Texts into dates, times and timestamps, row by row.
+//! Texts into dates, times, timestamps and intervals, row by row.
 
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use arrow::array::{
-    Array, ArrayRef, AsArray, Date32Array, Date64Array, Time32MillisecondArray, Time32SecondArray,
-    Time64MicrosecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
-    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
+    Array, ArrayRef, AsArray, Date32Array, Date64Array, IntervalMonthDayNanoArray,
+    Time32MillisecondArray, Time32SecondArray, Time64MicrosecondArray, Time64NanosecondArray,
+    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    TimestampSecondArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use thalweg_base::{Error, Result};
+use thalweg_bind::span;
 
 use super::calendar::{DAY_US, checked_date};
 use super::times_text::{beyond, read};
@@ -38,6 +40,7 @@ pub fn is_read(data_type: &DataType) -> bool {
             | DataType::Time32(_)
             | DataType::Time64(_)
             | DataType::Timestamp(..)
+            | DataType::Interval(IntervalUnit::MonthDayNano)
     )
 }
 
@@ -129,6 +132,7 @@ impl TextAs {
                     ),
                 }
             }
+            D::Interval(_) => Arc::new(array!(IntervalMonthDayNanoArray, |t| span::read(t, None))),
             other => return Err(Error::internal(format!("a text is not read as {other}"))),
         };
         Ok(array)

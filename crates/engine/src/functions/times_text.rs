@@ -9,8 +9,9 @@ use arrow::array::timezone::Tz;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 
-use super::calendar::{DAY_US, checked_date, offset};
+use super::calendar::{DAY_US, checked_date};
 use super::to_char::{DAYS, MONTHS};
+use super::zones;
 
 /// What a text said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -396,24 +397,22 @@ impl Said {
         self.time_ns.ok_or_else(|| wrong(text, "time"))
     }
 
-    /// Nanoseconds since 1970-01-01 of the instant. Without an offset in the text it is on the clock
-    /// of `zone`, or of UTC: columns that are declared with a zone are stored without, as UTC.
+    /// Nanoseconds since 1970-01-01: of the instant, on the clock of `zone` where the text names none; or,
+    /// without a `zone`, of what a clock shows, whatever zone the text names.
     pub fn timestamp_ns(&self, text: &str, zone: Option<&Tz>) -> Result<i128> {
         let days = self.days.ok_or_else(|| wrong(text, "timestamp"))?;
         let time_ns = self.time_ns.unwrap_or(0);
         let local_ns = i128::from(days) * i128::from(DAY_US) * 1000 + i128::from(time_ns);
-        if zone.is_none() && self.zone.is_none() {
-            return Ok(local_ns);
-        }
+        let Some(zone) = zone else { return Ok(local_ns) };
         let local_us =
             i64::try_from(local_ns.div_euclid(1000)).map_err(|_| beyond(text, "timestamp"))?;
         let offset_s = match &self.zone {
-            Some(Zone::Offset(offset_s)) => *offset_s,
+            Some(Zone::Offset(offset_s)) => i64::from(*offset_s),
             Some(Zone::Named(name)) => {
                 let named = name.parse::<Tz>().map_err(|_| wrong(text, "timestamp"))?;
-                local_offset(local_us, &named)
+                zones::Zone::Named(named).offset_at_clock(local_us)
             }
-            None => zone.map_or(0, |zone| local_offset(local_us, zone)),
+            None => zones::Zone::Named(*zone).offset_at_clock(local_us),
         };
         Ok(local_ns - i128::from(offset_s) * 1_000_000_000)
     }
@@ -423,18 +422,6 @@ pub fn beyond(text: &str, what: &str) -> Error {
     Error::user(format!("{} is beyond what a {what} of this precision can hold", quoted(text)))
         .code("22008")
         .hint("nanoseconds reach from 1677 to 2262; TIMESTAMP(6) reaches further")
-}
-
-/// The offset of a zone at a time on its own clock. Where a clock is set back, the earlier of the two
-/// instants is meant; where it is set forward, the offset of before.
-fn local_offset(local_us: i64, zone: &Tz) -> i32 {
-    let guess = offset(local_us - DAY_US / 2, zone);
-    let first = offset(local_us - i64::from(guess) * 1_000_000, zone);
-    if first == guess {
-        return guess;
-    }
-    let again = offset(local_us - i64::from(first) * 1_000_000, zone);
-    if again == first { first } else { guess }
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ pub mod cardinality;
 mod casts;
 pub mod constant_filters;
 pub mod early_semi_joins;
+pub mod equal_floats;
 pub mod exact_literals;
 pub mod fuse;
 pub mod ignored_nulls;
+pub mod interval_keys;
 pub mod join_order;
 pub mod late_columns;
 pub mod lone_groups;
@@ -19,13 +21,16 @@ pub mod pushed_filters;
 pub mod range_frames;
 pub mod read_times;
 pub mod simplify;
+pub mod zones;
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
@@ -38,6 +43,7 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = read_times::install(builder);
     let builder = ignored_nulls::install(range_frames::install(builder));
     let builder = lost_constants::install(ordered_limits::install(builder));
+    let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
     fuse::install(late_columns::install(builder))
 }
 
@@ -51,6 +57,29 @@ fn add_before(
     let place = rules.iter().position(|r| r.name() == name);
     rules.insert(place.unwrap_or(rules.len()), Arc::new(rule));
     builder.with_optimizer_rules(rules)
+}
+
+/// Whether a plan's expressions may have values of a type: a column, a literal, a cast or a function has
+/// it, and nothing else makes it. Most plans are told apart by a look at their schemas.
+fn may_have(plan: &LogicalPlan, is: fn(&DataType) -> bool) -> Result<bool> {
+    if plan.inputs().iter().any(|i| i.schema().fields().iter().any(|f| is(f.data_type()))) {
+        return Ok(true);
+    }
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        expr.apply(|e| {
+            found |= match e {
+                Expr::Literal(value, _) => is(&value.data_type()),
+                Expr::Cast(cast) => is(cast.field.data_type()),
+                Expr::TryCast(cast) => is(cast.field.data_type()),
+                Expr::OuterReferenceColumn(field, _) => is(field.data_type()),
+                Expr::ScalarFunction(_) | Expr::ScalarSubquery(_) => true,
+                _ => false,
+            };
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
 }
 
 /// What expressions of a plan are over.

@@ -1,4 +1,5 @@
-//! Casts of texts to dates, times and timestamps, read as PostgreSQL reads them.
+//! Casts of texts to dates, times, timestamps and intervals, read as PostgreSQL reads them, and of these
+//! to texts, as PostgreSQL writes them.
 //!
 //! Arrow's reader wants seconds and one order of the fields. After types are coerced, and before
 //! constants are folded, such a cast of a literal becomes the value, and any other a function of our
@@ -13,11 +14,12 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, cast};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::error::into_datafusion;
 use crate::functions::text_as::{TextAs, is_read, is_text};
+use crate::functions::times_as_text::{TIMES_AS_TEXT, is_written};
 
 #[derive(Debug, Default)]
 pub struct ReadTimes;
@@ -57,6 +59,14 @@ fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::TryCast(TryCast { expr, field }) => (expr, field.data_type(), true),
         _ => return Ok(Transformed::no(expr)),
     };
+    if is_text(data_type) && inner.get_type(schema).is_ok_and(|t| is_written(&t)) {
+        let call = ScalarFunction::new_udf(Arc::clone(&TIMES_AS_TEXT), vec![*inner.clone()]);
+        let text = Expr::ScalarFunction(call);
+        return Ok(Transformed::yes(match data_type {
+            DataType::Utf8View => text,
+            other => cast(text, other.clone()),
+        }));
+    }
     if !is_read(data_type) {
         return Ok(Transformed::no(expr));
     }

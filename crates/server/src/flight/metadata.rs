@@ -12,7 +12,7 @@ use arrow_flight::sql::{Command, CommandGetTableTypes, CommandGetTables};
 use futures::stream;
 use thalweg_base::Result;
 use thalweg_base::text::quoted;
-use thalweg_engine::sql_type;
+use thalweg_engine::sql_type_of;
 
 use super::auth::Caller;
 use super::info;
@@ -140,7 +140,7 @@ async fn columns(place: &Place, schema: &str, table: &str) -> Schema {
         tell("CATALOG_NAME", CATALOG.into());
         tell("SCHEMA_NAME", schema.into());
         tell("TABLE_NAME", table.into());
-        tell("TYPE_NAME", sql_type(stored.data_type()));
+        tell("TYPE_NAME", sql_type_of(stored));
         if let DataType::Decimal128(precision, scale) = sent.data_type() {
             tell("PRECISION", precision.to_string());
             tell("SCALE", scale.to_string());

@@ -3,6 +3,7 @@
 //! For each column of a batch one closure is made that appends the value of a row, in text or in
 //! binary; a batch is then written row by row.
 
+use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, GenericBinaryArray,
     GenericStringArray, OffsetSizeTrait, StringViewArray,
@@ -18,6 +19,7 @@ use arrow::datatypes::{
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
+use arrow::temporal_conversions::as_datetime_with_timezone;
 use bytes::{BufMut, BytesMut};
 use thalweg_base::{Error, Result};
 use thalweg_engine::pg_type::{self, Oid};
@@ -208,7 +210,7 @@ fn write(array: &ArrayRef, format: Format, oid: Oid) -> Result<Write<'_>> {
             Box::new(move |row, b| date(b, values.value(row).div_euclid(86_400_000), binary))
         }
         T::Time32(_) | T::Time64(_) => time(array, binary),
-        T::Timestamp(_, zone) => timestamp(array, zone.is_some(), binary),
+        T::Timestamp(_, zone) => timestamp(array, zone.as_deref(), binary)?,
         T::Interval(_) | T::Duration(_) => interval(array, binary),
         T::Dictionary(..) => {
             let inner = write(array.as_any_dictionary().values(), format, oid)?;
@@ -309,7 +311,7 @@ fn time(array: &ArrayRef, binary: bool) -> Write<'_> {
     })
 }
 
-fn timestamp(array: &ArrayRef, zone: bool, binary: bool) -> Write<'_> {
+fn timestamp<'a>(array: &'a ArrayRef, zone: Option<&str>, binary: bool) -> Result<Write<'a>> {
     // What is finer than a microsecond is cut: PostgreSQL has no place for it.
     let us: Box<dyn Fn(usize) -> i64 + Send + '_> = match array.data_type() {
         DataType::Timestamp(TimeUnit::Second, _) => {
@@ -329,10 +331,24 @@ fn timestamp(array: &ArrayRef, zone: bool, binary: bool) -> Write<'_> {
             Box::new(move |row| values.value(row).div_euclid(1_000))
         }
     };
-    Box::new(move |row, b| match binary {
-        true => b.put_i64(us(row).saturating_sub(EPOCH_US)),
-        false => text::timestamp(b, us(row), zone),
-    })
+    if binary {
+        return Ok(Box::new(move |row, b| b.put_i64(us(row).saturating_sub(EPOCH_US))));
+    }
+    let Some(zone) = zone else {
+        return Ok(Box::new(move |row, b| text::timestamp(b, us(row), None)));
+    };
+    // As the clocks of the zone show it.
+    let zone: Tz = zone
+        .parse()
+        .map_err(|_| Error::unsupported(format!("times of zone {zone} cannot be sent")))?;
+    Ok(Box::new(move |row, b| {
+        let us = us(row);
+        let local = as_datetime_with_timezone::<TimestampMicrosecondType>(us, zone);
+        let offset_s = local.map_or(0, |local| {
+            local.naive_local().and_utc().timestamp() - us.div_euclid(1_000_000)
+        });
+        text::timestamp(b, us.saturating_add(offset_s * 1_000_000), Some(offset_s));
+    }))
 }
 
 fn interval(array: &ArrayRef, binary: bool) -> Write<'_> {

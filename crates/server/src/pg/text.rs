@@ -1,4 +1,4 @@
-//! Values as PostgreSQL writes them, with `DateStyle` ISO, `IntervalStyle` postgres, time zone UTC.
+//! Values as PostgreSQL writes them, with `DateStyle` ISO, `IntervalStyle` postgres.
 
 use std::fmt::Write;
 
@@ -181,12 +181,20 @@ fn clock(buffer: &mut BytesMut, us: u64) {
 const DAY_US: i64 = 86_400_000_000;
 
 /// Microseconds since 1970.
-pub fn timestamp(buffer: &mut BytesMut, us: i64, zone: bool) {
+pub fn timestamp(buffer: &mut BytesMut, us: i64, offset_s: Option<i64>) {
     let before_christ = day(buffer, us.div_euclid(DAY_US));
     buffer.put_u8(b' ');
     clock(buffer, us.rem_euclid(DAY_US) as u64);
-    if zone {
-        buffer.put_slice(b"+00");
+    if let Some(offset_s) = offset_s {
+        let sign = if offset_s < 0 { '-' } else { '+' };
+        let s = offset_s.unsigned_abs();
+        put!(buffer, "{sign}{:02}", s / 3600);
+        if s % 3600 != 0 {
+            put!(buffer, ":{:02}", s / 60 % 60);
+        }
+        if s % 60 != 0 {
+            put!(buffer, ":{:02}", s % 60);
+        }
     }
     if before_christ {
         buffer.put_slice(b" BC");
@@ -389,10 +397,11 @@ mod tests {
             assert_eq!(written(|b| date(b, days)), expected);
         }
         for (us, zone, expected) in [
-            (0, false, "1970-01-01 00:00:00"),
-            (-1, false, "1969-12-31 23:59:59.999999"),
-            (1_500_000, true, "1970-01-01 00:00:01.5+00"),
-            (-62_135_596_800_000_001, false, "0001-12-31 23:59:59.999999 BC"),
+            (0, None, "1970-01-01 00:00:00"),
+            (-1, None, "1969-12-31 23:59:59.999999"),
+            (1_500_000, Some(0), "1970-01-01 00:00:01.5+00"),
+            (0, Some(-12_600), "1970-01-01 00:00:00-03:30"),
+            (-62_135_596_800_000_001, None, "0001-12-31 23:59:59.999999 BC"),
         ] {
             assert_eq!(written(|b| timestamp(b, us, zone)), expected);
         }

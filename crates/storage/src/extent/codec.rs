@@ -35,9 +35,11 @@ use vortex::session::VortexSession;
 use vortex::session::registry::ReadContext;
 
 use super::Location;
+use super::intervals;
 use super::packed;
 use super::schemes::Compressors;
 use crate::encoded;
+use crate::floats;
 use crate::store::ALIGNMENT;
 
 /// One for the process: it holds registries only, and no thread.
@@ -54,7 +56,7 @@ pub(crate) struct ColumnTypes {
 impl ColumnTypes {
     pub fn of(schema: &ArrowSchema) -> Result<Self> {
         let convert = |field: &Field| {
-            SESSION.arrow().from_arrow_field(field).map_err(|e| {
+            SESSION.arrow().from_arrow_field(&intervals::stored_field(field)).map_err(|e| {
                 Error::unsupported(format!(
                     "column {:?} of type {} cannot be stored",
                     field.name(),
@@ -109,6 +111,8 @@ impl Encoder {
     /// written one after the other.
     pub fn encode(&self, array: ArrayRef, field: &Field, distinct: u64) -> Result<Vec<ByteBuffer>> {
         let (rows, data_type) = (array.len(), field.data_type());
+        let (array, field) = (intervals::stored(&array), intervals::stored_field(field));
+        let field = field.as_ref();
         let compressor = COMPRESSORS.of(rows as u64, distinct);
         let encode = |of_storage: bool| {
             guard(|| {
@@ -215,6 +219,13 @@ pub(super) fn decode(
                 Some(narrow) => decimals(array, field, narrow, execution),
                 None => plain(array, field, execution),
             },
+            DataType::Interval(_) => {
+                let stored = plain(array, &intervals::stored_field(field), execution)?;
+                Ok(intervals::read(stored, field.data_type()))
+            }
+            DataType::Float32 | DataType::Float64 | DataType::List(_) | DataType::Struct(_) => {
+                plain(array, field, execution).map(floats::canonical)
+            }
             _ => match packed::narrow(&array) {
                 Some(narrow) => Ok(narrow),
                 None => plain(array, field, execution).map(encoded::narrowed),

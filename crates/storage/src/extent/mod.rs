@@ -9,6 +9,7 @@
 //! lie, with a checksum and the statistics of each, and the catalog says where the frame lies.
 
 mod codec;
+mod intervals;
 mod metadata;
 mod packed;
 mod reader;

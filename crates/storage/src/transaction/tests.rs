@@ -348,7 +348,9 @@ fn bad_tables_are_refused() {
     refuse("t", vec![int("a")], vec![0, 0], "twice");
     refuse("t", (0..5000).map(|i| int(&format!("c{i}"))).collect(), vec![], "4096");
     let interval = DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano);
-    refuse("t", vec![Field::new("i", interval, true)], vec![], "Interval");
+    refuse("t", vec![Field::new("i", interval.clone(), true)], vec![0], "cannot be clustered");
+    let list = DataType::new_list(interval, true);
+    refuse("t", vec![Field::new("i", list, true)], vec![], "Interval");
     assert!(tx.is_empty());
 }
 

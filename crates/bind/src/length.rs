@@ -1,0 +1,43 @@
+//! Casts to `varchar(n)` and `char(n)`, which cut what is too long.
+
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast::{CharacterLength, DataType as SqlType};
+
+use crate::binder::Binder;
+use crate::expr::Typed;
+use crate::failure::{Result, wrong};
+use crate::types::is_text;
+
+/// The length of a type of texts, and the function that cuts to it; `None`: it has none.
+fn length(sql: &SqlType) -> Option<(u64, &'static str)> {
+    let (length, function) = match sql {
+        SqlType::Varchar(length)
+        | SqlType::CharacterVarying(length)
+        | SqlType::CharVarying(length)
+        | SqlType::Nvarchar(length) => (length, "cut_varchar"),
+        SqlType::Char(length) | SqlType::Character(length) => (length, "cut_char"),
+        _ => return None,
+    };
+    match length {
+        Some(CharacterLength::IntegerLength { length, .. }) => Some((*length, function)),
+        None if function == "cut_char" => Some((1, function)),
+        Some(CharacterLength::Max) | None => None,
+    }
+}
+
+impl Binder<'_> {
+    /// A value that was cast to a type of texts, as long as the type says.
+    pub(crate) fn cut(&self, value: Typed, sql: &SqlType) -> Result<Typed> {
+        let Some((length, function)) = length(sql).filter(|_| is_text(&value.data_type)) else {
+            return Ok(value);
+        };
+        if length == 0 {
+            return wrong("22023", "length of a type of texts must be at least 1");
+        }
+        let length = ScalarValue::from(length.min(i64::MAX as u64) as i64);
+        let length = Typed::new(Expr::Literal(length, None), DataType::Int64, false);
+        self.scalar(function, vec![value, length])
+    }
+}
