@@ -53,7 +53,9 @@ class Changes:
                 savepoint = True
             elif savepoint and x < 0.22:
                 out.append(Statement("ROLLBACK TO a"))
-            elif x < 0.35:
+            elif in_transaction and x < 0.28:
+                out += self.made()
+            elif x < 0.38:
                 query = self.grammar.query()
                 out.append(Statement("{}", query, is_query=True, total=query.total))
             else:
@@ -63,6 +65,18 @@ class Changes:
         if in_transaction:
             out.append(Statement("COMMIT" if rng.random() < 0.7 else "ROLLBACK"))
         return Script(out, sorted(touched))
+
+    def made(self):
+        """A view or a table of a query, what is in it, and its end."""
+        self.grammar.count = 0
+        query, columns, rows = self.grammar.full_query(None, 20_000, 1)
+        if rows > 2_000 or any(c.fuzzy for c in columns):
+            return []
+        kind = self.rng.choice(["VIEW", "TABLE"])
+        return [
+            Statement(f"CREATE {kind} made AS {{}}", query), Statement("SELECT * FROM made", is_query=True),
+            Statement(f"SELECT count(*), count({columns[0].name}) FROM made", is_query=True), Statement(f"DROP {kind} made"),
+        ]
 
     def change(self, table):
         kind = self.rng.choice(["insert", "insert", "select", "update", "update", "update_from", "delete", "delete_using", "merge", "merge", "truncate"])

@@ -326,6 +326,8 @@ class Ours:
         return {MODES[m][0]: m for m in reversed(self.modes)}.values()
 
     def stop(self):
+        for session in self.sessions.values():
+            session.close()
         for server in self.servers.values():
             server.stop()
 

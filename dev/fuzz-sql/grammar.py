@@ -416,7 +416,7 @@ class Grammar:
         context.sets = False
         if not keys:
             select.group = None
-            if self.chance(0.1) and known.allowed("group-by-nothing"):
+            if self.chance(0.1):
                 select.group = Items([Raw("()")])
             rows = 1
         else:
@@ -789,7 +789,7 @@ class Grammar:
             a = self.expr("int", context, depth - 1)
             if a.mag >= LIMITS[a.type] and not self.overflow:
                 return a
-            if kind == "sign" and known.allowed("sign"):
+            if kind == "sign":
                 return E("int4", "CAST(sign({}) AS int)", a, mag=1)
             return E(a.type, "(- {})" if kind == "neg" else "abs({})", a, mag=a.mag)
         if kind == "length":
@@ -884,7 +884,7 @@ class Grammar:
         if kind == "cast":
             a = self.expr(rng.choice(["int", "date", "bool"]), context, depth - 1)
             return E("text", "CAST({} AS text)", a)
-        if known.allowed("varchar") and self.chance(0.05):
+        if self.chance(0.05):
             a = self.expr("text", context, depth - 1)
             return E("text", f"CAST({{}} AS varchar({rng.randint(1, 5)}))", a, ascii=a.ascii)
         a = self.expr("text", context, depth - 1)
@@ -901,7 +901,7 @@ class Grammar:
             n, m = rng.randint(1, 4), rng.randint(0, 5)
             return E("text", rng.choice([f"substr({{}}, {n}, {m})", f"substr({{}}, {n})", f"substring({{}} FROM {n} FOR {m})"]), a, **same)
         if kind == "trim":
-            return E("text", rng.choice(["trim({})", "ltrim({})", "rtrim({})", "trim(LEADING 'a' FROM {})", "rtrim({}, 'r ')", "trim({}, 'ab')" if known.allowed("trim-characters") else "ltrim({}, 'ab')"]), a, **same)
+            return E("text", rng.choice(["trim({})", "ltrim({})", "rtrim({})", "trim(LEADING 'a' FROM {})", "rtrim({}, 'r ')", "trim({}, 'ab')"]), a, **same)
         if kind == "replace":
             return E("text", rng.choice(["replace({}, 'a', 'xy')", "replace({}, 'ab', '')", "translate({}, 'ab', 'b')"]), a, **same)
         if kind == "left":
@@ -940,13 +940,11 @@ class Grammar:
         kind = rng.choice(["trunc", "cast", "+"])
         if kind == "cast":
             a = self.expr("date", context, depth - 1)
-            if not self.is_tame(a) and not known.allowed("timestamp-range"):
-                return None
             return E("ts", "CAST({} AS timestamp)", a, mag=a.mag)
         a = self.expr("ts", context, depth - 1)
         if not self.is_tame(a):
             return a
-        if known.allowed("time-zone") and self.chance(0.1):
+        if self.chance(0.1):
             return E("ts", "(({} AT TIME ZONE 'UTC') AT TIME ZONE 'Europe/Berlin')", a, mag=1)
         if kind == "trunc":
             return E("ts", f"date_trunc('{rng.choice(['month', 'year', 'day', 'hour', 'minute', 'second', 'week'])}', {{}})", a, mag=1)
@@ -1007,7 +1005,7 @@ class Grammar:
             if self.chance(0.5):
                 rows = [E("bool", "({}, {})", self.literal(type, a), self.literal(t2, b)) for _ in range(rng.randint(1, 3))]
                 return E("bool", f"(({{}}, {{}}) {rng.choice(['', 'NOT '])}IN ({{}}))", a, b, Items(rows))
-            return E("bool", f"(({{}}, {{}}) {rng.choice(['=', '<>', '<', '>='] if known.allowed('row-order') else ['=', '<>'])} ({{}}, {{}}))", a, b, self.literal(type, a), self.literal(t2, b))
+            return E("bool", f"(({{}}, {{}}) {rng.choice(['=', '<>', '<', '>='])} ({{}}, {{}}))", a, b, self.literal(type, a), self.literal(t2, b))
         return self.comparison(context, depth)
 
     def comparison(self, context, depth):
@@ -1016,7 +1014,7 @@ class Grammar:
         a = self.expr(type, context, depth - 1)
         if a.fuzzy:
             return E("bool", "({} IS NOT NULL)", a)
-        if type == "ts" and known.allowed("interval") and self.chance(0.2):
+        if type == "ts" and self.chance(0.2):
             b = self.expr("ts", context, depth - 1)
             if self.is_tame(a) and self.is_tame(b):
                 span = rng.choice(["1 month", "30 days", "24 hours", "1 day", "400 days", "-3 hours"])
@@ -1025,7 +1023,7 @@ class Grammar:
             b = self.literal(type, a)
         elif type in ("int", "num") and self.chance(0.2):
             b = self.expr(rng.choice(["int", "num", "f8"]), context, depth - 1)
-        elif type in ("date", "ts") and self.chance(0.15) and (self.is_tame(a) or known.allowed("timestamp-range")):
+        elif type in ("date", "ts") and self.chance(0.15):
             b = self.expr(rng.choice(["date", "ts"]), context, depth - 1)
         else:
             b = self.expr(type, context, depth - 1)

@@ -72,6 +72,7 @@ class Job:
         self.ours = None if o.self_check else Ours(o.thalweg, o.modes, self.folder, o.timeout * 4)
 
     def stop(self):
+        self.postgresql.close()
         if self.ours:
             self.ours.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -564,8 +565,10 @@ def campaign(o):
                     print(f"{total['queries']:,} queries, {rate:.0f} a second, {len(shapes)} findings", flush=True)
         finally:
             for process in processes:
-                process.terminate()
-                process.join(10)
+                # Who has said that it is done stops its servers by itself; others are told to.
+                if running:
+                    process.terminate()
+                process.join(30)
     seconds = time.monotonic() - began
     print(f"\n{total['queries']:,} queries in {seconds:.0f} s, {total['queries'] / seconds:.0f} a second, seed {o.seed}; {len(shapes)} findings")
     for name, n in sorted(total.items()):

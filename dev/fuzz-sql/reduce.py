@@ -20,17 +20,24 @@ def size(node):
 
 
 def candidates(root):
-    """Smaller statements, those that leave out most first."""
-    found = []
+    """A holder of the statement, and lists of edits (a place, the node there, another) that make it smaller."""
+    found, alike = [], {}
 
     def visit(node, put):
         for new in smaller(node):
-            found.append((put, node, new))
+            found.append([(put, node, new)])
+        if isinstance(node, E) and node.args:
+            alike.setdefault(node.sql("postgresql"), []).append((put, node))
         for child, put_child in node.slots():
             visit(child, put_child)
 
     holder = [root]
     visit(root, lambda new: holder.__setitem__(0, new))
+    # What rows are grouped by stands in the select list as well, and is only replaced in both.
+    for places in alike.values():
+        if len(places) > 1:
+            for new in smaller(places[0][1]):
+                found.append([(put, node, new.copy()) for put, node in places])
     return holder, found
 
 
@@ -111,19 +118,16 @@ def reduce_statement(root, fails, seconds):
         base = size(best)
         # In the order of how much is saved, as a large step makes all later ones cheap.
         sized = []
-        for put, node, new in found:
-            try:
-                gain = size(node) - size(new)
-            except Exception:
-                continue
-            same_size_join = isinstance(node, Join) and isinstance(new, Join)
-            if gain > 0 or same_size_join:
-                sized.append((gain, len(sized), put, node, new))
+        for edits in found:
+            gain = sum(size(node) - size(new) for _, node, new in edits)
+            if gain > 0 or all(isinstance(n, Join) for edit in edits for n in edit[1:]):
+                sized.append((gain, len(sized), edits))
         sized.sort(key=lambda s: (-s[0], s[1]))
-        for _, _, put, node, new in sized:
+        for _, _, edits in sized:
             if time.monotonic() > until:
                 break
-            put(new)
+            for put, _, new in edits:
+                put(new)
             candidate = holder[0]
             text = candidate.sql("postgresql")
             if text not in tried and len(text) <= base:
@@ -132,7 +136,8 @@ def reduce_statement(root, fails, seconds):
                     best = candidate.copy()
                     progress = True
                     break
-            put(node)
+            for put, node, _ in reversed(edits):
+                put(node)
     return best
 
 

@@ -31,6 +31,8 @@ def judge(ours, postgresql, duckdb, mode, ordered, strict=False):
     if ours.kind == "error":
         if ours.code in known.ACCEPTED_ERRORS.get(mode, ()):
             return None
+        if any(words in ours.message for words in known.REFUSED):
+            return None
         if ours.code in known.DATA_ERRORS and not strict and duckdb().kind == "error":
             return None
         return ("refused" if ours.code == "0A000" else "error"), f"{ours.code} {ours.message}"
