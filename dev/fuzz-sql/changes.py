@@ -6,8 +6,9 @@ is changed by two rows of another table, which PostgreSQL's UPDATE … FROM woul
 
 from dataclasses import replace
 
-from grammar import Context, Grammar, Scope, Source, family
+from grammar import Grammar
 from schema import INTEGERS, LIMITS, literal
+from scope import Context, Scope, Source, family
 from tree import Item, Items, Node, Query, Raw, Select
 
 
@@ -148,7 +149,7 @@ class Changes:
         context = self.context(source)
         columns = self.some(table)
         base = self.next
-        self.next += 2 * len(other.rows) + 100
+        self.next += 16 * len(other.rows) + 1_000
         items = [Item(Raw(f"CAST(row_number() OVER (ORDER BY s.id) AS int) + {base}"), None)] + [Item(self.value(c, context), None) for c in columns]
         where = self.grammar.conjunction(context, 1) if self.rng.random() < 0.7 else None
         query = Query(Select(Items(items, least=len(items)), Raw(f"{other.name} AS s"), where=where))

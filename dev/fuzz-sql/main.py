@@ -6,7 +6,13 @@
     main.py THALWEG --modes memory,disk --keep FOLDER
 
 A schema with its rows is made from the seed, loaded everywhere and asked some hundred queries; then the next.
-What differs is reduced to a small script, printed, and with --keep also written into a folder.
+What differs is reduced to a small script, printed, and with --keep also written into a folder, where the next
+run finds that it is known.
+
+The modules, in reading order: schema (tables and rows), tree (statements), scope,
+expressions, groups and grammar (queries), changes (scripts),
+engines (who is asked), known (what is not asked, and why), compare and verdict (whether answers are the same),
+oracles (TLP and NoREC), reduce.
 """
 
 import argparse
@@ -362,7 +368,7 @@ class Job:
     # Changes
 
     def script(self, rng):
-        script = Changes(rng, self.tables, 10_000_000 + 50_000 * self.index).script()
+        script = Changes(rng, self.tables, 10_000_000 + 400_000 * self.index).script()
         if script is None:
             return
         self.count["scripts"] += 1

@@ -5,7 +5,7 @@ it is not, and those for which it is NULL. NoREC: as many rows pass WHERE as hav
 select list, where no optimiser moves it.
 """
 
-from grammar import Context
+from scope import Context
 from tree import E, Item, Items, Node, Query, Select, SetOp
 
 

@@ -132,7 +132,7 @@ class Maker:
 
     def table(self, name, size):
         rng = self.rng
-        ident = Column("id", rng.choice(["int4", "int4", "int8"]), unique=True, nullable=False, mag=5e7)
+        ident = Column("id", rng.choice(["int4", "int4", "int8"]), unique=True, nullable=False, mag=5e8)
         key = Column("k", rng.choice(["int4", "int4", "int8", "int2"]))
         columns = [ident, key]
         if rng.random() < 0.5:
