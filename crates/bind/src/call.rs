@@ -25,6 +25,7 @@ use crate::binder::Binder;
 use crate::expr::{Place, Typed};
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::grouping::subquery;
+use crate::guard::guarded;
 use crate::operator::average;
 use crate::scope::Part;
 use crate::types;
@@ -296,8 +297,16 @@ impl Binder<'_> {
                 }
             }
         }
-        let (args, order_by) = self.arguments(call, &udaf, inside)?;
+        let (mut args, order_by) = self.arguments(call, &udaf, inside)?;
         check_level(&call.name, &args)?;
+        if let Some(filter) = &filter {
+            // Arguments are computed for all rows.
+            for arg in &mut args {
+                let filter = std::slice::from_ref(filter.as_ref());
+                let guarded = guarded(arg.expr.clone(), Operator::And, filter, place.scope)?;
+                *arg = Typed { expr: guarded, ..arg.clone() };
+            }
+        }
         let of = |udaf: Arc<AggregateUDF>, args: Vec<Typed>| {
             let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
             let returned = udaf.return_field(&fields)?;

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::binder::{Binder, Ctes};
 use crate::failure::{Result, not_covered, wrong};
 use crate::functions::rounded;
+use crate::guard::guarded;
 use crate::scope::{Part, Scope};
 use crate::types::{self, TEXT, common, is_text};
 
@@ -629,6 +630,17 @@ impl Binder<'_> {
         let results = self.same_type(results, "CASE")?;
         let data_type = results[0].data_type.clone();
         let mut results: Vec<Expr> = results.into_iter().map(|r| r.expr).collect();
+        // A CASE of conditions may become one of ANDs and ORs, whose operands have their guards with them.
+        if data_type == DataType::Boolean && operand.is_none() {
+            for (at, result) in results.iter_mut().enumerate() {
+                let before = &whens[..at.min(whens.len())];
+                let mut value = std::mem::take(result);
+                if let Some(own) = whens.get(at) {
+                    value = guarded(value, Operator::And, std::slice::from_ref(own), place.scope)?;
+                }
+                *result = guarded(value, Operator::Or, before, place.scope)?;
+            }
+        }
         let else_expr = if has_else { results.pop().map(Box::new) } else { None };
         let when_then_expr =
             whens.into_iter().zip(results).map(|(w, r)| (Box::new(w), Box::new(r)));

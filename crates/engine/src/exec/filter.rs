@@ -18,9 +18,11 @@ use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{self, BinaryExpr, DynamicFilterTracking, Literal};
+use datafusion::physical_expr::expressions::{
+    self, BinaryExpr, CaseExpr, CastExpr, DynamicFilterTracking, Literal, TryCastExpr,
+};
 use datafusion::physical_expr::utils::{collect_columns, split_disjunction};
-use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::metrics::Time;
 use thalweg_pipeline::expr::Comparison;
@@ -48,6 +50,8 @@ pub struct Conjunct {
     pub dynamic: bool,
     /// The same rows pass whenever it is asked.
     stable: bool,
+    /// It may be an error for some rows, which other conjuncts may keep from it.
+    pub may_fail: bool,
     /// If it compares the only column with a constant of its type.
     simple: Option<(Comparison, i64)>,
     /// If it is an OR over several columns: what it is an OR of, each a list of conjuncts. What
@@ -55,6 +59,19 @@ pub struct Conjunct {
     alternatives: Vec<Vec<Conjunct>>,
     rows_seen: AtomicU64,
     rows_passed: AtomicU64,
+}
+
+/// Whether evaluating it for some row may be an error.
+pub fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let arithmetic = expr.downcast_ref::<BinaryExpr>().is_some_and(|b| {
+        !matches!(b.op(), Operator::And | Operator::Or) && comparison(b.op()).is_none()
+    });
+    arithmetic
+        || expr.is::<CaseExpr>()
+        || expr.is::<CastExpr>()
+        || expr.is::<ScalarFunctionExpr>()
+        || expr.is::<TryCastExpr>()
+        || expr.children().into_iter().any(may_fail)
 }
 
 impl Conjunct {
@@ -68,6 +85,7 @@ impl Conjunct {
             remap(&expr, |i| columns.binary_search(&i).expect("collected above"), &schema)?;
         let dynamic = DynamicFilterTracking::classify(&expr).contains_dynamic_filter();
         let stable = !is_volatile(&expr);
+        let may_fail = may_fail(&expr);
         // What DataFusion compares has the same type on both sides.
         let simple = simple(&expr);
         let mut alternatives = vec![];
@@ -88,6 +106,7 @@ impl Conjunct {
             columns,
             dynamic,
             stable,
+            may_fail,
             simple,
             alternatives,
             rows_seen: AtomicU64::new(0),

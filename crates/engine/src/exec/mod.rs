@@ -21,7 +21,7 @@ mod split;
 mod take_rows;
 
 pub use again::{Reuse, again};
-pub use filter::{comparison, remap};
+pub use filter::{comparison, may_fail, remap};
 pub use loading::Loading;
 pub use pipeline::{MemoryBandwidth, PipelineExec};
 pub use scan::{ScanExec, Source};

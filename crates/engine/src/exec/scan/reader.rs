@@ -186,11 +186,15 @@ impl Reader {
         }
     }
 
-    /// The predicates worth evaluating: those of the statement, then the dynamic ones, the most
-    /// selective so far first.
+    /// The predicates worth evaluating: those of the statement, first what cannot fail, then the dynamic
+    /// ones, the most selective so far first.
     fn in_order(&self) -> Vec<Arc<Conjunct>> {
         let mut order: Vec<_> = self.conjuncts.iter().filter(|c| c.worthwhile()).cloned().collect();
-        let rank = |c: &Conjunct| if c.dynamic { c.pass_share() } else { -1.0 };
+        let rank = |c: &Conjunct| match (c.dynamic, c.may_fail) {
+            (true, _) => c.pass_share(),
+            (false, true) => -0.5,
+            (false, false) => -1.0,
+        };
         order.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
         order
     }

@@ -8,16 +8,15 @@ use datafusion::common::Result;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
-    TryCastExpr,
+    BinaryExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
+use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{ScalarFunctionExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use thalweg_pipeline::expr::{Arithmetic, Expr};
 
 use super::function::{Foreign, nullable};
-use crate::exec::{comparison, remap};
+use crate::exec::{comparison, may_fail, remap};
 
 /// The expression over `columns`, which stand for those of `schema`.
 pub fn translate(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> Result<Expr> {
@@ -89,7 +88,11 @@ pub fn conjuncts(
     schema: &Schema,
     columns: &[Expr],
 ) -> Result<Vec<Expr>> {
-    split_conjunction(expr).into_iter().map(|e| translate(e, schema, columns)).collect()
+    let mut conjuncts = split_conjunction(expr);
+    // A rule may have moved a condition before the one that guarded it: each is asked only of the rows
+    // that have passed those before.
+    conjuncts.sort_by_key(|e| may_fail(e));
+    conjuncts.into_iter().map(|e| translate(e, schema, columns)).collect()
 }
 
 fn foreign(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> Result<Expr> {
@@ -102,19 +105,6 @@ fn foreign(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> R
     let function = Foreign { expr: over, schema: compact, pure: !is_volatile(expr) };
     let arguments = read.iter().map(|&i| columns[i].clone()).collect();
     Ok(Expr::Call(Arc::new(function), arguments, expr.data_type(schema)?))
-}
-
-/// Whether evaluating it for some row may be an error.
-fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    let arithmetic = expr.downcast_ref::<BinaryExpr>().is_some_and(|b| {
-        !matches!(b.op(), Operator::And | Operator::Or) && comparison(b.op()).is_none()
-    });
-    arithmetic
-        || expr.is::<CaseExpr>()
-        || expr.is::<CastExpr>()
-        || expr.is::<ScalarFunctionExpr>()
-        || expr.is::<TryCastExpr>()
-        || expr.children().into_iter().any(may_fail)
 }
 
 fn arithmetic(op: &Operator) -> Option<Arithmetic> {
