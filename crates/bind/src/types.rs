@@ -231,6 +231,16 @@ pub fn common(a: &DataType, b: &DataType) -> Option<DataType> {
     if let (DataType::Decimal128(..), DataType::Decimal128(..)) = (a, b) {
         return wider(a, b);
     }
+    // Of two times the finer unit: years that nanoseconds do not reach stay what they are.
+    match (a, b) {
+        (DataType::Date32, time @ DataType::Timestamp(..))
+        | (time @ DataType::Timestamp(..), DataType::Date32) => return Some(time.clone()),
+        (DataType::Timestamp(x, zone), DataType::Timestamp(y, other)) => {
+            let zone = zone.clone().or_else(|| other.clone());
+            return Some(DataType::Timestamp(*x.max(y), zone));
+        }
+        _ => {}
+    }
     comparison_coercion(a, b).or_else(|| type_union_coercion(a, b))
 }
 

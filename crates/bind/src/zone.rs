@@ -7,9 +7,11 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarUDF};
 use datafusion::sql::sqlparser::ast;
 
+use thalweg_base::Error;
+
 use crate::binder::Binder;
 use crate::expr::{Place, Typed};
-use crate::failure::{Result, not_covered, wrong};
+use crate::failure::{Result, wrong};
 use crate::types::{self, TEXT, is_text};
 
 /// The zone of a session that has set none.
@@ -93,7 +95,9 @@ impl Binder<'_> {
     /// `timezone(zone, time)` is the same as a function.
     pub(crate) fn in_zone(&self, time: Typed, zone: Typed) -> Result<Typed> {
         if matches!(zone.data_type, DataType::Interval(_)) {
-            return not_covered("an interval as a time zone");
+            return Err(Error::unsupported("an interval is no time zone here")
+                .hint("write the offset as a text: AT TIME ZONE '+02:00'")
+                .into());
         }
         if !zone.is_open() && !is_text(&zone.data_type) {
             return wrong(

@@ -135,12 +135,11 @@ fn integers<T: ArrowPrimitiveType>(op: Operator, args: &ScalarFunctionArgs) -> R
 where
     T::Native: Integer,
 {
-    let operation: fn(T::Native, T::Native) -> (T::Native, T::Native) = match op {
-        Operator::Plus => return of_integers::<T>(args, |a, b| a.add(b)),
-        Operator::Minus => return of_integers::<T>(args, |a, b| a.subtract(b)),
-        _ => |a, b| a.multiply(b),
-    };
-    of_integers::<T>(args, operation)
+    match op {
+        Operator::Plus => of_integers::<T>(args, |a, b| a.add(b)),
+        Operator::Minus => of_integers::<T>(args, |a, b| a.subtract(b)),
+        _ => of_integers::<T>(args, |a, b| a.multiply(b)),
+    }
 }
 
 fn of_integers<T: ArrowPrimitiveType>(

@@ -30,7 +30,7 @@ use datafusion::logical_expr::{
     Volatility, lit,
 };
 
-use super::calendar::{DAY_US, Parts, Times, days_of, floored};
+use super::calendar::{DAY_US, Parts, Times, date_of, days_of, floored};
 use super::zones::{Zone, is_utc};
 
 /// The names of a field that PostgreSQL knows, in small letters, as one.
@@ -395,7 +395,8 @@ impl ScalarUDFImpl for DateTrunc {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         if let [name, time] = &args[..]
             && let Some(name) = literal(name)
-            && let Ok(DataType::Timestamp(_, zone)) = info.get_data_type(time)
+            && let Ok(DataType::Timestamp(unit, zone)) = info.get_data_type(time)
+            && unit != TimeUnit::Microsecond
             && zone.as_deref().is_none_or(is_utc)
             && let Ok(field) = field(name)
             && TRUNCATED_BY_OTHERS.contains(&field)
@@ -415,6 +416,11 @@ impl ScalarUDFImpl for DateTrunc {
             && !is_utc(zone)
         {
             return self.by_clock(field, zone, args);
+        }
+        if matches!(data_type, DataType::Timestamp(TimeUnit::Microsecond, _))
+            && TRUNCATED_BY_OTHERS.contains(&field)
+        {
+            return cut_micros(field, &args);
         }
         if !is_span && TRUNCATED_BY_OTHERS.contains(&field) {
             args.args[0] = ColumnarValue::Scalar(ScalarValue::from(field));
@@ -442,6 +448,41 @@ impl ScalarUDFImpl for DateTrunc {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
             false => Ok(ColumnarValue::Array(values)),
         }
+    }
+}
+
+/// Timestamps of microseconds, whose years DataFusion's function does not reach.
+fn cut_micros(field: &str, args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let scalar = matches!(args.args[1], ColumnarValue::Scalar(_));
+    let array = args.args[1].to_array(if scalar { 1 } else { args.number_rows })?;
+    let times = array.as_primitive::<TimestampMicrosecondType>();
+    let to_multiple = |us: i64, of: i64| us.wrapping_sub(us.rem_euclid(of));
+    let to_date = |us: i64, date: fn(i64) -> i64| date(us.div_euclid(DAY_US)).wrapping_mul(DAY_US);
+    let cut = |us: i64| match field {
+        "microsecond" => us,
+        "millisecond" => to_multiple(us, 1_000),
+        "second" => to_multiple(us, 1_000_000),
+        "minute" => to_multiple(us, 60_000_000),
+        "hour" => to_multiple(us, 3_600_000_000),
+        "day" => to_multiple(us, DAY_US),
+        // 1970-01-01 was a Thursday.
+        "week" => to_date(us, |days| days - (days + 3).rem_euclid(7)),
+        "month" => to_date(us, |days| {
+            let (year, month, _) = date_of(days);
+            days_of(year, month, 1)
+        }),
+        "quarter" => to_date(us, |days| {
+            let (year, month, _) = date_of(days);
+            days_of(year, (month - 1) / 3 * 3 + 1, 1)
+        }),
+        _ => to_date(us, |days| days_of(date_of(days).0, 1, 1)),
+    };
+    // What stands in the place of a NULL is cut as well: the arithmetic wraps.
+    let values = times.unary::<_, TimestampMicrosecondType>(cut);
+    let values: ArrayRef = Arc::new(values.with_data_type(array.data_type().clone()));
+    match scalar {
+        true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
+        false => Ok(ColumnarValue::Array(values)),
     }
 }
 
