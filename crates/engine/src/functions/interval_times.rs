@@ -111,7 +111,7 @@ fn scaled(span: IntervalMonthDayNano, by: impl Fn(f64) -> f64) -> Option<Interva
     days = days.checked_add(left_days as i32)?;
     let us = (by(span.nanoseconds as f64 / 1e3) + left_s * 1e6).round_ties_even();
     // Nanoseconds are what is stored.
-    if !(us.abs() <= (i64::MAX / 1000) as f64) {
+    if us.is_nan() || us.abs() > (i64::MAX / 1000) as f64 {
         return None;
     }
     Some(IntervalMonthDayNano::new(months, days, us as i64 * 1000))

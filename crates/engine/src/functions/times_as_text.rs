@@ -124,10 +124,10 @@ fn timestamp(out: &mut String, p: &Parts, ns: i64) -> std::fmt::Result {
 fn zone(out: &mut String, offset_s: i32) -> std::fmt::Result {
     let s = offset_s.unsigned_abs();
     write!(out, "{}{:02}", if offset_s < 0 { '-' } else { '+' }, s / 3600)?;
-    if s % 3600 != 0 {
+    if !s.is_multiple_of(3600) {
         write!(out, ":{:02}", s / 60 % 60)?;
     }
-    if s % 60 != 0 {
+    if !s.is_multiple_of(60) {
         write!(out, ":{:02}", s % 60)?;
     }
     Ok(())
