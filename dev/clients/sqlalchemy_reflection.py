@@ -73,8 +73,7 @@ def reflect():
         ],
     )
     equal(columns[1]["default"] is not None, True)
-    # TIMESTAMPTZ is stored without its zone.
-    equal([columns[3]["type"].timezone, columns[4]["type"].timezone], [False, False])
+    equal([columns[3]["type"].timezone, columns[4]["type"].timezone], [False, True])
     equal(inspector.get_pk_constraint("t", SCHEMA)["constrained_columns"], [])
     for what in ("foreign_keys", "indexes", "unique_constraints", "check_constraints"):
         equal(getattr(inspector, f"get_{what}")("t", SCHEMA), [])

@@ -349,7 +349,6 @@ ERRORS = """
 42601|SELECT * ^FORM by_e
 42601|SELECT * FROM by_e WHERE^
 42703|SELECT ^nosuch FROM by_e
-42703|SELECT a AS nosuch FROM by_e WHERE ^nosuch = 1
 42703|SELECT ^by_e.nosuch FROM by_e
 42703|INSERT INTO by_e (^nosuch) VALUES (1)
 42703|UPDATE by_e SET ^nosuch = 1

@@ -80,11 +80,11 @@ fn by_zero<T>() -> Result<T> {
     failed("22012", "division by zero")
 }
 
-/// How an operator is shown: operands that are operators themselves are in parentheses, so that two
-/// different expressions never look the same.
-fn infix(op: Operator, args: &[Expr], show: impl Fn(&Expr) -> String) -> String {
+/// How an operator is shown: operands that are operators themselves are in parentheses. The names of
+/// columns are those of calls, which stay the same when an operand becomes a column of its name.
+fn infix(op: Operator, args: &[Expr]) -> String {
     let operand = |arg: &Expr| {
-        let text = show(arg);
+        let text = arg.to_string();
         let is_operator = match arg {
             Expr::BinaryExpr(_) => true,
             Expr::ScalarFunction(call) => {

@@ -57,11 +57,7 @@ impl ScalarUDFImpl for Checked {
     }
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(infix(self.op, args, Expr::to_string))
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(infix(self.op, args, |arg| arg.schema_name().to_string()))
+        Ok(infix(self.op, args))
     }
 
     fn signature(&self) -> &Signature {

@@ -50,11 +50,7 @@ impl ScalarUDFImpl for Quotient {
     }
 
     fn display_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(infix(Operator::Divide, args, Expr::to_string))
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(infix(Operator::Divide, args, |arg| arg.schema_name().to_string()))
+        Ok(infix(Operator::Divide, args))
     }
 
     fn signature(&self) -> &Signature {
