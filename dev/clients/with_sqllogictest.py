@@ -187,7 +187,7 @@ def script(seed, queries):
     for table in TABLES:
         query = f"SELECT w, count(*), w || '!' FROM {table} WHERE w < 'y' GROUP BY w"
         lines += ["query TIT rowsort", query, "----", *expected(judge.execute(query)), ""]
-    for wrong in ("SELECT nosuch FROM t1", "SELECT * FROM nosuch", "INSERT INTO t1 VALUES (1)", "SELECT FROM WHERE"):
+    for wrong in ("SELECT nosuch FROM t1", "SELECT * FROM nosuch", "INSERT INTO t1 VALUES (1, 2, 3, 4, 5, 6, 7, 8, 9)", "SELECT FROM WHERE"):
         lines += ["statement error", wrong, ""]
     return "\n".join(lines)
 
