@@ -349,6 +349,7 @@ ERRORS = """
 42601|SELECT * ^FORM by_e
 42601|SELECT * FROM by_e WHERE^
 42703|SELECT ^nosuch FROM by_e
+42703|SELECT a AS other FROM by_e WHERE ^nosuch = 1
 42703|SELECT ^by_e.nosuch FROM by_e
 42703|INSERT INTO by_e (^nosuch) VALUES (1)
 42703|UPDATE by_e SET ^nosuch = 1
@@ -359,6 +360,7 @@ ERRORS = """
 42883|SELECT ^nosuch(a) FROM by_e
 42883|SELECT a ^+ true FROM by_e
 42702|SELECT ^a FROM by_e AS x, by_e AS y
+42803|SELECT ^b, count(*) FROM by_e GROUP BY a
 22P02|SELECT * FROM by_e WHERE a = ^'abc'
 22023|SELECT ^'\\xq'::bytea
 """
@@ -377,6 +379,7 @@ def errors():
             if "Int64(" in refused.message or "Utf8" in refused.message:
                 raise AssertionError(f"{sql}: {refused}")
         # Of the text that the client sent, with what stands before the statement, and its parameters.
+        equal(c.refused("  SELECT $1::int, $2::text, nosuch FROM by_e", 1000000, "xyz").position, "29")
         try:
             c.query("SELECT 1; SELECT 'ü', nosuch FROM by_e")
         except Refused as refused:

@@ -9,7 +9,7 @@ use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{
     Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, LogicalPlanBuilderOptions, Subquery, lit,
 };
-use thalweg_base::Error;
+use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
@@ -203,18 +203,17 @@ impl Binder<'_> {
         })?;
         let Some(column) = missing else { return Ok(()) };
         let entry = scope.entries.iter().find(|e| e.column == column);
-        let name = match entry {
-            Some(entry) => match entry.table.as_deref().and_then(|t| t.last()) {
-                Some(table) => format!("{table}.{}", entry.name),
-                None => entry.name.clone(),
-            },
-            None => column.flat_name(),
+        let (table, own) = match entry {
+            Some(entry) => (entry.table.as_deref().and_then(|t| t.last()), entry.name.clone()),
+            None => (None, column.flat_name()),
         };
+        let name = table.map_or_else(|| own.clone(), |table| format!("{table}.{own}"));
         Err(Failure::Wrong(
             Error::user(format!(
                 "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
             ))
             .code("42803")
+            .about(Subject::Column(table.cloned(), own))
             .hint(format!("add {name} to GROUP BY, or write any_value({name})")),
         ))
     }

@@ -13,6 +13,7 @@ use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
 use crate::error::from_datafusion;
+use crate::parameters::Filled;
 use crate::parse::{self, Parsed};
 use crate::session::Inner;
 use crate::statement::{self, Ended};
@@ -60,25 +61,33 @@ pub(crate) async fn describe(
     let described = async {
         let (snapshot, _) = statement::begin(session, &state).await?;
         let types = types(session, &state, &snapshot, sql, declared, count).await?;
-        let text = parameters::sample(sql, &types)?;
-        let schema = match resolved(session, &state, &snapshot, &text, For::Columns).await? {
-            Some(statement) => {
-                let planned = statement::planned_as(&state, statement).await;
-                let (plan, titles) = planned.map_err(from_datafusion)?;
-                // The branches of a UNION agree on their types only here.
-                let analysed =
-                    state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {});
-                let analysed = analysed.map_err(from_datafusion)?;
-                Some(titles.schema(Arc::clone(analysed.schema().inner())))
-            }
-            None => None,
-        };
+        let filled = Filled::sample(sql, &types)?;
+        let schema = columns(session, &state, &snapshot, &filled.text).await;
+        let schema = schema.map_err(|e| filled.located(place::suggest(session, e)))?;
         Ok(Description { parameters: types, schema })
     };
     let result = described.await.map_err(|e| place::suggest(session, e));
     // As for every statement: an error fails the transaction that is open.
     ended.with(result.is_ok());
     result
+}
+
+/// The columns of a statement's result; `None` if it gives no rows.
+async fn columns(
+    session: &Inner,
+    state: &SessionState,
+    snapshot: &Arc<Snapshot>,
+    sql: &str,
+) -> Result<Option<SchemaRef>> {
+    let Some(statement) = resolved(session, state, snapshot, sql, For::Columns).await? else {
+        return Ok(None);
+    };
+    let planned = statement::planned_as(state, statement).await;
+    let (plan, titles) = planned.map_err(from_datafusion)?;
+    // The branches of a UNION agree on their types only here.
+    let analysed = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {});
+    let analysed = analysed.map_err(from_datafusion)?;
+    Ok(Some(titles.schema(Arc::clone(analysed.schema().inner()))))
 }
 
 /// Those that are not declared are inferred; what has no type from its place is a text.

@@ -11,10 +11,10 @@ use arrow::datatypes::{
 };
 use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
 use thalweg_base::limits::SQL_BYTES_MAX;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Place, Result};
 
 use crate::error::from_arrow;
-use crate::script;
+use crate::{place, script};
 
 /// One value of any type: an array of one element.
 #[derive(Clone, Debug)]
@@ -56,45 +56,70 @@ fn places(sql: &str) -> Vec<(Range<usize>, usize)> {
     }
 }
 
-/// Where a character of the statement with its values stands in the statement without them. One
-/// of a value is where the parameter is.
-pub(crate) fn unfilled(sql: &str, values: &[Value], position: u32) -> Result<u32> {
-    let literals = values.iter().map(|v| literal(&v.0, 0)).collect::<Result<Vec<_>>>()?;
-    let count = |text: &str| text.chars().count() as u32;
-    let (mut written, mut filled) = (0, 0);
-    let mut from = 0;
-    for (place, number) in places(sql) {
-        let Some(literal) = number.checked_sub(1).and_then(|i| literals.get(i)) else { break };
-        let before = count(&sql[from..place.start]);
-        if position <= filled + before {
-            break;
-        }
-        (written, filled) = (written + before, filled + before);
-        if position <= filled + count(literal) {
-            return Ok(written + 1);
-        }
-        (written, filled) = (written + count(&sql[place.clone()]), filled + count(literal));
-        from = place.end;
+/// A statement with literals in the places of its parameters.
+pub(crate) struct Filled<'a> {
+    sql: &'a str,
+    literals: Vec<String>,
+    pub text: String,
+}
+
+impl<'a> Filled<'a> {
+    /// The statement with its values.
+    pub fn of(sql: &'a str, values: &[Value]) -> Result<Self> {
+        Filled::with(sql, values.iter().map(|v| literal(&v.0, 0)).collect())
     }
-    Ok(written + position - filled)
-}
 
-/// The statement with its values in their places.
-pub(crate) fn bind(sql: &str, values: &[Value]) -> Result<String> {
-    let literals = values.iter().map(|v| literal(&v.0, 0)).collect::<Result<Vec<_>>>()?;
-    fill(sql, &literals)
-}
+    /// The statement with a value of each type: what it is planned as, to know the columns of its
+    /// result.
+    pub fn sample(sql: &'a str, types: &[DataType]) -> Result<Self> {
+        let literals = types.iter().map(|data_type| match data_type {
+            // As LIMIT has it, which takes no NULL.
+            t if t.is_integer() => Ok("1".to_string()),
+            t if t.is_string() => Ok("''".to_string()),
+            t => literal(&new_null_array(t, 1), 0),
+        });
+        Filled::with(sql, literals.collect())
+    }
 
-/// The statement with a value of each type in the places: what it is planned as, to know the
-/// columns of its result.
-pub(crate) fn sample(sql: &str, types: &[DataType]) -> Result<String> {
-    let literals = types.iter().map(|data_type| match data_type {
-        // As LIMIT has it, which takes no NULL.
-        t if t.is_integer() => Ok("1".to_string()),
-        t if t.is_string() => Ok("''".to_string()),
-        t => literal(&new_null_array(t, 1), 0),
-    });
-    fill(sql, &literals.collect::<Result<Vec<_>>>()?)
+    fn with(sql: &'a str, literals: Result<Vec<String>>) -> Result<Self> {
+        let literals = literals?;
+        let text = fill(sql, &literals)?;
+        Ok(Filled { sql, literals, text })
+    }
+
+    /// An error with the character of the statement without its values that it is at.
+    pub fn located(&self, error: Error) -> Error {
+        let error = place::located(&self.text, error);
+        match error.position() {
+            Some(position) => error.at(Place::At(self.unfilled(position))),
+            None => error,
+        }
+    }
+
+    /// Where a character of the text stands in the statement without its values. One of a value is where
+    /// the parameter is.
+    fn unfilled(&self, position: u32) -> u32 {
+        let count = |text: &str| text.chars().count() as u32;
+        let (mut written, mut filled) = (0, 0);
+        let mut from = 0;
+        for (place, number) in places(self.sql) {
+            let Some(literal) = number.checked_sub(1).and_then(|i| self.literals.get(i)) else {
+                break;
+            };
+            let before = count(&self.sql[from..place.start]);
+            if position <= filled + before {
+                break;
+            }
+            (written, filled) = (written + before, filled + before);
+            if position <= filled + count(literal) {
+                return written + 1;
+            }
+            (written, filled) =
+                (written + count(&self.sql[place.clone()]), filled + count(literal));
+            from = place.end;
+        }
+        written + position - filled
+    }
 }
 
 fn fill(sql: &str, literals: &[String]) -> Result<String> {

@@ -14,7 +14,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
-use thalweg_base::{Error, Place, Result, text};
+use thalweg_base::{Error, Result, text};
 
 use thalweg_scheduler::WaitReason;
 use thalweg_storage::Snapshot;
@@ -30,7 +30,7 @@ use crate::engine::Engine;
 use crate::exec::MemoryBandwidth;
 use crate::ingest::{self, Ingest};
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
-use crate::parameters::{self, Value};
+use crate::parameters::{self, Filled, Value};
 use crate::parse;
 use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
@@ -257,14 +257,8 @@ impl Session {
         if values.is_empty() && parameters::count(sql) == 0 {
             return self.query(sql).await;
         }
-        let answer = self.query(&parameters::bind(sql, values)?).await;
-        answer.map_err(|e| match e.position() {
-            Some(position) => match parameters::unfilled(sql, values, position) {
-                Ok(position) => e.at(Place::At(position)),
-                Err(_) => e.nowhere(),
-            },
-            None => e,
-        })
+        let filled = Filled::of(sql, values)?;
+        self.query(&filled.text).await.map_err(|e| filled.located(e))
     }
 
     /// Whether the text can be parsed: nothing is looked up.
