@@ -15,7 +15,7 @@ use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::{Place, Typed};
-use crate::failure::{Result, not_covered, wrong};
+use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::grouping::subquery;
 use crate::scope::{Entry, Part, Scope};
 
@@ -462,8 +462,9 @@ impl Binder<'_> {
     fn join_using(&self, left: Rows, kind: JoinType, right: Rows, names: &[Part]) -> Result<Rows> {
         let find = |entries: &[Entry], name: &Part, side: &str| -> Result<usize> {
             let scope = Scope { entries: entries.to_vec(), ..Scope::default() };
-            let found = match scope.find_here(std::slice::from_ref(name))? {
-                Some((entry, _)) => entry.column.clone(),
+            let parts = std::slice::from_ref(name);
+            let found = match scope.find_one(parts, parts)? {
+                Some(entry) => entry.column.clone(),
                 None => {
                     return wrong(
                         "42703",
@@ -574,9 +575,8 @@ fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
 fn seen_from_within(condition: Expr, around: &[Entry]) -> Result<Expr> {
     let seen = condition.transform_up(|e| {
         if subquery(&e).is_some() {
-            return Err(not_covered::<()>("a subquery in the condition of a lateral join")
-                .unwrap_err()
-                .into());
+            let what = "a subquery in the condition of a lateral join";
+            return Err(Failure::NotCovered(what).into());
         }
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         Ok(match around.iter().find(|entry| entry.column == *column) {

@@ -131,18 +131,8 @@ impl<'p> Scope<'p> {
         found.all(|(_, other)| other.expr == first.expr).then(|| first.clone())
     }
 
-    /// A column of this query's own tables.
-    pub fn find_here(&self, parts: &[Part]) -> Result<Option<(&Entry, usize)>> {
-        for used in (1..=parts.len()).rev() {
-            if let Some(entry) = self.find_one(&parts[..used], parts)? {
-                return Ok(Some((entry, used)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The column that all of `parts` name, which are the first of `written`.
-    fn find_one(&self, parts: &[Part], written: &[Part]) -> Result<Option<&Entry>> {
+    /// The column of this query's own tables that all of `parts` name, which are the first of `written`.
+    pub fn find_one(&self, parts: &[Part], written: &[Part]) -> Result<Option<&Entry>> {
         let Some((name, qualifier)) = parts.split_last() else { return Ok(None) };
         let candidates = |also: bool| {
             self.entries.iter().filter(move |entry| {

@@ -179,11 +179,8 @@ impl Binder<'_> {
                 (_, true) => &mut sides[1],
                 (true, false) => &mut sides[0],
                 (false, false) => {
-                    return Err(not_covered::<()>(
-                        "a subquery over both sides of an outer join in its condition",
-                    )
-                    .unwrap_err()
-                    .into());
+                    let what = "a subquery over both sides of an outer join in its condition";
+                    return Err(Failure::NotCovered(what).into());
                 }
             };
             match self.found_below(expr, Standing::Elsewhere, side) {

@@ -220,7 +220,7 @@ async fn insertion(
         }
     }
     let into = Into { types: &types, fewer: insert.columns.is_empty() };
-    let Some(bound) = bind(state, statement, query, Some(into)).await? else { return Ok(None) };
+    let Some(bound) = bound(&names, query, Some(into))? else { return Ok(None) };
     let columns = bound.plan.schema().columns();
     let columns = schema.fields().iter().zip(&given).map(|(field, at)| {
         let value = match at.and_then(|at| columns.get(at)) {
@@ -355,8 +355,12 @@ async fn bind(
     query: &Query,
     into: Option<Into<'_>>,
 ) -> DfResult<Option<Bound>> {
-    let names = Names::of(state, statement).await?;
-    let binder = Binder::new(&names);
+    bound(&Names::of(state, statement).await?, query, into)
+}
+
+/// The same where the names are looked up already.
+fn bound(names: &Names<'_>, query: &Query, into: Option<Into<'_>>) -> DfResult<Option<Bound>> {
+    let binder = Binder::new(names);
     settled(match into {
         Some(Into { types, fewer }) => binder.assigned(query, types, fewer),
         None => binder.query(query),
