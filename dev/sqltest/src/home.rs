@@ -64,7 +64,7 @@ impl Home {
     }
 
     pub fn data() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
+        package().join("data")
     }
 
     /// The session of a connection, and the engine, reopened when it is time to.
@@ -126,4 +126,10 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The folder of this package, in which its tests are run. It is not asked of the compiler: a clone in
+/// another place may use what was built in this one.
+pub(crate) fn package() -> PathBuf {
+    std::env::current_dir().expect("tests run in a folder")
 }

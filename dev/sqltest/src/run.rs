@@ -10,7 +10,7 @@ use sqllogictest::{
 };
 
 use crate::connection::{Column, Connection};
-use crate::home::Home;
+use crate::home::{Home, package};
 use crate::mode::{DISK, MODES, Mode};
 
 /// Set to write the engine's answers into the files instead of comparing them.
@@ -24,7 +24,7 @@ const FAILURES_SHOWN_MAX: usize = 10;
 
 /// Every file in every mode, as tests named `mode::folder/file`.
 pub fn trials() -> Vec<Trial> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("files");
+    let root = package().join("files");
     let mut files = vec![];
     collect(&root, &mut files);
     files.sort();
@@ -53,7 +53,7 @@ pub fn trials() -> Vec<Trial> {
 
 /// A database of each version of the storage format that there was, and what must be found in it.
 fn formats() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("formats")
+    package().join("formats")
 }
 
 fn format_trials() -> Vec<Trial> {

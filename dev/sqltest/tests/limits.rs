@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::Int64Type;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
 use arrow::util::pretty::pretty_format_batches;
 use futures::StreamExt;
 use thalweg_base::{Error, Kind, Result};
@@ -32,11 +33,11 @@ fn run(engine: &Engine, session: &Session, sql: &str) -> Result<Vec<RecordBatch>
     engine.block_on(async { session.query(sql).await?.collect().await })
 }
 
-/// The one number a query gives.
+/// The one number a query gives: a count is a bigint, a sum of bigints a numeric.
 fn number(engine: &Engine, session: &Session, sql: &str) -> i64 {
     let batches = run(engine, session, sql).unwrap_or_else(|e| panic!("{e:#}: {sql:.200}"));
     let batch = batches.iter().find(|b| b.num_rows() > 0).expect("a row");
-    batch.column(0).as_primitive::<Int64Type>().value(0)
+    cast(batch.column(0), &DataType::Int64).expect("a number").as_primitive::<Int64Type>().value(0)
 }
 
 fn with_numbers(threads: usize, rows: u64) -> (Arc<Engine>, Session) {
