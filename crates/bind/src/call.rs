@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::common::{Column, DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort,
     WindowFunction, WindowFunctionParams,
@@ -27,6 +27,7 @@ use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::grouping::subquery;
 use crate::guard::guarded;
 use crate::operator::average;
+use crate::rows::CHOICE;
 use crate::scope::Part;
 use crate::types;
 
@@ -122,10 +123,11 @@ impl Binder<'_> {
         {
             return not_covered("clauses of aggregates in another call");
         }
-        if self.names.get_higher_order_meta(name).is_some()
-            || matches!(name, "unnest" | "map" | "make_map")
-        {
+        if self.names.get_higher_order_meta(name).is_some() {
             return not_covered("this function");
+        }
+        if let Some(rows) = self.rows_call(name, &call.args, place)? {
+            return Ok(rows);
         }
         if name == "mod"
             && let [a, b] = call.args[..]
@@ -138,6 +140,12 @@ impl Binder<'_> {
         }
         match self.names.get_function_meta(name) {
             Some(udf) => {
+                let place = match name {
+                    "coalesce" => {
+                        Place { without_rows: place.without_rows.or(Some(CHOICE)), ..place }
+                    }
+                    _ => place,
+                };
                 let mut args = self.exprs(call.args.iter().copied(), place)?;
                 if ALIKE.contains(&name) {
                     args = self.same_type(args, &name.to_uppercase())?;
@@ -265,6 +273,7 @@ impl Binder<'_> {
         let inside = Place {
             without_aggregates: Some(AGGREGATES),
             without_windows: Some("arguments of aggregates"),
+            without_rows: Some("arguments of aggregates"),
             ..place
         };
         let filter = match call.filter {
@@ -272,6 +281,7 @@ impl Binder<'_> {
                 let inside = Place {
                     without_aggregates: Some("FILTER"),
                     without_windows: Some("FILTER"),
+                    without_rows: Some("FILTER"),
                     ..place
                 };
                 Some(Box::new(self.condition(filter, inside, "FILTER")?))
@@ -303,7 +313,8 @@ impl Binder<'_> {
             // Arguments are computed for all rows.
             for arg in &mut args {
                 let filter = std::slice::from_ref(filter.as_ref());
-                let guarded = guarded(arg.expr.clone(), Operator::And, filter, place.scope)?;
+                let types = |column: &Column| place.scope.type_of(column);
+                let guarded = guarded(arg.expr.clone(), Operator::And, filter, &types)?;
                 *arg = Typed { expr: guarded, ..arg.clone() };
             }
         }
@@ -411,7 +422,11 @@ impl Binder<'_> {
         {
             return not_covered("lead and lag with IGNORE NULLS");
         }
-        let inside = Place { without_windows: Some("window definitions"), ..place };
+        let inside = Place {
+            without_windows: Some("window definitions"),
+            without_rows: Some("window definitions"),
+            ..place
+        };
         let spec = self.window_spec(call, place)?;
         let partition_by = self.exprs(&spec.partition_by, inside)?;
         // A constant parts nothing.

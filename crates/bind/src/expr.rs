@@ -1,9 +1,10 @@
 //! Expressions, each with its type.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::ScalarValue;
+use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Case, Cast, InList, Like, ScalarFunction, TryCast};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::sql::sqlparser::ast::{
@@ -14,6 +15,8 @@ use crate::binder::{Binder, Ctes};
 use crate::failure::{Result, not_covered, wrong};
 use crate::functions::rounded;
 use crate::guard::guarded;
+use crate::operator::{as_row, is_power, signed_base};
+use crate::rows::CHOICE;
 use crate::scope::{Part, Scope};
 use crate::types::{self, TEXT, common, is_text};
 
@@ -148,6 +151,8 @@ pub(crate) struct Place<'p> {
     /// The clause, if it takes no aggregates or windows; for messages.
     pub without_aggregates: Option<&'static str>,
     pub without_windows: Option<&'static str>,
+    /// The same of functions that give rows.
+    pub without_rows: Option<&'static str>,
 }
 
 impl<'p> Place<'p> {
@@ -159,6 +164,7 @@ impl<'p> Place<'p> {
             windows: &[],
             without_aggregates: Some(clause),
             without_windows: Some(clause),
+            without_rows: Some(clause),
         }
     }
 }
@@ -415,10 +421,7 @@ impl Binder<'_> {
 
     /// Whether a value is NULL, or not: of a row, whether all its fields are.
     fn null(&self, e: &ast::Expr, test: fn(Expr) -> Expr, place: Place<'_>) -> Result<Typed> {
-        let fields = match e {
-            ast::Expr::Tuple(fields) => &fields[..],
-            other => std::slice::from_ref(other),
-        };
+        let fields = as_row(e).unwrap_or(Cow::Borrowed(std::slice::from_ref(e)));
         let tests = fields.iter().map(|field| Ok(test(self.value(field, place)?.expr)));
         let tests = tests.collect::<Result<Vec<Expr>>>()?;
         match tests.into_iter().reduce(Expr::and) {
@@ -480,8 +483,8 @@ impl Binder<'_> {
         negated: bool,
         place: Place<'_>,
     ) -> Result<Typed> {
-        if let ast::Expr::Tuple(row) = expr {
-            return self.row_in_list(row, list, negated, place);
+        if let Some(row) = as_row(expr) {
+            return self.row_in_list(&row, list, negated, place);
         }
         let items = self.exprs(std::iter::once(expr).chain(list), place)?;
         let nullable = items.iter().any(|i| i.nullable);
@@ -501,8 +504,8 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let mut found: Option<Typed> = None;
         for item in list {
-            let ast::Expr::Tuple(item) = item else { return not_covered("a list of rows") };
-            let one = self.rows(row, &ast::BinaryOperator::Eq, item, place)?;
+            let Some(item) = as_row(item) else { return not_covered("a list of rows") };
+            let one = self.rows(row, &ast::BinaryOperator::Eq, &item, place)?;
             found = Some(match found {
                 None => one,
                 Some(so_far) => {
@@ -599,6 +602,7 @@ impl Binder<'_> {
         otherwise: Option<&ast::Expr>,
         place: Place<'_>,
     ) -> Result<Typed> {
+        let place = Place { without_rows: place.without_rows.or(Some(CHOICE)), ..place };
         let mut whens = vec![];
         let operand = match operand {
             None => {
@@ -632,13 +636,14 @@ impl Binder<'_> {
         let mut results: Vec<Expr> = results.into_iter().map(|r| r.expr).collect();
         // A CASE of conditions may become one of ANDs and ORs, whose operands have their guards with them.
         if data_type == DataType::Boolean && operand.is_none() {
+            let types = |column: &Column| place.scope.type_of(column);
             for (at, result) in results.iter_mut().enumerate() {
                 let before = &whens[..at.min(whens.len())];
                 let mut value = std::mem::take(result);
                 if let Some(own) = whens.get(at) {
-                    value = guarded(value, Operator::And, std::slice::from_ref(own), place.scope)?;
+                    value = guarded(value, Operator::And, std::slice::from_ref(own), &types)?;
                 }
-                *result = guarded(value, Operator::Or, before, place.scope)?;
+                *result = guarded(value, Operator::Or, before, &types)?;
             }
         }
         let else_expr = if has_else { results.pop().map(Box::new) } else { None };
@@ -688,6 +693,10 @@ impl Binder<'_> {
                     self.negative(&value.value)
                 }
                 ast::Expr::Interval(interval) => self.interval(interval, true),
+                // A sign binds tighter than `^`, and the parser has it the other way.
+                ast::Expr::BinaryOp { op, .. } if is_power(op) => {
+                    self.expr(&signed_base(expr.clone()), place)
+                }
                 _ => self.negated(self.number(expr, "-", place)?),
             },
             UnaryOperator::Plus => self.number(expr, "+", place),

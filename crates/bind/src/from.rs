@@ -7,8 +7,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::sql::sqlparser::ast::{
-    self, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
-    Query, TableAlias, TableFactor, TableFunctionArgs, TableWithJoins,
+    self, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, TableAlias, TableFactor,
+    TableWithJoins,
 };
 
 use thalweg_base::Error;
@@ -17,6 +17,7 @@ use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::{Place, Typed};
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::grouping::subquery;
+use crate::rows::RowsOf;
 use crate::scope::{Entry, Part, Scope};
 
 /// Rows, and the names of their columns.
@@ -36,9 +37,9 @@ impl Binder<'_> {
         let mut all: Option<Rows> = None;
         for item in items {
             if let Some(left) = all.take() {
-                if let Some(subquery) = lateral(&item.relation) {
+                if let Some(item_of) = self.beside(&item.relation, &left, parent, ctes)? {
                     let rows =
-                        self.lateral(left, subquery, (JoinType::Inner, None), parent, ctes)?;
+                        self.lateral(left, item_of, (JoinType::Inner, None), parent, ctes)?;
                     all = Some(self.with_joins(rows, &item.joins, parent, ctes)?);
                     continue;
                 }
@@ -84,8 +85,8 @@ impl Binder<'_> {
         ctes: &Ctes,
     ) -> Result<Rows> {
         for join in joins {
-            if let Some(subquery) = lateral(&join.relation) {
-                rows = self.join_lateral(rows, join, subquery, parent, ctes)?;
+            if let Some(item) = self.beside(&join.relation, &rows, parent, ctes)? {
+                rows = self.join_lateral(rows, join, item, parent, ctes)?;
                 continue;
             }
             let right = self.factor(&join.relation, parent, ctes)?;
@@ -101,11 +102,14 @@ impl Binder<'_> {
         parent: Option<&Scope<'_>>,
         ctes: &Ctes,
     ) -> Result<Rows> {
+        if let Some(call) = RowsOf::of(factor)? {
+            return self.function(&call, parent, false, ctes);
+        }
         match factor {
             TableFactor::Table {
                 name,
                 alias,
-                args,
+                args: None,
                 with_hints,
                 version: None,
                 with_ordinality: false,
@@ -114,10 +118,7 @@ impl Binder<'_> {
                 sample: None,
                 index_hints,
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
-                match args {
-                    None => self.table(name, alias.as_ref(), ctes),
-                    Some(args) => self.table_function(name, args, alias.as_ref(), ctes),
-                }
+                self.table(name, alias.as_ref(), ctes)
             }
             TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
                 let relation = self.bind_query(subquery, parent, ctes)?;
@@ -144,7 +145,7 @@ impl Binder<'_> {
         &self,
         left: Rows,
         join: &Join,
-        subquery: (&Query, Option<&TableAlias>),
+        item: Lateral<'_>,
         parent: Option<&Scope<'_>>,
         ctes: &Ctes,
     ) -> Result<Rows> {
@@ -168,39 +169,80 @@ impl Binder<'_> {
             }
             _ => return not_covered("USING with LATERAL"),
         };
-        self.lateral(left, subquery, (kind, condition), parent, ctes)
+        self.lateral(left, item, (kind, condition), parent, ctes)
     }
 
-    /// A subquery that may name the columns left of it. A condition of the join is one of its rows.
+    /// An item of FROM that has to stand for each row left of it.
+    fn beside<'t>(
+        &self,
+        factor: &'t TableFactor,
+        left: &Rows,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Option<Lateral<'t>>> {
+        if let TableFactor::Derived { lateral: true, subquery, alias, sample: None } = factor {
+            return Ok(Some(Lateral::Query(subquery, alias.as_ref())));
+        }
+        let Some(call) = RowsOf::of(factor)? else { return Ok(None) };
+        let mut around = Scope::within(parent);
+        around.entries.clone_from(&left.entries);
+        let args = self.arguments_of(&call, Some(&around), ctes)?;
+        let is_of_left = |e: &Expr| match e {
+            Expr::OuterReferenceColumn(_, column) => {
+                left.entries.iter().any(|entry| entry.column == *column)
+            }
+            e => subquery(e).is_some_and(|s| !s.outer_ref_columns.is_empty()),
+        };
+        for arg in &args {
+            if arg.expr.exists(|e| Ok(is_of_left(e)))? {
+                return Ok(Some(Lateral::Function(call)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What may name the columns left of it. A condition of the join is one of its rows.
     fn lateral(
         &self,
         left: Rows,
-        (query, alias): (&Query, Option<&TableAlias>),
-        (kind, condition): (JoinType, Option<&ast::Expr>),
+        item: Lateral<'_>,
+        (mut kind, condition): (JoinType, Option<&ast::Expr>),
         parent: Option<&Scope<'_>>,
         ctes: &Ctes,
     ) -> Result<Rows> {
         let mut around = Scope::within(parent);
         around.entries.clone_from(&left.entries);
-        let relation = self.bind_query(query, Some(&around), ctes)?;
-        let name = alias.map(|a| Part::of(&a.name).text);
-        let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
-        let right = relation.columns.into_iter().map(|output| Entry {
-            table: table.clone(),
-            name: output.title,
-            column: output.column,
-            data_type: output.data_type,
-            nullable: output.nullable || kind == JoinType::Left,
-            hidden: false,
-            also: false,
-            unknown: output.unknown,
-        });
-        let mut right: Vec<Entry> = right.collect();
-        if let Some(alias) = alias {
-            rename(&mut right, alias)?;
-        }
+        let Rows { mut plan, entries: mut right } = match item {
+            Lateral::Query(query, alias) => {
+                let relation = self.bind_query(query, Some(&around), ctes)?;
+                let name = alias.map(|a| Part::of(&a.name).text);
+                let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
+                let entries = relation.columns.into_iter().map(|output| Entry {
+                    table: table.clone(),
+                    name: output.title,
+                    column: output.column,
+                    data_type: output.data_type,
+                    nullable: output.nullable || kind == JoinType::Left,
+                    hidden: false,
+                    also: false,
+                    unknown: output.unknown,
+                });
+                let mut entries: Vec<Entry> = entries.collect();
+                if let Some(alias) = alias {
+                    rename(&mut entries, alias)?;
+                }
+                Rows { plan: relation.plan, entries }
+            }
+            Lateral::Function(call) => {
+                // It keeps the rows left of it by itself where there is no condition.
+                let keeps = kind == JoinType::Left && condition.is_none_or(is_true);
+                if keeps {
+                    kind = JoinType::Inner;
+                }
+                self.function(&call, Some(&around), keeps, ctes)?
+            }
+        };
         check_names(&left.entries, &right)?;
-        let mut plan = relation.plan;
         if let Some(condition) = condition {
             let mut scope = Scope::within(Some(&around));
             // A name that both sides have is ambiguous, although one is of the query around.
@@ -262,26 +304,42 @@ impl Binder<'_> {
         TableReference::full(resolved.catalog, resolved.schema, resolved.table)
     }
 
-    fn table_function(
+    fn arguments_of(
         &self,
-        name: &ObjectName,
-        args: &TableFunctionArgs,
-        alias: Option<&TableAlias>,
+        call: &RowsOf<'_>,
+        around: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Vec<Typed>> {
+        let scope = Scope::within(around);
+        let place = Place::of_rows(&scope, ctes, "functions in FROM");
+        call.args.iter().map(|arg| self.expr(arg, place)).collect()
+    }
+
+    /// The rows of a function. With `keeps`, there is one of NULLs where it gives none.
+    fn function(
+        &self,
+        call: &RowsOf<'_>,
+        around: Option<&Scope<'_>>,
+        keeps: bool,
         ctes: &Ctes,
     ) -> Result<Rows> {
-        let reference = reference(name)?;
-        if args.settings.is_some() || !matches!(reference, TableReference::Bare { .. }) {
-            return not_covered("this function in FROM");
+        let args = self.arguments_of(call, around, ctes)?;
+        let depends =
+            |e: &Expr| matches!(e, Expr::OuterReferenceColumn(..)) || subquery(e).is_some();
+        let mut is_constant = call.name != "unnest";
+        for arg in &args {
+            is_constant &= !arg.expr.exists(|e| Ok(depends(e)))?;
         }
-        let scope = Self::nothing();
-        let place = Place::of_rows(&scope, ctes, "functions in FROM");
-        let mut values = vec![];
-        for arg in &args.args {
-            let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else {
-                return not_covered("this argument");
-            };
-            // What it names of other tables is the other planner's.
-            let Ok(value) = self.value(expr, place) else { return not_covered("this argument") };
+        if is_constant && !keeps {
+            return self.table_function(call, args);
+        }
+        self.rows_of_lists(call, args, keeps)
+    }
+
+    fn table_function(&self, call: &RowsOf<'_>, args: Vec<Typed>) -> Result<Rows> {
+        let RowsOf { name: function, alias, .. } = call;
+        let alias = *alias;
+        let values = args.into_iter().map(|value| {
             // The functions take the widest of what is alike.
             let to = match &value.data_type {
                 DataType::Timestamp(_, zone) => {
@@ -290,12 +348,9 @@ impl Binder<'_> {
                 t if t.is_signed_integer() => DataType::Int64,
                 other => other.clone(),
             };
-            values.push(value.cast(&to).expr);
-        }
-        let function = reference.table();
-        if function == "unnest" {
-            return not_covered("unnest in FROM");
-        }
+            value.cast(&to).expr
+        });
+        let values = values.collect();
         let source = self.names.get_table_function_source(function, values)?;
         let scanned = TableReference::bare(format!("{function}()"));
         let mut builder = LogicalPlanBuilder::scan(scanned.clone(), source, None)?;
@@ -560,7 +615,7 @@ impl Binder<'_> {
 }
 
 /// Whether a plan may have other rows when it is computed again.
-fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
     let mut volatile = false;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
@@ -587,14 +642,15 @@ fn seen_from_within(condition: Expr, around: &[Entry]) -> Result<Expr> {
     Ok(seen?.data)
 }
 
-/// A subquery that stands for each row left of it.
-fn lateral(factor: &TableFactor) -> Option<(&Query, Option<&TableAlias>)> {
-    match factor {
-        TableFactor::Derived { lateral: true, subquery, alias, sample: None } => {
-            Some((subquery, alias.as_ref()))
-        }
-        _ => None,
-    }
+/// What stands for each row left of it.
+enum Lateral<'t> {
+    Query(&'t Query, Option<&'t TableAlias>),
+    Function(RowsOf<'t>),
+}
+
+/// `ON true`
+fn is_true(condition: &ast::Expr) -> bool {
+    matches!(condition, ast::Expr::Value(value) if value.value == ast::Value::Boolean(true))
 }
 
 /// Those of both sides, which may be NULL where the other side has a row alone.
@@ -625,7 +681,7 @@ fn check_names(left: &[Entry], right: &[Entry]) -> Result<()> {
 }
 
 /// `AS t (a, b)`
-fn rename(entries: &mut [Entry], alias: &TableAlias) -> Result<()> {
+pub(crate) fn rename(entries: &mut [Entry], alias: &TableAlias) -> Result<()> {
     if alias.at.is_some() || alias.columns.iter().any(|c| c.data_type.is_some()) {
         return not_covered("this alias");
     }

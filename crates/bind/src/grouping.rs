@@ -79,19 +79,20 @@ impl Binder<'_> {
             .collect();
         let options = LogicalPlanBuilderOptions::new().with_add_implicit_group_by_exprs(false);
         let builder = LogicalPlanBuilder::from(input).with_options(options);
-        let plan = builder.aggregate(groups, named)?.build()?;
-        let columns = plan.schema().columns();
-        // Between the keys and the aggregates of grouping sets is the number of the set.
-        let first_aggregate = keys.len() + usize::from(has_sets);
-        let places = (0..keys.len()).chain(first_aggregate..);
+        let mut plan = builder.aggregate(groups, named)?.build()?;
+        let mut columns = plan.schema().columns();
+        if has_sets {
+            // Between the keys and the aggregates is the number of the set, which is nobody's business.
+            columns.remove(keys.len());
+            let shown = columns.iter().cloned().map(Expr::Column);
+            plan = LogicalPlanBuilder::from(plan).project(shown)?.build()?;
+        }
         let written = |key: Expr| {
             let written = stand_ins.iter().find(|(_, stand_in)| **stand_in == key);
             written.map_or(key.clone(), |(written, _)| written.clone())
         };
         let keys = keys.into_iter().map(written);
-        let computed = keys.chain(aggregates).zip(places);
-        let computed = computed.map(|(expr, at)| (expr, columns[at].clone()));
-        Ok((plan, computed.collect()))
+        Ok((plan, keys.chain(aggregates).zip(columns).collect()))
     }
 
     /// Keys of grouping sets that are no columns are computed below the groups: optimizer rules take

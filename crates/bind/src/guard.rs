@@ -8,37 +8,49 @@
 //! y <> 0 AND x / y = 1     =>     y <> 0 AND CASE WHEN y <> 0 IS NOT FALSE THEN x / y END = 1
 //! ```
 
+use std::collections::HashSet;
+
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
 
-use crate::failure::Result;
 use crate::operator::binary;
-use crate::scope::Scope;
 use crate::types::is_text;
 use crate::unnest::has_subquery;
 
+/// The types of the columns that an expression names.
+pub type Types<'t> = &'t dyn Fn(&Column) -> Option<DataType>;
+
 /// An operand of AND or OR behind those before it.
-pub(crate) fn guarded(
-    operand: Expr,
-    op: Operator,
-    before: &[Expr],
-    scope: &Scope<'_>,
-) -> Result<Expr> {
-    let may_fail = |e: &Expr| may_fail(e, scope);
+///
+/// # Errors
+/// An expression cannot be taken apart.
+pub fn guarded(operand: Expr, op: Operator, before: &[Expr], types: Types<'_>) -> Result<Expr> {
+    let may_fail = |e: &Expr| may_fail(e, types);
+    // What is computed over other rows than this one is not guarded by what is true of this one.
+    let is_of_rows = |e: &Expr| matches!(e, Expr::AggregateFunction(_) | Expr::WindowFunction(_));
     if !operand.exists(|e| Ok(may_fail(e)))? {
         return Ok(operand);
     }
     let guarded = operand.transform_down(|e| {
+        if is_of_rows(&e) {
+            return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
+        }
+        // Below the guards that it has already, as a condition that is pushed down again.
+        if op == Operator::And
+            && let Some((guards, inner)) = as_guarded(&e)
+            && guards_for(inner, before).all(|guard| guards.contains(&guard))
+        {
+            return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
+        }
         if !may_fail(&e) {
             return Ok(Transformed::no(e));
         }
-        let named = e.column_refs();
-        let guards = before.iter().filter(|guard| {
-            let concerns = guard.column_refs().iter().any(|column| named.contains(column));
-            concerns && !guard.is_volatile() && !has_subquery(guard)
-        });
-        let Some(guard) = guards.cloned().reduce(|all, one| binary(all, op, one)) else {
+        let guards = guards_for(&e, before).cloned();
+        let Some(guard) = guards.reduce(|all, one| binary(all, op, one)) else {
             return Ok(Transformed::no(e));
         };
         // AND looks at its right side unless the left is false, OR unless it is true.
@@ -53,6 +65,48 @@ pub(crate) fn guarded(
     Ok(guarded?.data)
 }
 
+/// The conditions that say something about the columns of an expression.
+fn guards_for<'g>(expr: &Expr, before: &'g [Expr]) -> impl Iterator<Item = &'g Expr> {
+    let named: HashSet<Column> = expr.column_refs().into_iter().cloned().collect();
+    before.iter().filter(move |guard| {
+        let concerns = guard.column_refs().iter().any(|column| named.contains(*column));
+        concerns && !guard.is_volatile() && !has_subquery(guard)
+    })
+}
+
+/// The guards of an expression, and the expression itself, if it is one that has guards.
+fn as_guarded(expr: &Expr) -> Option<(Vec<&Expr>, &Expr)> {
+    let Expr::Case(Case { expr: None, when_then_expr, else_expr: None }) = expr else {
+        return None;
+    };
+    let [(when, then)] = &when_then_expr[..] else { return None };
+    let guard = match when.as_ref() {
+        Expr::IsNotFalse(guard) => guard,
+        other => other,
+    };
+    Some((split_conjunction(guard), then))
+}
+
+/// Conditions that are all asked of the same rows, each with those that cannot fail as its guards.
+///
+/// # Errors
+/// An expression cannot be taken apart.
+pub fn guard_each_other(conditions: Vec<Expr>, types: Types<'_>) -> Result<Vec<Expr>> {
+    let fails = |e: &Expr| e.exists(|e| Ok(may_fail(e, types)));
+    let is_safe = conditions.iter().map(|c| Ok(!fails(c)?)).collect::<Result<Vec<bool>>>()?;
+    if is_safe.iter().all(|safe| *safe) {
+        return Ok(conditions);
+    }
+    let guards = conditions.iter().zip(&is_safe).filter(|(_, safe)| **safe);
+    let guards: Vec<Expr> = guards.map(|(condition, _)| condition.clone()).collect();
+    let each = conditions.into_iter().zip(is_safe);
+    each.map(|(condition, safe)| match safe {
+        true => Ok(condition),
+        false => guarded(condition, Operator::And, &guards, types),
+    })
+    .collect()
+}
+
 /// Functions that have no value for some numbers.
 const PARTIAL: [&str; 12] = [
     "divide", "modulo", "quotient", "div", "mod", "sqrt", "ln", "log", "log10", "log2", "acos",
@@ -60,7 +114,7 @@ const PARTIAL: [&str; 12] = [
 ];
 
 /// Whether the expression itself (not what is in it) is an error for some values.
-fn may_fail(expr: &Expr, scope: &Scope<'_>) -> bool {
+fn may_fail(expr: &Expr, types: Types<'_>) -> bool {
     let is_constant = |e: &Expr| matches!(e, Expr::Literal(..));
     match expr {
         Expr::BinaryExpr(b) => {
@@ -72,10 +126,7 @@ fn may_fail(expr: &Expr, scope: &Scope<'_>) -> bool {
         // Not every text spells a number or a time.
         Expr::Cast(cast) => {
             let is_text_column = |e: &Expr| match e {
-                Expr::Column(column) => scope
-                    .entries
-                    .iter()
-                    .any(|entry| entry.column == *column && is_text(&entry.data_type)),
+                Expr::Column(column) => types(column).is_some_and(|t| is_text(&t)),
                 _ => false,
             };
             !is_text(cast.field.data_type())

@@ -16,6 +16,7 @@
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`; `planner.rs`: what the session's own planners
 //!   make of them.
+//! * `rows.rs`: functions that give rows.
 //! * `guard.rs`: what stands before an operand of AND or OR guards it.
 //! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
@@ -33,12 +34,13 @@ mod failure;
 mod from;
 mod functions;
 mod grouping;
-mod guard;
+pub mod guard;
 mod length;
 mod literal;
 mod operator;
 mod planner;
 mod query;
+mod rows;
 mod scope;
 mod select;
 pub mod span;

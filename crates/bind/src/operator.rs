@@ -1,11 +1,13 @@
 //! Operators between two expressions.
 
+use std::borrow::Cow;
+
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{Expr, Operator};
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr};
 
 use crate::binder::Binder;
 use crate::expr::{Place, Typed};
@@ -13,6 +15,7 @@ use crate::failure::{Result, not_covered, wrong};
 use crate::functions::checked::checked;
 use crate::functions::quotient::{quotient, quotient_type};
 use crate::guard::guarded;
+use crate::scope::Part;
 use crate::types::{
     self, INTERVAL, TEXT, as_decimal, common, is_decimal, is_float, is_number, is_text,
 };
@@ -44,8 +47,7 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
         B::Multiply => Kind::Arithmetic(Operator::Multiply),
         B::Divide => Kind::Arithmetic(Operator::Divide),
         B::Modulo => Kind::Arithmetic(Operator::Modulo),
-        // PostgreSQL's powers; its exclusive or is `#`.
-        B::PGExp | B::BitwiseXor => Kind::Power,
+        op if is_power(op) => Kind::Power,
         B::PGRegexMatch => Kind::Other(Operator::RegexMatch),
         B::PGRegexIMatch => Kind::Other(Operator::RegexIMatch),
         B::PGRegexNotMatch => Kind::Other(Operator::RegexNotMatch),
@@ -64,6 +66,11 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
     })
 }
 
+/// Whether it is PostgreSQL's `^`, which the parser takes for another language's exclusive or.
+pub(crate) fn is_power(op: &BinaryOperator) -> bool {
+    matches!(op, BinaryOperator::PGExp | BinaryOperator::BitwiseXor)
+}
+
 /// The comparison that `ANY` or `ALL` makes.
 pub(crate) fn comparison(op: &BinaryOperator) -> Option<Operator> {
     match kind(op) {
@@ -80,8 +87,8 @@ impl Binder<'_> {
         right: &ast::Expr,
         place: Place<'_>,
     ) -> Result<Typed> {
-        if let (ast::Expr::Tuple(l), ast::Expr::Tuple(r)) = (unnested(left), unnested(right)) {
-            return self.rows(l, op, r, place);
+        if let (Some(l), Some(r)) = (as_row(left), as_row(right)) {
+            return self.rows(&l, op, &r, place);
         }
         let Some(kind) = kind(op) else { return not_covered("this operator") };
         if let Kind::Logic(op) = kind {
@@ -123,7 +130,9 @@ impl Binder<'_> {
         for operand in operands.into_iter().rev() {
             let operand = self.expr(operand, place)?;
             nullable |= operand.nullable;
-            before.push(guarded(operand.condition(clause)?, op, &before, place.scope)?);
+            before.push(guarded(operand.condition(clause)?, op, &before, &|c| {
+                place.scope.type_of(c)
+            })?);
         }
         let all = before.into_iter().reduce(|all, one| binary(all, op, one));
         match all {
@@ -436,6 +445,36 @@ fn joined(l: Typed, op: Operator, r: Typed) -> Typed {
 
 pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+/// The parts of a row that is written out: `(a, b)` or `ROW(a, b)`.
+pub(crate) fn as_row(expr: &ast::Expr) -> Option<Cow<'_, [ast::Expr]>> {
+    match unnested(expr) {
+        ast::Expr::Tuple(parts) => Some(Cow::Borrowed(parts)),
+        ast::Expr::Function(call) => {
+            let [name] = &call.name.0[..] else { return None };
+            let ast::FunctionArguments::List(list) = &call.args else { return None };
+            if Part::of(name.as_ident()?).text != "row" || call.over.is_some() {
+                return None;
+            }
+            let parts = list.args.iter().map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(part)) => Some(part.clone()),
+                _ => None,
+            });
+            Some(Cow::Owned(parts.collect::<Option<Vec<_>>>()?))
+        }
+        _ => None,
+    }
+}
+
+/// `-a ^ b` as `(-a) ^ b`
+pub(crate) fn signed_base(power: ast::Expr) -> ast::Expr {
+    match power {
+        ast::Expr::BinaryOp { left, op, right } if is_power(&op) => {
+            ast::Expr::BinaryOp { left: Box::new(signed_base(*left)), op, right }
+        }
+        base => ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: Box::new(base) },
+    }
 }
 
 fn unnested(mut expr: &ast::Expr) -> &ast::Expr {

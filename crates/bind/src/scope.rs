@@ -94,6 +94,12 @@ impl<'p> Scope<'p> {
         Scope { parent, ..Scope::default() }
     }
 
+    /// The type of a column of this query.
+    pub fn type_of(&self, column: &Column) -> Option<DataType> {
+        let entry = self.entries.iter().find(|entry| entry.column == *column)?;
+        Some(entry.data_type.clone())
+    }
+
     /// What a name means: a column of this query, an alias, a column of a query around it. The second
     /// value is how many of the parts name it; what is behind them are fields of a struct.
     pub fn find(&self, parts: &[Part]) -> Result<(Typed, usize)> {

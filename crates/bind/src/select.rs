@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder};
@@ -14,7 +15,7 @@ use crate::binder::{Binder, Ctes, Output, Relation};
 use crate::call::sort;
 use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
-use crate::grouping::{Computed, has_aggregates, one_set, rebase};
+use crate::grouping::{Computed, has_aggregates, one_set, rebase, subquery};
 use crate::scope::{Entry, Part, Scope};
 use crate::title;
 
@@ -64,11 +65,13 @@ impl Binder<'_> {
             windows: &select.named_window,
             without_aggregates: None,
             without_windows: None,
+            without_rows: None,
         };
         if let Some(condition) = &select.selection {
             let place = Place {
                 without_aggregates: Some("WHERE"),
                 without_windows: Some("WHERE"),
+                without_rows: Some("WHERE"),
                 ..place
             };
             let condition = self.condition(condition, place, "WHERE")?;
@@ -77,13 +80,20 @@ impl Binder<'_> {
         let groups = self.groups(&select.group_by, &items, place)?;
         let having = match &select.having {
             Some(having) => {
-                let place = Place { without_windows: Some("HAVING"), ..place };
+                let place = Place {
+                    without_windows: Some("HAVING"),
+                    without_rows: Some("HAVING"),
+                    ..place
+                };
                 Some(self.condition(having, place, "HAVING")?)
             }
             None => None,
         };
         let qualify = match &select.qualify {
-            Some(qualify) => Some(self.condition(qualify, place, "QUALIFY")?),
+            Some(qualify) => {
+                let place = Place { without_rows: Some("QUALIFY"), ..place };
+                Some(self.condition(qualify, place, "QUALIFY")?)
+            }
             None => None,
         };
         let on = match &select.distinct {
@@ -103,6 +113,16 @@ impl Binder<'_> {
             on,
             keys: keys.iter().map(|k| k.expr.clone()).collect(),
         };
+        let mut groups = groups;
+        loop {
+            let (unrolled, computed) = self.unrolled(plan, &groups)?;
+            plan = unrolled;
+            if computed.is_empty() {
+                break;
+            }
+            groups = groups.into_iter().map(|e| rebase(e, &computed)).collect::<Result<_>>()?;
+            all.rebase(&computed)?;
+        }
         let is_grouped =
             !groups.is_empty() || makes_one_group(select) || has_aggregates(all.iter());
         if is_grouped {
@@ -122,6 +142,14 @@ impl Binder<'_> {
         if let Some(qualify) = all.qualify.take() {
             plan = LogicalPlanBuilder::from(plan).filter(qualify)?.build()?;
         }
+        loop {
+            let (unrolled, computed) = self.unrolled(plan, all.iter())?;
+            plan = unrolled;
+            if computed.is_empty() {
+                break;
+            }
+            all.rebase(&computed)?;
+        }
         self.projected(plan, select, items, all, &keys)
     }
 
@@ -139,6 +167,8 @@ impl Binder<'_> {
                     let value = self.item(expr, select, scope, ctes)?;
                     let title = match &value.expr {
                         Expr::Column(column) => scope.title(column, title::of(expr)),
+                        // Rows have the name of what makes them, as they have in FROM.
+                        Expr::Unnest(_) => title::of_postgresql(expr).unwrap_or(title::of(expr)),
                         _ => title::of(expr),
                     };
                     items.push(Item { value, sql: Some(expr), title, alias: None });
@@ -186,6 +216,7 @@ impl Binder<'_> {
             windows: &select.named_window,
             without_aggregates: None,
             without_windows: None,
+            without_rows: None,
         };
         self.expr(expr, place)
     }
@@ -470,8 +501,13 @@ impl Binder<'_> {
                         once.push(sort);
                     }
                 }
+                let mut on = all.on.clone();
+                let mut chosen = exprs.clone();
+                let sorted = once.iter_mut().map(|sort| &mut sort.expr);
+                let computed = on.iter_mut().chain(&mut chosen).chain(sorted);
+                builder = self.computed_below(builder, computed.collect())?;
                 let by = (!once.is_empty()).then_some(once);
-                builder = builder.distinct_on(all.on.clone(), exprs.clone(), by)?;
+                builder = builder.distinct_on(on, chosen, by)?;
                 // Its columns have lost their qualifiers.
                 let mut named = vec![];
                 for (made, expr) in builder.schema().columns().into_iter().zip(&exprs) {
@@ -493,6 +529,42 @@ impl Binder<'_> {
             builder = builder.project(columns.collect::<Vec<_>>())?;
         }
         Ok(Relation { plan: builder.build()?, columns: outputs })
+    }
+}
+
+impl Binder<'_> {
+    /// Computes what has queries in it, or columns of a query around, below an operator that takes only
+    /// its own columns. The expressions keep the names that they give their columns.
+    fn computed_below(
+        &self,
+        builder: LogicalPlanBuilder,
+        exprs: Vec<&mut Expr>,
+    ) -> Result<LogicalPlanBuilder> {
+        let is_outer = |e: &Expr| matches!(e, Expr::OuterReferenceColumn(..));
+        let is_apart = |e: &Expr| e.exists(|e| Ok(is_outer(e) || subquery(e).is_some()));
+        let mut computed: Vec<(Expr, String)> = vec![];
+        for expr in exprs {
+            if !is_apart(expr)? {
+                continue;
+            }
+            let (relation, name) = expr.qualified_name();
+            let inner = std::mem::take(expr).unalias();
+            let own = match computed.iter().find(|(other, _)| *other == inner) {
+                Some((_, own)) => own.clone(),
+                None => {
+                    let own = self.fresh("computed");
+                    computed.push((inner, own.clone()));
+                    own
+                }
+            };
+            *expr = Expr::Column(Column::from_name(own)).alias_qualified(relation, name);
+        }
+        if computed.is_empty() {
+            return Ok(builder);
+        }
+        let columns = builder.schema().columns().into_iter().map(Expr::Column);
+        let computed = computed.into_iter().map(|(expr, name)| expr.alias(name));
+        Ok(builder.project(columns.chain(computed).collect::<Vec<_>>())?)
     }
 }
 

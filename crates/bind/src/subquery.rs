@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query};
 use crate::binder::{Binder, Relation};
 use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
-use crate::operator;
+use crate::operator::{self, as_row};
 use crate::types::TEXT;
 
 impl Binder<'_> {
@@ -53,8 +53,8 @@ impl Binder<'_> {
         negated: bool,
         place: Place<'_>,
     ) -> Result<Typed> {
-        if let ast::Expr::Tuple(row) = expr {
-            return self.row_in_subquery(row, query, negated, place);
+        if let Some(row) = as_row(expr) {
+            return self.row_in_subquery(&row, query, negated, place);
         }
         let value = self.expr(expr, place)?;
         let (relation, column) = self.one_column(query, place)?;

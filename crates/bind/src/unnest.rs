@@ -18,6 +18,7 @@
 //! groups that are found by equality.
 
 mod attach;
+mod decided;
 mod domain;
 mod once;
 mod push;
@@ -246,7 +247,12 @@ impl Binder<'_> {
         let expr = match negated {
             true => self.value_below(inner, Standing::WithinCondition, below)?,
             false => match inner {
-                inner @ (Expr::Exists(_) | Expr::InSubquery(_)) => {
+                Expr::InSubquery(mut found) => {
+                    let value = self.value_below(*found.expr, Standing::Elsewhere, below)?;
+                    *found.expr = value;
+                    return self.found_below(Expr::InSubquery(found), Standing::Condition, below);
+                }
+                inner @ Expr::Exists(_) => {
                     return self.found_below(inner, Standing::Condition, below);
                 }
                 inner => self.value_below(inner, Standing::WithinCondition, below)?,

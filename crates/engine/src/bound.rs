@@ -33,7 +33,7 @@ use thalweg_bind::{Binder, Bound, Failure};
 
 use crate::error::into_datafusion;
 use crate::rules::equal_floats;
-use crate::{names, quantified, series};
+use crate::{names, quantified};
 
 /// What the columns of a result are called, where that is not what the plan calls them.
 #[derive(Clone, Debug, Default)]
@@ -144,19 +144,12 @@ pub(crate) async fn assigned(
     types: &[Option<DataType>],
 ) -> DfResult<Option<LogicalPlan>> {
     let mut statement = statement.clone();
-    prepare(&mut statement)?;
+    quantified::rewrite(&mut statement);
     let Some(query) = is_query(&statement) else { return Ok(None) };
     let into = Into { types, fewer: false };
     let Some(bound) = bind(state, &statement, query, Some(into)).await? else { return Ok(None) };
     let titles = Titles::new(&bound.plan, bound.titles);
     titled(bound.plan, &titles).map(Some)
-}
-
-/// What is rewritten in the text of a statement before it is bound.
-pub(crate) fn prepare(statement: &mut Statement) -> DfResult<()> {
-    series::rewrite(statement).map_err(into_datafusion)?;
-    quantified::rewrite(statement);
-    Ok(())
 }
 
 /// A query in the place of one that is bound: the rest of its statement is DataFusion's to read.

@@ -90,7 +90,6 @@ mod result_names;
 pub mod rules;
 pub mod runtime;
 pub mod script;
-mod series;
 mod session;
 mod share;
 mod show;

@@ -568,6 +568,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     options.execution.sort_spill_reservation_bytes = SORT_MERGE_BYTES;
     // A join lists its few keys for the scan of the other side only if their array is small; one
     // batch of our scans must be, also of keys of 16 bytes.
+    // It goes below windows, whose values depend on all groups.
+    options.optimizer.enable_topk_aggregation = false;
     options.optimizer.hash_join_inlist_pushdown_max_size = 2 * BATCH_ROWS * size_of::<u128>();
     let catalogs = MemoryCatalogProviderList::new();
     catalogs.register_catalog(CATALOG.into(), Arc::new(Handle::new(Arc::clone(catalog))));

@@ -33,8 +33,8 @@ use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, ddl, declared, dml, maintain, merged_columns, names, pg, place, prepared, show,
-    workload,
+    alter, as_of, ddl, declared, dml, maintain, merged_columns, names, pg, place, prepared,
+    quantified, show, workload,
 };
 
 pub(crate) use crate::parse::statement as parse;
@@ -482,7 +482,7 @@ pub(crate) async fn planned_as(
     state: &SessionState,
     mut statement: Statement,
 ) -> DfResult<(LogicalPlan, Titles)> {
-    bound::prepare(&mut statement)?;
+    quantified::rewrite(&mut statement);
     if let Some(bound) = bound::plan(state, &statement).await? {
         return Ok(bound);
     }

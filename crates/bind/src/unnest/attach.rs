@@ -7,14 +7,15 @@ use datafusion::common::{
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
+    Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
 };
 use std::sync::Arc;
 
 use super::Standing;
+use super::decided::decided;
 use super::domain::{Domain, Keys, outer_columns};
-use super::once::{is_one_row, nullable, one_row};
-use super::simple::{is_aggregated, is_filtered};
+use super::once::{is_always_one_row, is_one_row, nullable, one_row};
+use super::simple::{is_aggregated, is_filtered, is_of_one_row, stays_nullable};
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
 use crate::operator::binary;
@@ -58,8 +59,11 @@ impl<'b, 'a> Below<'b, 'a> {
         columns: Vec<Column>,
         kind: JoinType,
     ) -> Result<Vec<Column>> {
-        let names: Vec<String> = columns.iter().map(|c| self.binder.fresh(&c.name)).collect();
         let outer = self.outer(&plan)?;
+        if kind == JoinType::Inner && !outer.is_empty() && is_of_one_row(&plan) {
+            return self.rows_of_each(plan, columns);
+        }
+        let names: Vec<String> = columns.iter().map(|c| self.binder.fresh(&c.name)).collect();
         let one_row = has_one_row(&plan, &outer)?;
         let mut joined = self.pushed(plan, outer, one_row)?;
         let shown = columns.into_iter().zip(&names);
@@ -71,16 +75,31 @@ impl<'b, 'a> Below<'b, 'a> {
         self.join(joined, kind, &names, vec![])
     }
 
+    /// The rows of a subquery that looks at no table: they are computed beside each row around it.
+    fn rows_of_each(&mut self, plan: LogicalPlan, columns: Vec<Column>) -> Result<Vec<Column>> {
+        let domain = Domain::of_rows(self.binder, std::mem::take(&mut self.plan))?;
+        let (plan, keys) = domain.push(plan)?;
+        let around = domain.columns.iter().zip(keys).map(|(column, key)| {
+            Expr::Column(key).alias_qualified(column.relation.clone(), &column.name)
+        });
+        let names: Vec<String> = columns.iter().map(|c| self.binder.fresh(&c.name)).collect();
+        let shown = columns.into_iter().zip(&names);
+        let shown = shown.map(|(column, name)| Expr::Column(column).alias(name));
+        let all: Vec<Expr> = around.chain(shown).collect();
+        self.plan = LogicalPlanBuilder::from(plan).project(all)?.build()?;
+        Ok(names.into_iter().map(Column::from_name).collect())
+    }
+
     /// The value of a subquery.
     pub fn scalar(&mut self, plan: LogicalPlan, standing: Standing) -> Result<Expr> {
         let columns = self.outer(&plan)?;
-        let is_simple = self.sees_all(&plan)?
-            && !is_constant(&plan)
-            && (columns.is_empty()
-                || (standing != Standing::Elsewhere && is_aggregated(&plan, &columns)));
-        if is_simple {
-            let plan = self.apart(plan, &columns)?;
-            return Ok(Expr::ScalarSubquery(subquery(maybe_none(plan)?)));
+        if self.sees_all(&plan)? {
+            if columns.is_empty() {
+                return Ok(Expr::ScalarSubquery(subquery(self.maybe_none(plan)?)));
+            }
+            if standing != Standing::Elsewhere && is_aggregated(&plan, &columns) {
+                return Ok(Expr::ScalarSubquery(subquery(self.apart(plan)?)));
+            }
         }
         let Some(value) = plan.schema().columns().first().cloned() else {
             return not_covered("a subquery without columns");
@@ -128,15 +147,37 @@ impl<'b, 'a> Below<'b, 'a> {
         }
     }
 
-    /// A subquery that DataFusion joins to these rows: its column has a name that they do not have.
-    fn apart(&self, plan: LogicalPlan, columns: &[Column]) -> Result<LogicalPlan> {
-        let value = &plan.schema().columns()[0];
+    /// A subquery that DataFusion joins to these rows: its column has a name that they do not have, and
+    /// may be NULL.
+    fn apart(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let value = plan.schema().columns().swap_remove(0);
         let is_taken = self.plan.schema().fields().iter().any(|f| *f.name() == value.name);
-        if columns.is_empty() || !is_taken {
+        let name = if is_taken { self.binder.fresh("value") } else { value.name.clone() };
+        let is_nullable = plan.schema().field(0).is_nullable();
+        if is_nullable && !is_taken {
             return Ok(plan);
         }
-        let value = Expr::Column(value.clone()).alias(self.binder.fresh("value"));
-        Ok(LogicalPlanBuilder::from(plan).project([value])?.build()?)
+        let value = Expr::Column(value);
+        let value = if is_nullable { value } else { nullable().call(vec![value]) };
+        Ok(LogicalPlanBuilder::from(plan).project([value.alias(name)])?.build()?)
+    }
+
+    /// A subquery that may have no row has a value that may be NULL. Where its column never is, or may
+    /// become a constant, it is aggregated to one row: a rule that knows the column's value would take it
+    /// for the subquery's.
+    fn maybe_none(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        if is_always_one_row(&plan) || stays_nullable(&plan, 0) {
+            return Ok(plan);
+        }
+        let value = plan.schema().columns().swap_remove(0);
+        let figures = [
+            self.aggregate("first_value", vec![Expr::Column(value)])?,
+            self.aggregate("count", vec![lit(1_i64)])?,
+        ];
+        let rows = LogicalPlanBuilder::from(plan).aggregate(Vec::<Expr>::new(), figures)?;
+        let figures = rows.schema().columns().into_iter().map(Expr::Column).collect();
+        let value = one_row().call(figures).alias(self.binder.fresh("value"));
+        Ok(rows.project([value])?.build()?)
     }
 
     /// Whether a subquery has rows; `None` if only the rows where it is so are left.
@@ -327,7 +368,7 @@ impl<'b, 'a> Below<'b, 'a> {
     }
 
     /// The subquery for all rows around it.
-    fn pushed(&self, plan: LogicalPlan, columns: Vec<Column>, one_row: bool) -> Result<Joined> {
+    fn pushed(&mut self, plan: LogicalPlan, columns: Vec<Column>, one_row: bool) -> Result<Joined> {
         if columns.is_empty() {
             return Ok(Joined { plan, on: vec![], null_equality: NullEquality::NullEqualsNothing });
         }
@@ -342,6 +383,7 @@ impl<'b, 'a> Below<'b, 'a> {
         let (domain, (plan, keys)) = match pushed {
             Some(pushed) => pushed,
             None => {
+                self.plan = decided(std::mem::take(&mut self.plan))?;
                 let domain = Domain::of_values(self.binder, &self.plan, columns)?;
                 let pushed = domain.push(plan)?;
                 (domain, pushed)
@@ -512,34 +554,6 @@ fn over_nothing(plan: &LogicalPlan, column: &Column) -> Result<Option<Expr>> {
         _ => Ok(None),
     }
 }
-
-/// Whether the value of a subquery is a literal, which says nothing of whether there is a row.
-fn is_constant(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::Projection(projection) => match projection.expr[0].clone().unalias() {
-            Expr::Literal(..) => !is_one_row(plan),
-            Expr::Column(_) => is_constant(&projection.input),
-            _ => false,
-        },
-        LogicalPlan::SubqueryAlias(alias) => is_constant(&alias.input),
-        LogicalPlan::Sort(sort) => is_constant(&sort.input),
-        LogicalPlan::Limit(limit) => is_constant(&limit.input),
-        LogicalPlan::Distinct(Distinct::All(input)) => is_constant(input),
-        _ => false,
-    }
-}
-
-/// A subquery that may have no row has a value that may be NULL, also where its column never is.
-fn maybe_none(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if plan.schema().field(0).is_nullable() {
-        return Ok(plan);
-    }
-    let column = plan.schema().columns().swap_remove(0);
-    let (relation, name) = (column.relation.clone(), column.name.clone());
-    let value = nullable().call(vec![Expr::Column(column)]).alias_qualified(relation, name);
-    Ok(LogicalPlanBuilder::from(plan).project([value])?.build()?)
-}
-
 /// Whether a plan is an aggregate without groups, and nothing above it that drops its row.
 fn is_one_group(plan: &LogicalPlan) -> bool {
     match plan {

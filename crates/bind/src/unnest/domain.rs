@@ -10,6 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 
 use crate::binder::Binder;
 use crate::failure::{Result, not_covered};
+use crate::from::is_volatile;
 use crate::grouping::subquery;
 
 /// Columns of the rows around that a plan names, each once, in the order of their first use.
@@ -63,14 +64,24 @@ impl<'b, 'a> Domain<'b, 'a> {
         around: &LogicalPlan,
         columns: Vec<Column>,
     ) -> Result<Self> {
-        if is_undecided(around)? {
-            return not_covered("a correlated subquery over rows that are not decided");
+        if is_volatile(around)? {
+            return not_covered("a correlated subquery over rows with random values");
         }
         let values =
             columns.iter().map(|column| Expr::Column(column.clone()).alias(binder.fresh("outer")));
         let values: Vec<Expr> = values.collect();
         let domain = LogicalPlanBuilder::from(around.clone()).project(values)?.distinct()?;
         Ok(Domain { binder, columns, keys: Keys::Domain(domain.build()?) })
+    }
+
+    /// Of all rows around, each of which is its own value.
+    pub fn of_rows(binder: &'b Binder<'a>, around: LogicalPlan) -> Result<Self> {
+        let columns = around.schema().columns();
+        let values =
+            columns.iter().map(|column| Expr::Column(column.clone()).alias(binder.fresh("outer")));
+        let values: Vec<Expr> = values.collect();
+        let rows = LogicalPlanBuilder::from(around).project(values)?.build()?;
+        Ok(Domain { binder, columns, keys: Keys::Domain(rows) })
     }
 
     pub fn concerns(&self, plan: &LogicalPlan) -> Result<bool> {
@@ -207,39 +218,6 @@ fn equal_keys(plan: &LogicalPlan, columns: &[Column]) -> Result<Option<Vec<Expr>
         Ok(if is_equal { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     })?;
     Ok(keys.filter(|_| is_equal))
-}
-
-/// Whether the rows of a plan may be others when they are computed again.
-fn is_undecided(plan: &LogicalPlan) -> Result<bool> {
-    let plan = match plan {
-        LogicalPlan::Limit(_) => return Ok(true),
-        // Whether there is a row: it does not matter which.
-        LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
-            match (&aggregate.aggr_expr[..], aggregate.input.as_ref()) {
-                ([Expr::AggregateFunction(call)], LogicalPlan::Limit(limit))
-                    if call.func.name() == "count" =>
-                {
-                    return is_undecided(&limit.input);
-                }
-                _ => plan,
-            }
-        }
-        plan => plan,
-    };
-    let mut undecided = false;
-    plan.apply_expressions(|expr| {
-        expr.apply(|e| {
-            undecided |= e.is_volatile_node();
-            if let Some(query) = subquery(e) {
-                undecided |= is_undecided(&query.subquery)?;
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    for input in plan.inputs() {
-        undecided |= is_undecided(input)?;
-    }
-    Ok(undecided)
 }
 
 pub(super) fn shared(plan: LogicalPlan) -> Arc<LogicalPlan> {

@@ -101,3 +101,15 @@ pub(super) fn is_one_row(plan: &LogicalPlan) -> bool {
         _ => false,
     }
 }
+
+/// Whether a plan has one row, whatever the rows around it and the tables are.
+pub(super) fn is_always_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::Projection(p) => is_always_one_row(&p.input),
+        LogicalPlan::SubqueryAlias(a) => is_always_one_row(&a.input),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        LogicalPlan::Values(values) => values.values.len() == 1,
+        _ => false,
+    }
+}

@@ -7,9 +7,9 @@ use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Distinct, DistinctOn, Expr, FetchType, Filter, GroupingSet, Join, Limit,
-    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SubqueryAlias, Union,
-    Window, WindowFrame, WindowFunctionDefinition, lit,
+    Aggregate, Distinct, DistinctOn, EmptyRelation, Expr, FetchType, Filter, GroupingSet, Join,
+    Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SubqueryAlias,
+    Union, Unnest, Window, WindowFrame, WindowFunctionDefinition, lit,
 };
 
 use super::attach::all_of;
@@ -23,6 +23,9 @@ type Pushed = (LogicalPlan, Vec<Column>);
 
 impl Domain<'_, '_> {
     pub fn push(&self, plan: LogicalPlan) -> Result<Pushed> {
+        if let LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, .. }) = plan {
+            return self.instance();
+        }
         if !self.concerns(&plan)? {
             // The same rows for every value of the domain.
             let (domain, keys) = self.instance()?;
@@ -48,6 +51,11 @@ impl Domain<'_, '_> {
             LogicalPlan::Window(window) => self.window(window),
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Union(union) => self.union(union),
+            LogicalPlan::Unnest(Unnest { input, exec_columns, options, .. }) => {
+                let (input, keys) = self.push(Arc::unwrap_or_clone(input))?;
+                let rows = LogicalPlanBuilder::from(input);
+                Ok((rows.unnest_columns_with_options(exec_columns, options)?.build()?, keys))
+            }
             _ => not_covered("this operator in a correlated subquery"),
         }
     }

@@ -1,10 +1,10 @@
 //! What is left to DataFusion's own rules.
 
 use arrow::datatypes::DataType;
-use datafusion::common::Column;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator};
 
 use super::domain::equality;
 use crate::grouping::subquery;
@@ -26,6 +26,7 @@ pub(super) fn is_aggregated(plan: &LogicalPlan, columns: &[Column]) -> bool {
     match plan {
         LogicalPlan::Projection(p) => {
             !p.expr.iter().any(|e| names(e, columns) || has_subquery(e))
+                && p.expr.iter().all(|e| is_of_columns(e, p.input.schema()))
                 && is_aggregated(&p.input, columns)
         }
         LogicalPlan::SubqueryAlias(a) => is_aggregated(&a.input, columns),
@@ -34,6 +35,64 @@ pub(super) fn is_aggregated(plan: &LogicalPlan, columns: &[Column]) -> bool {
                 && !a.aggr_expr.iter().any(|e| names(e, columns))
                 && is_found(&a.input, columns)
         }
+        _ => false,
+    }
+}
+
+/// Whether no rule can make a constant of an expression: a constant is taken for the value of a subquery
+/// that has no rows as well.
+fn is_of_columns(expr: &Expr, schema: &DFSchema) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Alias(alias) => is_of_columns(&alias.expr, schema),
+        Expr::Cast(cast) => is_of_columns(&cast.expr, schema),
+        other => {
+            // `n * 0` is one where `n` is never NULL.
+            other.nullable(schema).unwrap_or(false)
+                && !other.column_refs().is_empty()
+                && !expr_exists(other, decides)
+        }
+    }
+}
+
+/// Whether a plan makes its rows of one row without columns.
+pub(super) fn is_of_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(p) => !p.expr.iter().any(has_subquery) && is_of_one_row(&p.input),
+        LogicalPlan::Filter(f) => !has_subquery(&f.predicate) && is_of_one_row(&f.input),
+        LogicalPlan::SubqueryAlias(a) => is_of_one_row(&a.input),
+        LogicalPlan::Unnest(u) => is_of_one_row(&u.input),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    }
+}
+
+/// Whether a column of a plan may be NULL for all that rules find out about it.
+pub(super) fn stays_nullable(plan: &LogicalPlan, at: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(p) => match p.expr[at].clone().unalias() {
+            Expr::Column(column) => match p.input.schema().maybe_index_of_column(&column) {
+                Some(at) => stays_nullable(&p.input, at),
+                None => false,
+            },
+            other => is_of_columns(&other, p.input.schema()),
+        },
+        LogicalPlan::SubqueryAlias(a) => stays_nullable(&a.input, at),
+        LogicalPlan::Filter(f) => stays_nullable(&f.input, at),
+        LogicalPlan::Sort(s) => stays_nullable(&s.input, at),
+        LogicalPlan::Limit(l) => stays_nullable(&l.input, at),
+        LogicalPlan::Distinct(Distinct::All(input)) => stays_nullable(input, at),
+        LogicalPlan::Values(_) => false,
+        other => other.schema().field(at).is_nullable(),
+    }
+}
+
+/// Whether an operator may leave a part of it unasked.
+fn decides(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryExpr(binary) => matches!(binary.op, Operator::And | Operator::Or),
+        Expr::Case(_) | Expr::InList(_) => true,
+        Expr::IsNull(_) | Expr::IsNotNull(_) => true,
         _ => false,
     }
 }

@@ -462,6 +462,11 @@ fn value(message: &str) -> Option<Error> {
         let (_, data_type) = rest.rsplit_once(" to type ")?;
         return Some(Error::user(format!("{} out of range", plain_types(data_type))).code("22003"));
     }
+    // `abs` of the least integer: "Int32Array overflow on abs(-2147483648)".
+    if let Some((array, _)) = message.split_once(" overflow on ") {
+        let data_type = plain_types(array.strip_suffix("Array")?);
+        return Some(Error::user(format!("{data_type} out of range")).code("22003"));
+    }
     None
 }
 

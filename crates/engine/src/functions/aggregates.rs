@@ -184,6 +184,9 @@ impl Accumulator for Values {
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.values.iter().map(|v| v.get_array_memory_size()).sum::<usize>()
+        // Of a slice only its own part counts: the groups of a batch share its buffers.
+        let bytes = |v: &ArrayRef| v.to_data().get_slice_memory_size().unwrap_or(0);
+        let arrays = self.values.capacity() * size_of::<ArrayRef>();
+        size_of_val(self) + arrays + self.values.iter().map(bytes).sum::<usize>()
     }
 }

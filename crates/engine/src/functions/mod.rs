@@ -15,6 +15,7 @@ pub mod aggregates;
 pub mod calendar;
 pub mod canonical_float;
 pub mod cut_text;
+pub mod extremes;
 pub mod from_char;
 pub mod interval_key;
 pub mod interval_max;
@@ -90,6 +91,11 @@ pub fn register(state: &mut SessionState) {
     };
     let bool_and = functions_aggregate::bool_and_or::bool_and_udaf();
     add(bool_and.as_ref().clone().with_aliases(["every"]));
+    for extreme in
+        [functions_aggregate::min_max::min_udaf(), functions_aggregate::min_max::max_udaf()]
+    {
+        add(AggregateUDF::new_from_impl(extremes::Extreme(extreme)));
+    }
     let variance = functions_aggregate::variance::var_samp_udaf();
     add(variance.as_ref().clone().with_aliases(["variance"]));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));

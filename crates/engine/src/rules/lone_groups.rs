@@ -11,62 +11,34 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, Limit, LogicalPlan};
-use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
-use datafusion::optimizer::push_down_filter::PushDownFilter;
 
-#[derive(Debug, Default)]
-pub struct LoneGroups {
-    rule: PushDownFilter,
-}
-
-/// Puts the rule in the place of DataFusion's.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    for rule in &mut rules {
-        if rule.name() == "push_down_filter" {
-            *rule = Arc::new(LoneGroups::default());
-        }
+/// Runs a rule on a plan whose lone groups are fenced off.
+pub fn apart(
+    plan: LogicalPlan,
+    rule: impl FnOnce(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut concerned = false;
+    plan.apply_with_subqueries(|plan| {
+        concerned |= is_lone(plan);
+        Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !concerned {
+        return rule(plan);
     }
-    builder.with_optimizer_rules(rules)
-}
-
-impl OptimizerRule for LoneGroups {
-    fn name(&self) -> &str {
-        "push_down_filter"
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        let mut concerned = false;
-        plan.apply_with_subqueries(|plan| {
-            concerned |= is_lone(plan);
-            Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        let push = |plan: LogicalPlan| {
-            plan.transform_down_with_subqueries(|plan| self.rule.rewrite(plan, config))
-        };
-        if !concerned {
-            return push(plan);
-        }
-        let fenced = plan.transform_up_with_subqueries(|plan| {
-            Ok(if is_lone(&plan) { Transformed::yes(fenced(plan)) } else { Transformed::no(plan) })
-        })?;
-        let pushed = push(fenced.data)?;
-        let opened = pushed.data.transform_up_with_subqueries(|plan| {
-            Ok(match plan {
-                LogicalPlan::Limit(Limit { skip: None, fetch: None, input }) => {
-                    Transformed::yes(Arc::unwrap_or_clone(input))
-                }
-                other => Transformed::no(other),
-            })
-        })?;
-        Ok(Transformed::new_transformed(opened.data, pushed.transformed))
-    }
+    let fenced = plan.transform_up_with_subqueries(|plan| {
+        Ok(if is_lone(&plan) { Transformed::yes(fenced(plan)) } else { Transformed::no(plan) })
+    })?;
+    let rewritten = rule(fenced.data)?;
+    let opened = rewritten.data.transform_up_with_subqueries(|plan| {
+        Ok(match plan {
+            LogicalPlan::Limit(Limit { skip: None, fetch: None, input }) => {
+                Transformed::yes(Arc::unwrap_or_clone(input))
+            }
+            other => Transformed::no(other),
+        })
+    })?;
+    Ok(Transformed::new_transformed(opened.data, rewritten.transformed))
 }
 
 fn fenced(plan: LogicalPlan) -> LogicalPlan {

@@ -11,16 +11,20 @@ pub mod fuse;
 pub mod ignored_nulls;
 pub mod interval_keys;
 pub mod join_order;
+pub mod known_aggregates;
 pub mod late_columns;
 pub mod lone_groups;
 pub mod lost_constants;
 pub mod needless_outer_joins;
 pub mod nested_subqueries;
+pub mod null_keys;
 pub mod ordered_limits;
+pub mod push_down;
 pub mod pushed_filters;
 pub mod range_frames;
 pub mod read_times;
 pub mod simplify;
+pub mod single_distinct;
 pub mod zones;
 
 use std::sync::Arc;
@@ -35,7 +39,8 @@ use datafusion::optimizer::OptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    let builder = lone_groups::install(pushed_filters::install(simplify::install(builder)));
+    let builder = push_down::install(pushed_filters::install(simplify::install(builder)));
+    let builder = known_aggregates::install(null_keys::install(single_distinct::install(builder)));
     let builder = nested_subqueries::install(exact_literals::install(builder));
     let builder = bytea_casts::install(builder);
     let builder = needless_outer_joins::install(constant_filters::install(builder));

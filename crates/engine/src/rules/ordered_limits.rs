@@ -14,6 +14,10 @@
 //! needless one, and other rows were skipped. And a sort above a limit went below it, where it kept
 //! no more rows than the limit lets pass, of which some were then skipped. So as long as that rule
 //! runs, limits and the sorts below them are fenced off.
+//!
+//! A sort that keeps the first rows alone is fenced off from its input. Where the input comes in that
+//! order already, the rule hands the number of rows down without asking what it passes: below a window,
+//! whose values depend on all rows, `sum(v) OVER ()` was the sum of the first ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,9 +58,18 @@ impl PhysicalOptimizerRule for OrderedLimits {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match self {
-            OrderedLimits::Fence => plan.transform_up(|plan| match plan.is::<GlobalLimitExec>() {
-                true => Ok(Transformed::yes(fenced(with_fenced_sort(plan)?))),
-                false => Ok(Transformed::no(plan)),
+            OrderedLimits::Fence => plan.transform_up(|plan| {
+                if plan.is::<GlobalLimitExec>() {
+                    return Ok(Transformed::yes(fenced(with_fenced_sort(plan)?)));
+                }
+                match plan.downcast_ref::<SortExec>() {
+                    Some(sort) => {
+                        let input = Arc::clone(sort.input());
+                        let input = Arc::new(ChosenRowsExec { input, is_whole: false });
+                        Ok(Transformed::yes(replaced(plan, input)?))
+                    }
+                    None => Ok(Transformed::no(plan)),
+                }
             }),
             OrderedLimits::Unfence => {
                 plan.transform_up(|plan| match plan.downcast_ref::<ChosenRowsExec>() {
@@ -80,8 +93,17 @@ impl PhysicalOptimizerRule for OrderedLimits {
     }
 }
 
+/// An operator over another input.
+fn replaced(
+    plan: Arc<dyn ExecutionPlan>,
+    input: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mode = ChildrenPropertiesMode::Recompute;
+    plan.replace_children(vec![input], ReplaceChildrenOptions::new(mode))
+}
+
 fn fenced(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-    Arc::new(ChosenRowsExec { input })
+    Arc::new(ChosenRowsExec { input, is_whole: true })
 }
 
 /// Fences off the sort whose order reaches `limit`, if there is one.
@@ -101,6 +123,8 @@ fn with_fenced_sort(limit: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPl
 #[derive(Debug)]
 struct ChosenRowsExec {
     input: Arc<dyn ExecutionPlan>,
+    /// Whether the rows have to be in one partition.
+    is_whole: bool,
 }
 
 impl DisplayAs for ChosenRowsExec {
@@ -123,7 +147,10 @@ impl ExecutionPlan for ChosenRowsExec {
     }
 
     fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+        InputDistributionRequirements::new(vec![match self.is_whole {
+            true => Distribution::SinglePartition,
+            false => Distribution::UnspecifiedDistribution,
+        }])
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
@@ -147,7 +174,8 @@ impl ExecutionPlan for ChosenRowsExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(fenced(children.swap_remove(0)))
+        let input = children.swap_remove(0);
+        Ok(Arc::new(ChosenRowsExec { input, is_whole: self.is_whole }))
     }
 
     fn with_new_children(

@@ -150,8 +150,9 @@ fn push(
     for (n, (child, own)) in plan.children().into_iter().zip(described.self_filters()).enumerate() {
         let fits =
             |f: &Filter| !is_volatile(f) && (!child.is::<DataSourceExec>() || survives(f, child));
+        let own_fits = |f: &Filter| fits(f) && wants_no_others(plan);
         // Those of this operator first, and then those from above.
-        let mut given: Vec<Filter> = own.iter().filter(|f| fits(f)).map(Arc::clone).collect();
+        let mut given: Vec<Filter> = own.iter().filter(|f| own_fits(f)).map(Arc::clone).collect();
         let mut of_above = vec![];
         for (i, filter) in filters.iter().enumerate() {
             let consent = consents.get(n).and_then(|of_child| of_child.get(i));
@@ -169,7 +170,7 @@ fn push(
         self_filters.push(
             own.into_iter()
                 .map(|f| {
-                    let taken = if fits(&f) { taken.next() } else { None };
+                    let taken = if own_fits(&f) { taken.next() } else { None };
                     taken.unwrap_or(PushedDown::No).wrap_expression(f)
                 })
                 .collect(),
@@ -185,6 +186,17 @@ fn push(
     let result = ChildPushdownResult { parent_filters: results, self_filters };
     let done = plan.handle_child_pushdown_result(phase, result, config)?;
     Ok((done.updated_node.unwrap_or(plan), done.filters))
+}
+
+/// Whether an operator needs only the rows that it asks for. `min` and `max` of columns ask for rows that
+/// exceed what they have, also where other aggregates beside them need the rest.
+fn wants_no_others(plan: &Plan) -> bool {
+    let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else { return true };
+    let is_of_column = |args: &[Filter]| matches!(args, [arg] if arg.is::<Column>());
+    aggregate.filter_expr().iter().all(Option::is_none)
+        && aggregate.aggr_expr().iter().all(|call| {
+            is_of_column(&call.expressions()) && matches!(call.fun().name(), "min" | "max")
+        })
 }
 
 /// A filter over what `plan` gives as one over what its `n`th child gives; `None` if it is no such.

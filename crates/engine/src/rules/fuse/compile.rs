@@ -140,7 +140,9 @@ fn without_subqueries(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> 
 /// Whether pipelines may end with this operator: one that makes rows, or only looks at them above
 /// one that does.
 fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    if plan.is::<ProjectionExec>() || plan.is::<FilterExec>() {
+    let is_filter =
+        plan.downcast_ref::<FilterExec>().is_some_and(|filter| filter.fetch().is_none());
+    if plan.is::<ProjectionExec>() || is_filter {
         return plan.children().into_iter().all(is_root);
     }
     covers_join(plan) || covers_aggregate(plan).is_some() || windows(plan).is_some()
@@ -306,7 +308,9 @@ impl Compiler {
             return Ok(flow);
         }
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
-            if is_root(merge.input()) {
+            // The rows come in order of an operator below; what chooses among them has to sort them here.
+            let chooses = merge.fetch().is_some() && !is_sort(merge.input());
+            if chooses || is_root(merge.input()) {
                 let flow = self.flow(merge.input())?;
                 return self.sorted(flow, merge.expr(), &merge.schema(), merge.fetch());
             }
@@ -392,6 +396,19 @@ fn passes_on(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
         return coalesce.fetch().is_none().then(|| coalesce.input());
     }
     plan.downcast_ref::<CooperativeExec>().map(|c| c.input())
+}
+
+/// Whether the rows come from a sort.
+fn is_sort(mut plan: &Arc<dyn ExecutionPlan>) -> bool {
+    loop {
+        if let Some(only) = passes_on(plan) {
+            plan = only;
+        } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            plan = projection.input();
+        } else {
+            return plan.is::<SortExec>();
+        }
+    }
 }
 
 /// What gives the same rows in any order. A join may be planned over sorted rows, for its own to come

@@ -1,0 +1,229 @@
+//! Functions that give rows: `unnest` and `generate_series`, in FROM and in the select list.
+//!
+//! In the select list they are [`Expr::Unnest`] of a list until groups and windows are computed; then the
+//! lists become rows, all of one row side by side. In FROM they are the rows of a relation, which may
+//! depend on the columns left of it.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, NullHandling, UnnestOptions};
+use datafusion::logical_expr::expr::Unnest;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{
+    self, FunctionArg, FunctionArgExpr, TableAlias, TableFactor,
+};
+use std::sync::Arc;
+use thalweg_base::{Error, Subject};
+
+use crate::binder::Binder;
+use crate::expr::{Place, Typed};
+use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::from::{Rows, reference, rename};
+use crate::grouping::Computed;
+use crate::scope::{Entry, Part};
+use crate::types;
+
+const UNNEST: &str = "unnest";
+const SERIES: &str = "generate_series";
+
+/// A function in FROM.
+pub(crate) struct RowsOf<'t> {
+    pub name: String,
+    pub args: Vec<&'t ast::Expr>,
+    pub alias: Option<&'t TableAlias>,
+}
+
+impl<'t> RowsOf<'t> {
+    /// `None` if the item is no function.
+    pub fn of(factor: &'t TableFactor) -> Result<Option<Self>> {
+        let (name, args, alias) = match factor {
+            TableFactor::UNNEST {
+                alias,
+                array_exprs,
+                with_offset: false,
+                with_offset_alias: None,
+                with_ordinality: false,
+            } => {
+                let args = array_exprs.iter().collect();
+                return Ok(Some(RowsOf { name: UNNEST.into(), args, alias: alias.as_ref() }));
+            }
+            TableFactor::Function { lateral: _, name, args, with_ordinality: false, alias } => {
+                (name, args, alias)
+            }
+            TableFactor::Table {
+                name, alias, args: Some(args), with_ordinality: false, ..
+            } if args.settings.is_none() => (name, &args.args, alias),
+            _ => return Ok(None),
+        };
+        let name = match reference(name)? {
+            datafusion::common::TableReference::Bare { table } => table.to_string(),
+            _ => return not_covered("this function in FROM"),
+        };
+        let args = args.iter().map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+            _ => not_covered("this argument"),
+        });
+        Ok(Some(RowsOf { name, args: args.collect::<Result<_>>()?, alias: alias.as_ref() }))
+    }
+}
+
+impl Binder<'_> {
+    /// The call of a function that gives rows, or else `None`.
+    pub(crate) fn rows_call(
+        &self,
+        name: &str,
+        args: &[&ast::Expr],
+        place: Place<'_>,
+    ) -> Result<Option<Typed>> {
+        if !matches!(name, UNNEST | SERIES) {
+            return Ok(None);
+        }
+        match place.without_rows {
+            // A series is a list there: `3 = ANY (generate_series(1, 5))`.
+            Some(clause) if name == SERIES && !guards(clause) => return Ok(None),
+            Some(clause) => return Err(misplaced(name, clause)),
+            None => {}
+        }
+        let args = self.exprs(args.iter().copied(), place)?;
+        let mut lists = self.lists(name, args)?;
+        let (Some(list), true) = (lists.pop(), lists.is_empty()) else {
+            let error = Error::user(format!("{name} of several lists makes rows only in FROM"));
+            return Err(error.code("42883").about(Subject::Function(name.into())).into());
+        };
+        let item = item_type(&list.data_type);
+        let rows = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
+        Ok(Some(Typed::new(rows, item, true)))
+    }
+
+    /// The lists whose items are the rows of a function.
+    fn lists(&self, name: &str, args: Vec<Typed>) -> Result<Vec<Typed>> {
+        if name != UNNEST {
+            let list = self.scalar(name, args)?;
+            return match list.data_type {
+                DataType::List(_) | DataType::LargeList(_) => Ok(vec![list]),
+                _ => not_covered("this function in FROM"),
+            };
+        }
+        if args.is_empty() {
+            return wrong("42883", "function unnest() does not exist; it takes a list");
+        }
+        let lists = args.into_iter().map(|arg| match &arg.data_type {
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => Ok(arg),
+            _ if arg.is_open() => Err(Error::user("unnest takes a list of a known type")
+                .code("42725")
+                .hint("give it one: unnest('{1, 2}'::int[])")
+                .into()),
+            other => wrong(
+                "42883",
+                format!("function unnest({}) does not exist; it takes a list", types::name(other)),
+            ),
+        });
+        lists.collect()
+    }
+
+    /// The rows of `input`, once for each row that the functions in `exprs` give for it, and the columns
+    /// that hold these. What stands within another such call comes first: the caller asks until nothing is
+    /// left.
+    pub(crate) fn unrolled<'e>(
+        &self,
+        input: LogicalPlan,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+    ) -> Result<(LogicalPlan, Computed)> {
+        let mut calls: Vec<Expr> = vec![];
+        for expr in exprs {
+            expr.apply(|e| {
+                if let Expr::Unnest(call) = e
+                    && !call.expr.exists(|e| Ok(matches!(e, Expr::Unnest(_))))?
+                {
+                    if !calls.contains(e) {
+                        calls.push(e.clone());
+                    }
+                    return Ok(TreeNodeRecursion::Jump);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        if calls.is_empty() {
+            return Ok((input, Computed::new()));
+        }
+        let mut columns: Vec<Expr> =
+            input.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut computed = Computed::new();
+        let mut lists = vec![];
+        for call in calls {
+            let Expr::Unnest(unnest) = &call else { continue };
+            let column = Column::from_name(self.fresh("rows"));
+            columns.push(unnest.expr.as_ref().clone().alias(&column.name));
+            lists.push(column.clone());
+            computed.insert(call, column);
+        }
+        let options = UnnestOptions::new().with_null_handling(NullHandling::Drop);
+        let rows = LogicalPlanBuilder::from(input).project(columns)?;
+        Ok((rows.unnest_columns_with_options(lists, options)?.build()?, computed))
+    }
+
+    /// The rows of a function in FROM whose arguments are no constants, or that takes lists. With
+    /// `keeps`, there is one of NULLs where the function gives none.
+    pub(crate) fn rows_of_lists(
+        &self,
+        call: &RowsOf<'_>,
+        args: Vec<Typed>,
+        keeps: bool,
+    ) -> Result<Rows> {
+        let lists = self.lists(&call.name, args)?;
+        let table = call.alias.map_or(call.name.clone(), |a| Part::of(&a.name).text);
+        let own = self.qualifier(&table);
+        let mut columns = vec![];
+        let mut entries = vec![];
+        for list in &lists {
+            let name = self.fresh("rows");
+            entries.push(Entry {
+                table: Some(Arc::from([table.clone()])),
+                // The one column of a function is called as the function is.
+                name: if lists.len() == 1 { table.clone() } else { call.name.clone() },
+                column: Column::new(Some(own.clone()), &name),
+                data_type: item_type(&list.data_type),
+                nullable: true,
+                hidden: false,
+                also: false,
+                unknown: false,
+            });
+            columns.push(list.expr.clone().alias(name));
+        }
+        let handling =
+            if keeps { NullHandling::PreserveAndExpandEmpty } else { NullHandling::Drop };
+        let options = UnnestOptions::new().with_null_handling(handling);
+        let rows = LogicalPlanBuilder::empty(true).project(columns)?;
+        let lists = rows.schema().columns();
+        let plan = rows.unnest_columns_with_options(lists, options)?.alias(own)?.build()?;
+        if let Some(alias) = call.alias {
+            rename(&mut entries, alias)?;
+        }
+        Ok(Rows { plan, entries })
+    }
+}
+
+fn item_type(list: &DataType) -> DataType {
+    match list {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            item.data_type().clone()
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether an expression evaluates only some of its parts.
+fn guards(clause: &str) -> bool {
+    clause == CHOICE
+}
+
+/// Where a function stands whose rows only some of the rows around it would have.
+pub(crate) const CHOICE: &str = "CASE or COALESCE";
+
+fn misplaced(name: &str, clause: &str) -> Failure {
+    let error = Error::unsupported(format!("set-returning functions are not allowed in {clause}"));
+    error
+        .hint(format!("move it into FROM: FROM t, LATERAL {name}(…) AS x"))
+        .about(Subject::Function(name.into()))
+        .into()
+}

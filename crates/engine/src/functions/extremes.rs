@@ -1,0 +1,86 @@
+//! `min` and `max` by group, where DataFusion groups. Its accumulators for groups of floats compare with
+//! `<`, which is false of every NaN; those of single groups order NaN above all numbers, as SQL does.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::FieldRef;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature, StatisticsArgs,
+};
+
+/// DataFusion's `min` or `max`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Extreme(pub Arc<AggregateUDF>);
+
+impl AggregateUDFImpl for Extreme {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.0.return_type(types)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.0.coerce_types(types)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        self.0.state_fields(args)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.0.accumulator(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.return_field.data_type().is_floating() && self.0.groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        self.0.create_groups_accumulator(args)
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn Accumulator>> {
+        self.0.create_sliding_accumulator(args)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.0.order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.0.reverse_udf()
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.0.is_descending()
+    }
+
+    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        self.0.value_from_stats(args)
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.0.inner().set_monotonicity(data_type)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.0.documentation()
+    }
+}

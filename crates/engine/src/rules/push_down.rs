@@ -1,0 +1,180 @@
+//! Filters are put where their rows come from, by DataFusion's rule, and only there.
+//!
+//! * What stands above [lone groups](super::lone_groups) stays above them.
+//! * A condition on one side of an equation of a join is asked of the other side as well where it is a
+//!   plain comparison. Any other may fail for values that have no match: `WHERE 10 / t2.n > 0` divided by
+//!   zero for a row of `t1` that joins nothing.
+//! * Filters that stood above each other become one, whose conditions are asked of whole batches. So those
+//!   that may fail get the others as [guards](thalweg_bind::guard): `SELECT … FROM (SELECT s::int AS q
+//!   FROM t WHERE s ~ '^[0-9]+$') WHERE q > 1` casts no other texts.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan};
+use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use thalweg_bind::guard::guard_each_other;
+
+use super::lone_groups;
+
+#[derive(Debug, Default)]
+struct PushDown {
+    rule: PushDownFilter,
+}
+
+/// Puts the rule in the place of DataFusion's.
+pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
+    for rule in &mut rules {
+        if rule.name() == "push_down_filter" {
+            *rule = Arc::new(PushDown::default());
+        }
+    }
+    builder.with_optimizer_rules(rules)
+}
+
+impl OptimizerRule for PushDown {
+    fn name(&self) -> &str {
+        "push_down_filter"
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let pushed = lone_groups::apart(plan, |plan| {
+            plan.transform_down_with_subqueries(|plan| {
+                without_copies(plan, |plan| self.rule.rewrite(plan, config))
+            })
+        })?;
+        pushed.transform_data(|plan| plan.transform_down_with_subqueries(guarded))
+    }
+}
+
+/// Runs the rule on a filter of a join, or on a join, so that it asks one side of the join only plain
+/// comparisons of the columns of the other. It takes the keys of a join for equal where they are columns,
+/// so the others get a name for as long as it runs.
+fn without_copies(
+    plan: LogicalPlan,
+    rule: impl FnOnce(LogicalPlan) -> Result<Transformed<LogicalPlan>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let join = match &plan {
+        LogicalPlan::Join(join) => Some(join),
+        LogicalPlan::Filter(filter) => match filter.input.as_ref() {
+            LogicalPlan::Join(join) => Some(join),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(join) = join else { return rule(plan) };
+    let mut apart: Vec<&Column> = vec![];
+    let filter = match &plan {
+        LogicalPlan::Filter(filter) => Some(&filter.predicate),
+        _ => None,
+    };
+    for condition in filter.into_iter().chain(&join.filter).flat_map(split_conjunction) {
+        if !is_plain(condition) {
+            apart.extend(condition.column_refs());
+        }
+    }
+    let is_named = |key: &Expr| matches!(key, Expr::Column(c) if apart.contains(&c));
+    if !join.on.iter().any(|(l, r)| is_named(l) || is_named(r)) {
+        return rule(plan);
+    }
+    let is_apart: Vec<bool> = join.on.iter().map(|(l, r)| is_named(l) || is_named(r)).collect();
+    let hide = |join: &Join| {
+        let mut join = join.clone();
+        for ((left, _), apart) in join.on.iter_mut().zip(is_apart) {
+            if apart {
+                *left = std::mem::take(left).alias(KEY);
+            }
+        }
+        LogicalPlan::Join(join)
+    };
+    let hidden = match &plan {
+        LogicalPlan::Filter(filter) => {
+            LogicalPlan::Filter(Filter::try_new(filter.predicate.clone(), Arc::new(hide(join)))?)
+        }
+        _ => hide(join),
+    };
+    let pushed = rule(hidden)?;
+    let shown = pushed.data.transform_down(|plan| {
+        let LogicalPlan::Join(mut join) = plan else { return Ok(Transformed::no(plan)) };
+        let mut found = false;
+        for (left, _) in &mut join.on {
+            if matches!(left, Expr::Alias(alias) if alias.name == KEY) {
+                *left = std::mem::take(left).unalias();
+                found = true;
+            }
+        }
+        let plan = LogicalPlan::Join(join);
+        Ok(if found { Transformed::complete(plan) } else { Transformed::no(plan) })
+    })?;
+    Ok(Transformed::new_transformed(shown.data, pushed.transformed))
+}
+
+/// The name of a key that is no column while filters are pushed down.
+const KEY: &str = "__key";
+
+/// Whether a condition compares columns and constants as they are, which fails for no value.
+fn is_plain(condition: &Expr) -> bool {
+    let is_other = |e: &Expr| {
+        let plain = match e {
+            Expr::Column(_)
+            | Expr::Literal(..)
+            | Expr::Alias(_)
+            | Expr::Not(_)
+            | Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsTrue(_)
+            | Expr::IsFalse(_)
+            | Expr::IsUnknown(_)
+            | Expr::IsNotTrue(_)
+            | Expr::IsNotFalse(_)
+            | Expr::IsNotUnknown(_)
+            | Expr::Between(_)
+            | Expr::InList(_)
+            | Expr::Like(_) => true,
+            Expr::BinaryExpr(binary) => {
+                binary.op.supports_propagation() || binary.op.is_logic_operator()
+            }
+            _ => false,
+        };
+        Ok(!plain)
+    };
+    !condition.exists(is_other).unwrap_or(true)
+}
+
+/// The conditions of a filter or a scan with each other as guards.
+fn guarded(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            let before = predicate.clone();
+            let after = guarded_by(split_conjunction_owned(predicate), input.schema())?;
+            let predicate = conjunction(after).unwrap_or_else(|| before.clone());
+            let changed = predicate != before;
+            let plan = LogicalPlan::Filter(Filter::try_new(predicate, input)?);
+            Ok(Transformed::new_transformed(plan, changed))
+        }
+        LogicalPlan::TableScan(mut scan) if scan.filters.len() > 1 => {
+            let schema = scan.source.schema();
+            let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &schema)?;
+            let after = guarded_by(scan.filters.clone(), &schema)?;
+            let changed = after != scan.filters;
+            scan.filters = after;
+            Ok(Transformed::new_transformed(LogicalPlan::TableScan(scan), changed))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+fn guarded_by(conditions: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    guard_each_other(conditions, &|column| {
+        schema.field_from_column(column).ok().map(|field| field.data_type().clone())
+    })
+}
