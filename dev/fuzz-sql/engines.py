@@ -307,6 +307,7 @@ class Ours:
             if names and name not in names:
                 continue
             wire = self.sessions[next(m for m in self.modes if MODES[m][0] == name)]
+            forget_made(wire)
             for table in tables:
                 wire.ask(f"DROP TABLE IF EXISTS {table.name}", 60)
                 wire.fill(table, "thalweg")
@@ -330,6 +331,12 @@ class Ours:
             session.close()
         for server in self.servers.values():
             server.stop()
+
+
+def forget_made(wire):
+    """Drops what a script has made where it ended early, or was reduced."""
+    for kind in ("VIEW", "TABLE"):
+        wire.ask(f"DROP {kind} IF EXISTS made", 60)
 
 
 class DuckDB:

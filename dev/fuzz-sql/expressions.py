@@ -73,7 +73,8 @@ class Expressions:
                 return E("num", f"({n})", mag=100, scale=2)
             return E("num", f"CAST('{n}' AS numeric(6,2))", mag=100, scale=2)
         if type == "f8":
-            return E("f8", rng.choice(["0e0", "1.5e0", "(-2.25e0)", "1e2", "5e-1"]), mag=100)
+            # `5e-1` is a numeric in PostgreSQL.
+            return E("f8", f"CAST('{rng.choice(['0', '1.5', '-2.25', '100', '0.5'])}' AS double precision)", mag=100)
         if type == "text":
             return E("text", rng.choice(["''", "'a'", "'ab'", "'Zebra'", "'k3'", "'10'", "'x y'", "' '"]))
         if type == "bool":

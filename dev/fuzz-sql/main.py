@@ -35,7 +35,7 @@ import oracles
 import reduce
 import verdict
 from changes import Changes
-from engines import MODES, Answer, DuckDB, Lost, Ours, PostgreSQL, postgresql
+from engines import MODES, Answer, DuckDB, Lost, Ours, PostgreSQL, forget_made, postgresql
 from grammar import Grammar
 from schema import Maker, literal
 
@@ -311,6 +311,7 @@ class Job:
         self.postgresql.load_all(tables)
         server = MODES[mode][0]
         wire = self.ours.sessions[mode]
+        forget_made(wire)
         for t in self.tables:
             wire.ask(f"DROP TABLE IF EXISTS {t.name}", 60)
         for t in tables:

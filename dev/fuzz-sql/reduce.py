@@ -10,7 +10,7 @@ import time
 from tree import Derived, E, Items, Join, Query, Select, SetOp
 
 SIMPLE = {
-    "int2": ["1"], "int4": ["1"], "int8": ["1"], "num": ["1"], "f8": ["1e0"], "text": ["'a'"], "bool": ["TRUE", "FALSE"],
+    "int2": ["1"], "int4": ["1"], "int8": ["1"], "num": ["1"], "f8": ["CAST('1' AS double precision)"], "text": ["'a'"], "bool": ["TRUE", "FALSE"],
     "date": ["DATE '2020-01-01'"], "ts": ["TIMESTAMP '2020-01-01 00:00:00'"],
 }
 

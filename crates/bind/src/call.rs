@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::TreeNode;
+use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::common::{Column, DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort,
@@ -37,6 +38,8 @@ struct Call<'c> {
     args: Vec<&'c ast::Expr>,
     /// `count(*)`
     is_star: bool,
+    /// `count(t.*)`
+    rows_of: Option<&'c ast::ObjectName>,
     distinct: bool,
     order_by: &'c [OrderByExpr],
     within_group: &'c [OrderByExpr],
@@ -56,6 +59,7 @@ impl<'c> Call<'c> {
             name: Part::of(name).text,
             args: vec![],
             is_star: false,
+            rows_of: None,
             distinct: false,
             order_by: &[],
             within_group: &function.within_group,
@@ -81,6 +85,14 @@ impl<'c> Call<'c> {
                     match arg {
                         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => call.args.push(expr),
                         FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => call.is_star = true,
+                        // All rows of a table are counted, whatever is in them.
+                        FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(table)) => {
+                            call.rows_of = Some(table);
+                            call.is_star = true;
+                        }
+                        FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. } => {
+                            return not_covered("an argument with a name");
+                        }
                         _ => return not_covered("this argument"),
                     }
                 }
@@ -123,8 +135,8 @@ impl Binder<'_> {
         {
             return not_covered("clauses of aggregates in another call");
         }
-        if self.names.get_higher_order_meta(name).is_some() {
-            return not_covered("this function");
+        if let Some(function) = self.names.get_higher_order_meta(name) {
+            return self.higher_order(function, &call.args, place);
         }
         if let Some(rows) = self.rows_call(name, &call.args, place)? {
             return Ok(rows);
@@ -165,15 +177,32 @@ impl Binder<'_> {
             {
                 match self.now() {
                     Some(now) => Ok(now),
-                    None => not_covered("this function"),
+                    None => Err(self.no_function(name)),
                 }
             }
             None if self.names.get_window_meta(name).is_some() => {
                 wrong("42809", format!("window function {name} requires an OVER clause"))
             }
-            // It may be one that makes rows.
-            None => not_covered("this function"),
+            None => Err(self.no_function(name)),
         }
+    }
+
+    fn no_function(&self, name: &str) -> Failure {
+        let known = [
+            self.names.udf_names(),
+            self.names.higher_order_function_names(),
+            self.names.udaf_names(),
+            self.names.udwf_names(),
+        ];
+        let near = known.into_iter().flatten().map(|known| (levenshtein(&known, name), known));
+        let near = near.filter(|(distance, _)| *distance <= 1 + name.len() / 3).min();
+        let error = Error::user(format!("function {name} does not exist"))
+            .code("42883")
+            .about(Subject::Function(name.to_string()));
+        Failure::Wrong(match near {
+            Some((_, near)) => error.hint(format!("did you mean {near}? SHOW FUNCTIONS lists all")),
+            None => error.hint("SHOW FUNCTIONS lists all"),
+        })
     }
 
     /// A function by its name.
@@ -362,6 +391,12 @@ impl Binder<'_> {
         udaf: &AggregateUDF,
         place: Place<'_>,
     ) -> Result<(Vec<Typed>, Vec<Sort>)> {
+        if let Some(table) = call.rows_of
+            && !place.scope.is_of_one_table(&crate::select::parts(table)?)
+        {
+            let error = Error::unsupported(format!("count({table}.*) beside other tables"));
+            return Err(error.hint("count a column of it that is never NULL").into());
+        }
         if call.is_star {
             let one = lit(1_i64);
             return Ok((vec![Typed::new(one, DataType::Int64, false)], vec![]));
@@ -415,12 +450,6 @@ impl Binder<'_> {
         }
         if !call.order_by.is_empty() || !call.within_group.is_empty() {
             return not_covered("ORDER BY in the arguments of a window function");
-        }
-        // DataFusion counts wrongly ahead of a row, which a rule mends that knows its planner's plans.
-        if call.null_treatment == Some(NullTreatment::IgnoreNulls)
-            && matches!(call.name.as_str(), "lead" | "lag")
-        {
-            return not_covered("lead and lag with IGNORE NULLS");
         }
         let inside = Place {
             without_windows: Some("window definitions"),
@@ -479,7 +508,7 @@ impl Binder<'_> {
             return of(WindowFunctionDefinition::WindowUDF(udwf), args, None);
         }
         let Some(udaf) = self.names.get_aggregate_meta(name) else {
-            return not_covered("this function over a window");
+            return Err(self.no_function(name));
         };
         if udaf.supports_within_group_clause() {
             return not_covered("an ordered-set aggregate over a window");

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Column, ScalarValue};
-use datafusion::logical_expr::expr::{Between, Case, Cast, InList, Like, ScalarFunction, TryCast};
+use datafusion::logical_expr::expr::{
+    Between, Case, Cast, InList, LambdaVariable, Like, Placeholder, ScalarFunction, TryCast,
+};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, CastKind, CeilFloorKind, Subscript, TrimWhereField, UnaryOperator,
@@ -15,6 +17,7 @@ use crate::binder::{Binder, Ctes};
 use crate::failure::{Result, not_covered, wrong};
 use crate::functions::rounded;
 use crate::guard::guarded;
+use crate::literal;
 use crate::operator::{as_row, is_power, signed_base};
 use crate::rows::CHOICE;
 use crate::scope::{Part, Scope};
@@ -54,6 +57,13 @@ impl Typed {
 
     /// The same as another type, by a cast if it is not of that type yet.
     pub fn cast(self, to: &DataType) -> Typed {
+        if let Expr::Placeholder(parameter) = &self.expr
+            && parameter.field.is_none()
+        {
+            let field = Arc::new(Field::new("", to.clone(), true));
+            let parameter = Placeholder::new_with_field(parameter.id.clone(), Some(field));
+            return Typed::new(Expr::Placeholder(parameter), to.clone(), true);
+        }
         if self.data_type == *to {
             return Typed { unknown: false, ..self };
         }
@@ -93,6 +103,9 @@ impl Typed {
     /// The same as the type of a cast that is written, or of the column that it is put into: numbers are
     /// rounded. With `is_try`, what cannot be cast is NULL.
     pub fn converted(self, to: &DataType, is_try: bool) -> Typed {
+        if matches!(self.expr, Expr::Placeholder(_)) {
+            return self.cast(to);
+        }
         if self.data_type == *to && !is_try {
             return Typed { unknown: false, ..self };
         }
@@ -153,6 +166,8 @@ pub(crate) struct Place<'p> {
     pub without_windows: Option<&'static str>,
     /// The same of functions that give rows.
     pub without_rows: Option<&'static str>,
+    /// The parameters of the lambdas around; the innermost last.
+    pub variables: &'p [FieldRef],
 }
 
 impl<'p> Place<'p> {
@@ -165,6 +180,7 @@ impl<'p> Place<'p> {
             without_aggregates: Some(clause),
             without_windows: Some(clause),
             without_rows: Some(clause),
+            variables: &[],
         }
     }
 }
@@ -287,14 +303,13 @@ impl Binder<'_> {
                 let (what, text) = (self.expr(expr, place)?, self.expr(r#in, place)?);
                 self.scalar("strpos", vec![text, what])
             }
-            Sql::Substring {
-                expr,
-                substring_from: Some(from),
-                substring_for,
-                special: _,
-                shorthand: _,
-            } => {
-                let mut args = vec![self.expr(expr, place)?, self.expr(from, place)?];
+            Sql::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
+                let mut args = vec![self.expr(expr, place)?];
+                match (substring_from, substring_for) {
+                    (Some(from), _) => args.push(self.expr(from, place)?),
+                    (None, Some(_)) => args.push(literal::count(1)),
+                    (None, None) => {}
+                }
                 if let Some(count) = substring_for {
                     args.push(self.expr(count, place)?);
                 }
@@ -324,6 +339,26 @@ impl Binder<'_> {
                 let items = self.same_type(items, "ARRAY")?;
                 self.scalar("make_array", items)
             }
+            Sql::Tuple(parts) => {
+                let parts = self.exprs(parts, place)?;
+                self.scalar("struct", parts)
+            }
+            Sql::Dictionary(fields) => {
+                let mut args = vec![];
+                for field in fields {
+                    let key = Expr::Literal(ScalarValue::from(field.key.value.as_str()), None);
+                    args.push(Typed::new(key, DataType::Utf8, false));
+                    args.push(self.value(&field.value, place)?);
+                }
+                self.scalar("named_struct", args)
+            }
+            Sql::Map(map) => {
+                let keys = self.exprs(map.entries.iter().map(|e| &*e.key), place)?;
+                let values = self.exprs(map.entries.iter().map(|e| &*e.value), place)?;
+                let keys = self.scalar("make_array", self.same_type(keys, "MAP")?)?;
+                let values = self.scalar("make_array", self.same_type(values, "MAP")?)?;
+                self.scalar("map", vec![keys, values])
+            }
             Sql::CompoundFieldAccess { root, access_chain } => {
                 let mut value = self.expr(root, place)?;
                 for access in access_chain {
@@ -342,7 +377,7 @@ impl Binder<'_> {
             Sql::AllOp { left, compare_op, right } => {
                 self.quantified(left, compare_op, right, true, place)
             }
-            Sql::Collate { .. } => not_covered("COLLATE"),
+            Sql::Collate { .. } => not_covered("COLLATE other than \"C\""),
             Sql::AtTimeZone { timestamp, time_zone } => {
                 self.at_time_zone(timestamp, time_zone, place)
             }
@@ -357,6 +392,13 @@ impl Binder<'_> {
             && part.text.starts_with('@')
         {
             return not_covered("a variable");
+        }
+        let [first, fields @ ..] = parts else { return not_covered("this name") };
+        if let Some(field) = place.variables.iter().rev().find(|v| *v.name() == first.text) {
+            let variable = LambdaVariable::new(field.name().clone(), Some(Arc::clone(field)));
+            let variable = Expr::LambdaVariable(variable);
+            let typed = Typed::new(variable, field.data_type().clone(), field.is_nullable());
+            return fields.iter().try_fold(typed, |value, part| self.field_of(value, &part.text));
         }
         match place.scope.find(parts) {
             Ok((found, used)) => {
@@ -390,6 +432,19 @@ impl Binder<'_> {
                     }
                     _ => self.scalar("get_field", vec![value, index]),
                 }
+            }
+            AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride }) => {
+                let bound = |bound: &Option<ast::Expr>, open: i64| -> Result<Typed> {
+                    match bound {
+                        Some(bound) => Ok(self.expr(bound, place)?.cast(&DataType::Int64)),
+                        None => Ok(literal::count(open)),
+                    }
+                };
+                let mut args = vec![value, bound(lower_bound, 1)?, bound(upper_bound, i64::MAX)?];
+                if let Some(stride) = stride {
+                    args.push(self.expr(stride, place)?.cast(&DataType::Int64));
+                }
+                self.scalar("array_slice", args)
             }
             _ => not_covered("this subscript"),
         }

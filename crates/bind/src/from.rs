@@ -120,7 +120,8 @@ impl Binder<'_> {
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
                 self.table(name, alias.as_ref(), ctes)
             }
-            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+            // There is nothing left of it that it could name.
+            TableFactor::Derived { lateral: _, subquery, alias, sample: None } => {
                 let relation = self.bind_query(subquery, parent, ctes)?;
                 self.aliased(relation, None, alias.as_ref())
             }

@@ -1,10 +1,12 @@
 //! What operators and casts of SQL come to where DataFusion's have another meaning.
 //!
 //! * [`checked`]: integers that fail where a result is out of their range, and division by zero of doubles
+//! * [`quantified`]: comparisons with ANY or ALL items of a list
 //! * [`quotient`]: decimals divided exactly to the last digit that is kept
 //! * [`rounded`]: doubles as whole numbers and as decimals
 
 pub(crate) mod checked;
+pub(crate) mod quantified;
 pub(crate) mod quotient;
 pub(crate) mod rounded;
 

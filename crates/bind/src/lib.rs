@@ -14,7 +14,7 @@
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
-//!   `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`; `planner.rs`: what the session's own planners
+//!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`; `planner.rs`: what the session's own planners
 //!   make of them.
 //! * `rows.rs`: functions that give rows.
 //! * `guard.rs`: what stands before an operand of AND or OR guards it.
@@ -35,6 +35,7 @@ mod from;
 mod functions;
 mod grouping;
 pub mod guard;
+mod lambda;
 mod length;
 mod literal;
 mod operator;

@@ -3,6 +3,7 @@
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::sql::sqlparser::ast::{self, UnaryOperator, Value};
 
 use thalweg_base::Error;
@@ -11,7 +12,7 @@ use crate::binder::Binder;
 use crate::expr::Typed;
 use crate::failure::{Result, not_covered, wrong};
 use crate::span::{self, Fields, Unit};
-use crate::types::{DIGITS_MAX, INTERVAL};
+use crate::types::{DIGITS_MAX, INTERVAL, TEXT};
 
 fn literal(value: ScalarValue) -> Typed {
     let (data_type, nullable) = (value.data_type(), value.is_null());
@@ -39,7 +40,12 @@ impl Binder<'_> {
                 Some(bytes) => Ok(literal(ScalarValue::Binary(Some(bytes)))),
                 None => wrong("22P02", format!("'{text}' is no text of hexadecimal digits")),
             },
-            Value::Placeholder(_) => not_covered("a parameter"),
+            // It gets the type of what it meets, as a literal in quotes does.
+            Value::Placeholder(name) => {
+                let parameter = Placeholder::new_with_field(name.clone(), None);
+                let value = Typed::new(Expr::Placeholder(parameter), TEXT, true);
+                Ok(Typed { unknown: true, ..value })
+            }
             _ => not_covered("this literal"),
         }
     }

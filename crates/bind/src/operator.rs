@@ -26,6 +26,9 @@ enum Kind {
     Comparison(Operator),
     Arithmetic(Operator),
     Power,
+    /// A function of two lists, and one that takes them the other way round.
+    Items(&'static str),
+    ItemsOf(&'static str),
     /// DataFusion's coercion decides.
     Other(Operator),
 }
@@ -61,6 +64,9 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
         B::Xor | B::PGBitwiseXor => Kind::Other(Operator::BitwiseXor),
         B::PGBitwiseShiftRight => Kind::Other(Operator::BitwiseShiftRight),
         B::PGBitwiseShiftLeft => Kind::Other(Operator::BitwiseShiftLeft),
+        B::AtArrow => Kind::Items("array_has_all"),
+        B::ArrowAt => Kind::ItemsOf("array_has_all"),
+        B::PGOverlap => Kind::Items("array_has_any"),
         B::StringConcat => Kind::Other(Operator::StringConcat),
         _ => return None,
     })
@@ -96,6 +102,8 @@ impl Binder<'_> {
         }
         let (l, r) = (self.expr(left, place)?, self.expr(right, place)?);
         match kind {
+            Kind::Items(function) => self.scalar(function, vec![l, r]),
+            Kind::ItemsOf(function) => self.scalar(function, vec![r, l]),
             Kind::Comparison(op) => self.compare(l, op, r),
             Kind::Arithmetic(op) => self.arithmetic(l, op, r, place),
             Kind::Power => self.power(l, r),

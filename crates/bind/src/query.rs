@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::common::{JoinConstraint, JoinType, NullEquality};
+use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, ScalarValue};
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast::{
-    self, Fetch, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator,
-    SetQuantifier, Value, Values, With,
+    self, Fetch, LimitClause, LockClause, LockType, OrderBy, OrderByExpr, OrderByKind, Query,
+    SetExpr, SetOperator, SetQuantifier, Value, Values, With,
 };
 
 use crate::binder::{Binder, Ctes, Named, Output, Relation};
@@ -58,7 +58,8 @@ impl Binder<'_> {
         else {
             return not_covered("this clause of a query");
         };
-        if !locks.is_empty() || !pipe_operators.is_empty() {
+        // A query sees one snapshot, which nobody changes.
+        if !locks.iter().all(is_shared) || !pipe_operators.is_empty() {
             return not_covered("this clause of a query");
         }
         let own = match with {
@@ -270,11 +271,13 @@ impl Binder<'_> {
         quantifier: SetQuantifier,
         right: Relation,
     ) -> Result<Relation> {
-        let all = match quantifier {
-            SetQuantifier::All => true,
-            SetQuantifier::None | SetQuantifier::Distinct => false,
-            _ => return not_covered("BY NAME"),
+        let (all, by_name) = match quantifier {
+            SetQuantifier::All => (true, false),
+            SetQuantifier::None | SetQuantifier::Distinct => (false, false),
+            SetQuantifier::AllByName => (true, true),
+            SetQuantifier::ByName | SetQuantifier::DistinctByName => (false, true),
         };
+        let (left, right) = if by_name { by_names(left, right)? } else { (left, right) };
         let verb = op.to_string();
         if left.columns.len() != right.columns.len() {
             return wrong(
@@ -652,6 +655,53 @@ impl Binder<'_> {
         }
         Ok(Some(value.cast(&DataType::Int64).expr))
     }
+}
+
+/// Both sides with all columns that either has, in one order; the others are NULL.
+fn by_names(left: Relation, right: Relation) -> Result<(Relation, Relation)> {
+    let mut titles: Vec<String> = vec![];
+    for side in [&left, &right] {
+        for (at, output) in side.columns.iter().enumerate() {
+            if side.columns[..at].iter().any(|before| before.title == output.title) {
+                let title = &output.title;
+                return wrong("42701", format!("BY NAME with two columns called \"{title}\""));
+            }
+            if !titles.contains(&output.title) {
+                titles.push(output.title.clone());
+            }
+        }
+    }
+    let with_all = |side: Relation| -> Result<Relation> {
+        let mut exprs = vec![];
+        let mut columns = vec![];
+        for title in &titles {
+            match side.columns.iter().find(|output| output.title == *title) {
+                Some(output) => {
+                    exprs.push(Expr::Column(output.column.clone()));
+                    columns.push(output.clone());
+                }
+                None => {
+                    exprs.push(lit(ScalarValue::Null).alias(title));
+                    columns.push(Output {
+                        title: title.clone(),
+                        other: None,
+                        column: Column::from_name(title),
+                        data_type: DataType::Null,
+                        nullable: true,
+                        unknown: false,
+                    });
+                }
+            }
+        }
+        let plan = LogicalPlanBuilder::from(side.plan).project(exprs)?.build()?;
+        Ok(Relation { plan, columns })
+    };
+    Ok((with_all(left)?, with_all(right)?))
+}
+
+/// `FOR SHARE`
+fn is_shared(lock: &LockClause) -> bool {
+    lock.lock_type == LockType::Share
 }
 
 /// Whether it is a text that was cast to a length.

@@ -94,6 +94,11 @@ impl<'p> Scope<'p> {
         Scope { parent, ..Scope::default() }
     }
 
+    /// Whether all columns are of the table with this name.
+    pub fn is_of_one_table(&self, qualifier: &[Part]) -> bool {
+        !self.entries.is_empty() && self.entries.iter().all(|entry| entry.is_of(qualifier))
+    }
+
     /// The type of a column of this query.
     pub fn type_of(&self, column: &Column) -> Option<DataType> {
         let entry = self.entries.iter().find(|entry| entry.column == *column)?;

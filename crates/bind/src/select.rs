@@ -66,6 +66,7 @@ impl Binder<'_> {
             without_aggregates: None,
             without_windows: None,
             without_rows: None,
+            variables: &[],
         };
         if let Some(condition) = &select.selection {
             let place = Place {
@@ -217,6 +218,7 @@ impl Binder<'_> {
             without_aggregates: None,
             without_windows: None,
             without_rows: None,
+            variables: &[],
         };
         self.expr(expr, place)
     }
@@ -666,7 +668,7 @@ fn position(expr: &ast::Expr) -> Option<u64> {
     }
 }
 
-fn parts(name: &ObjectName) -> Result<Vec<Part>> {
+pub(crate) fn parts(name: &ObjectName) -> Result<Vec<Part>> {
     let parts: Option<Vec<Part>> = name.0.iter().map(|p| p.as_ident().map(Part::of)).collect();
     match parts {
         Some(parts) => Ok(parts),

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query};
 use crate::binder::{Binder, Relation};
 use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
+use crate::functions::quantified::quantified;
 use crate::operator::{self, as_row};
 use crate::types::TEXT;
 
@@ -123,7 +124,7 @@ impl Binder<'_> {
         };
         let query = match right {
             ast::Expr::Subquery(query) => query,
-            _ => return not_covered("ANY of a list"),
+            list => return self.of_list(left, op, list, all, place),
         };
         match (op, all) {
             (Operator::Eq, false) => self.in_subquery(left, query, false, place),
@@ -137,6 +138,32 @@ impl Binder<'_> {
                 Ok(Typed::boolean(Expr::SetComparison(found), true))
             }
         }
+    }
+
+    /// `x < ANY (list)`
+    fn of_list(
+        &self,
+        left: &ast::Expr,
+        op: Operator,
+        list: &ast::Expr,
+        all: bool,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let (value, list) = (self.expr(left, place)?, self.expr(list, place)?);
+        if list.is_null() {
+            return Ok(Typed::boolean(lit(ScalarValue::Boolean(None)), true));
+        }
+        let item = match &list.data_type {
+            DataType::List(item) | DataType::LargeList(item) => item.data_type().clone(),
+            DataType::FixedSizeList(item, _) => item.data_type().clone(),
+            _ => return wrong("42809", "op ANY/ALL (array) requires array on right side"),
+        };
+        let item = Typed::new(lit(ScalarValue::Null), item, true);
+        let items = self.same_type(vec![value, item], if all { "ALL" } else { "ANY" })?;
+        let (value, item) = (&items[0], &items[1].data_type);
+        let item = DataType::new_list(item.clone(), true);
+        let call = quantified(op, all).call(vec![value.expr.clone(), list.cast(&item).expr]);
+        Ok(Typed::boolean(call, true))
     }
 
     /// A value and the column of a subquery, as the type in which they are compared.

@@ -8,7 +8,10 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
 };
 
-use crate::failure::{Result, not_covered, wrong};
+use thalweg_base::Error;
+
+use crate::failure::{Result, wrong};
+use crate::scope::Part;
 
 pub const TEXT: DataType = DataType::Utf8View;
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -119,7 +122,10 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
                 None | Some(6) => TimeUnit::Microsecond,
                 Some(3) => TimeUnit::Millisecond,
                 Some(0) => TimeUnit::Second,
-                Some(_) => return not_covered("a timestamp of so many digits"),
+                Some(digits) => {
+                    let error = Error::unsupported(format!("TIMESTAMP({digits}) is not supported"));
+                    return Err(error.hint("there are TIMESTAMP(0), (3), (6) and (9)").into());
+                }
             };
             let zoned = matches!(zoned, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone);
             DataType::Timestamp(unit, zone.filter(|_| zoned).map(Into::into))
@@ -132,7 +138,14 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
             let item = Field::new_list_field(of_sql(inner, zone)?, true);
             DataType::List(Arc::new(item))
         }
-        _ => return not_covered("this type"),
+        SqlType::Custom(name, _) => {
+            let part = name.0.last().and_then(|part| part.as_ident()).map(Part::of);
+            let name = part.map_or_else(|| name.to_string(), |part| part.text);
+            return wrong("42704", format!("type \"{name}\" does not exist"));
+        }
+        other => {
+            return Err(Error::unsupported(format!("type {other} is not supported")).into());
+        }
     })
 }
 
@@ -163,8 +176,10 @@ fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
         ExactNumberInfo::PrecisionAndScale(precision, scale) => (precision, scale),
     };
     if precision == 0 || precision > u64::from(DIGITS_MAX) {
-        // Wider ones are DataFusion's.
-        return not_covered("a decimal of so many digits");
+        return wrong(
+            "22023",
+            format!("NUMERIC precision {precision} must be between 1 and {DIGITS_MAX}"),
+        );
     }
     if scale < 0 || scale as u64 > precision {
         return wrong(

@@ -67,8 +67,7 @@ impl Titles {
     }
 }
 
-/// The plan of a query, or of a statement with a query in it; `None` if the statement is another, or has
-/// what the binder does not cover.
+/// The plan of a query, or of a statement with a query in it; `None` if the statement is another.
 pub(crate) async fn plan(
     state: &SessionState,
     statement: &Statement,
@@ -76,9 +75,7 @@ pub(crate) async fn plan(
     match statement {
         Statement::Statement(inner) => match inner.as_ref() {
             ast::Statement::Query(query) => {
-                let Some(bound) = bind(state, statement, query, None).await? else {
-                    return Ok(None);
-                };
+                let bound = bind(state, statement, query, None).await?;
                 let titles = Titles::new(&bound.plan, bound.titles);
                 Ok(Some((bound.plan, titles)))
             }
@@ -92,7 +89,7 @@ pub(crate) async fn plan(
         },
         Statement::CopyTo(copy) => {
             let CopyToSource::Query(query) = &copy.source else { return Ok(None) };
-            let Some(bound) = bind(state, statement, query, None).await? else { return Ok(None) };
+            let bound = bind(state, statement, query, None).await?;
             let source = CopyToSource::Query(any_query(state)?);
             let other = Statement::CopyTo(CopyToStatement { source, ..copy.clone() });
             let titles = Titles::new(&bound.plan, bound.titles);
@@ -105,9 +102,6 @@ pub(crate) async fn plan(
             let Some((bound, _)) = Box::pin(plan(state, &explain.statement)).await? else {
                 return Ok(None);
             };
-            if matches!(bound, LogicalPlan::Ddl(_) | LogicalPlan::Copy(_)) {
-                return Ok(None);
-            }
             // The options are DataFusion's to read.
             let mut other = explain.clone();
             let query = ast::Statement::Query(any_query(state)?);
@@ -137,19 +131,19 @@ fn is_query(statement: &Statement) -> Option<&Query> {
 }
 
 /// The plan of a query whose columns are put into those of a table: where a type is given, they become
-/// values of it. `None` if it has what the binder does not cover.
+/// values of it.
 pub(crate) async fn assigned(
     state: &SessionState,
     statement: &Statement,
     types: &[Option<DataType>],
-) -> DfResult<Option<LogicalPlan>> {
+) -> DfResult<LogicalPlan> {
     let mut statement = statement.clone();
     quantified::rewrite(&mut statement);
-    let Some(query) = is_query(&statement) else { return Ok(None) };
+    let Some(query) = is_query(&statement) else { return internal_err!("rows of no query") };
     let into = Into { types, fewer: false };
-    let Some(bound) = bind(state, &statement, query, Some(into)).await? else { return Ok(None) };
+    let bound = bind(state, &statement, query, Some(into)).await?;
     let titles = Titles::new(&bound.plan, bound.titles);
-    titled(bound.plan, &titles).map(Some)
+    titled(bound.plan, &titles)
 }
 
 /// A query in the place of one that is bound: the rest of its statement is DataFusion's to read.
@@ -181,7 +175,7 @@ async fn insertion(
         && insert.partitioned.is_none()
         && insert.after_columns.is_empty();
     if !is_plain {
-        return Ok(None);
+        return Err(into_datafusion(Error::unsupported("this form of INSERT is not supported")));
     }
     let names = Names::of(state, statement).await?;
     let reference = object_name_to_table_reference(name.clone(), true)?;
@@ -194,9 +188,17 @@ async fn insertion(
             [part] => part.as_ident(),
             _ => None,
         };
-        let Some(ident) = ident else { return Ok(None) };
-        let found = names::column(schema.fields().iter().map(|f| f.name().as_str()), ident);
-        let Some(found) = found.map_err(into_datafusion)? else { return Ok(None) };
+        let found = match ident {
+            Some(ident) => {
+                let columns = schema.fields().iter().map(|f| f.name().as_str());
+                names::column(columns, ident).map_err(into_datafusion)?
+            }
+            None => None,
+        };
+        let Some(found) = found else {
+            let error = format!("column \"{column}\" of table \"{reference}\" does not exist");
+            return Err(into_datafusion(Error::user(error).code("42703")));
+        };
         if given[found].replace(at).is_some() {
             let name = &schema.field(found).name();
             let error = Error::user(format!("column \"{name}\" specified more than once"));
@@ -213,7 +215,7 @@ async fn insertion(
         }
     }
     let into = Into { types: &types, fewer: insert.columns.is_empty() };
-    let Some(bound) = bound(&names, query, Some(into))? else { return Ok(None) };
+    let bound = bound(&names, query, Some(into))?;
     let columns = bound.plan.schema().columns();
     let columns = schema.fields().iter().zip(&given).map(|(field, at)| {
         let value = match at.and_then(|at| columns.get(at)) {
@@ -240,20 +242,20 @@ async fn table_of_query(
     query: &Query,
 ) -> DfResult<Option<(LogicalPlan, Titles)>> {
     if !create.constraints.is_empty() || create.columns.iter().any(|c| !c.options.is_empty()) {
-        return Ok(None);
+        let error =
+            Error::unsupported("constraints and defaults of a table that is made AS a query");
+        let error = error.hint("create the table first, and INSERT the rows of the query");
+        return Err(into_datafusion(error));
     }
     let mut types = vec![];
     for column in &create.columns {
         types.push(match &column.data_type {
             ast::DataType::Unspecified => None,
-            data_type => match sql_type(state, data_type)? {
-                Some(data_type) => Some(data_type),
-                None => return Ok(None),
-            },
+            data_type => Some(sql_type(state, data_type)?),
         });
     }
     let into = (!types.is_empty()).then_some(Into { types: &types, fewer: false });
-    let Some(mut bound) = bind(state, statement, query, into).await? else { return Ok(None) };
+    let mut bound = bind(state, statement, query, into).await?;
     if !types.is_empty() {
         bound.titles = create.columns.iter().map(|c| names::ident(&c.name)).collect();
     }
@@ -277,9 +279,7 @@ async fn view(
     statement: &Statement,
     create: &ast::CreateView,
 ) -> DfResult<Option<(LogicalPlan, Titles)>> {
-    let Some(mut bound) = bind(state, statement, &create.query, None).await? else {
-        return Ok(None);
-    };
+    let mut bound = bind(state, statement, &create.query, None).await?;
     if create.columns.len() > bound.titles.len() {
         let error = Error::user("CREATE VIEW specifies more column names than columns");
         return Err(into_datafusion(error.code("42601")));
@@ -297,8 +297,8 @@ async fn view(
     Ok(Some((plan, Titles::default())))
 }
 
-/// A type that a statement names; `None` if the binder has no such.
-fn sql_type(state: &SessionState, data_type: &ast::DataType) -> DfResult<Option<DataType>> {
+/// A type that a statement names.
+fn sql_type(state: &SessionState, data_type: &ast::DataType) -> DfResult<DataType> {
     let zone = state.config_options().execution.time_zone.as_deref();
     settled(thalweg_bind::sql_type(data_type, zone))
 }
@@ -347,12 +347,12 @@ async fn bind(
     statement: &Statement,
     query: &Query,
     into: Option<Into<'_>>,
-) -> DfResult<Option<Bound>> {
+) -> DfResult<Bound> {
     bound(&Names::of(state, statement).await?, query, into)
 }
 
 /// The same where the names are looked up already.
-fn bound(names: &Names<'_>, query: &Query, into: Option<Into<'_>>) -> DfResult<Option<Bound>> {
+fn bound(names: &Names<'_>, query: &Query, into: Option<Into<'_>>) -> DfResult<Bound> {
     let binder = Binder::new(names);
     settled(match into {
         Some(Into { types, fewer }) => binder.assigned(query, types, fewer),
@@ -360,17 +360,14 @@ fn bound(names: &Names<'_>, query: &Query, into: Option<Into<'_>>) -> DfResult<O
     })
 }
 
-/// `None` is what the binder does not cover.
-fn settled<T>(bound: Result<T, Failure>) -> DfResult<Option<T>> {
-    match bound {
-        Ok(bound) => Ok(Some(bound)),
-        Err(Failure::NotCovered(what)) => {
-            tracing::debug!(what, "not covered by the binder");
-            Ok(None)
+fn settled<T>(bound: Result<T, Failure>) -> DfResult<T> {
+    bound.map_err(|failure| match failure {
+        Failure::NotCovered(what) => {
+            into_datafusion(Error::unsupported(format!("{what} is not supported")))
         }
-        Err(Failure::Refused(e)) => Err(*e),
-        Err(Failure::Wrong(e)) => Err(into_datafusion(e)),
-    }
+        Failure::Refused(e) => *e,
+        Failure::Wrong(e) => into_datafusion(e),
+    })
 }
 
 /// Tables and functions that a statement may name.

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
-use thalweg_base::{Error, Result};
+use thalweg_base::Result;
 use thalweg_storage::Snapshot;
 
 use crate::error::from_datafusion;
@@ -17,7 +17,9 @@ use crate::parameters::Filled;
 use crate::parse::{self, Parsed};
 use crate::session::Inner;
 use crate::statement::{self, Ended};
-use crate::{access, as_of, dml, maintain, names, parameters, pg, place, show, transaction};
+use crate::{
+    access, as_of, dml, maintain, names, parameters, pg, place, prepared, show, transaction,
+};
 
 /// What a statement takes and gives.
 #[derive(Clone, Debug)]
@@ -131,15 +133,9 @@ async fn resolved(
     if let Statement::Statement(inner) = &mut statement {
         if let Some(text) = show::query(inner, snapshot)? {
             statement = parse::statement(state, &text)?;
-        } else if let ast::Statement::Execute { name: Some(name), .. } = inner.as_ref() {
-            let name = names::folded(name);
-            let text = session.prepared.lock().get(&name).cloned();
-            let prepared = text.map(|text| parse::statement(state, &text)).transpose()?;
-            let Some(Statement::Statement(prepared)) = prepared else { return Err(unknown(&name)) };
-            let ast::Statement::Prepare { statement, .. } = *prepared else {
-                return Err(unknown(&name));
-            };
-            **inner = *statement;
+        } else if let ast::Statement::Execute { name: Some(name), parameters, .. } = inner.as_ref()
+        {
+            **inner = prepared::bind(session, state, &names::folded(name), parameters)?;
         }
     }
     as_of::resolve(&session.catalog, state, &mut statement).await?;
@@ -172,8 +168,4 @@ async fn resolved(
         return Ok(None);
     }
     Ok(Some(statement))
-}
-
-fn unknown(name: &str) -> Error {
-    Error::user(format!("prepared statement \"{name}\" does not exist")).code("26000")
 }

@@ -18,7 +18,7 @@
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
 //! * `parse.rs`, `dialect.rs`: text into a statement. `depth.rs`: refuses what is nested too deeply
-//!   to plan. `names.rs`: columns without a name get one. `merged_columns.rs`: `USING` by `ON`.
+//!   to plan. `names.rs`: names as the planner knows them.
 //!   `spelling.rs`: other spellings of what is done; `refuse.rs`: what is parsed and not done is refused.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
 //! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run.
@@ -73,7 +73,6 @@ mod information;
 mod ingest;
 mod load;
 mod maintain;
-mod merged_columns;
 mod names;
 mod parameters;
 mod parse;

@@ -1,11 +1,7 @@
 //! SQL text into one statement.
 
-use std::ops::ControlFlow;
-
-use datafusion::common::Result as DfResult;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -16,8 +12,7 @@ use crate::copy::{self, Copy};
 use crate::ddl::Clauses;
 use crate::depth;
 use crate::dialect::Thalweg;
-use crate::error::{from_datafusion, into_datafusion};
-use crate::walk::walk;
+use crate::error::from_datafusion;
 use crate::{refuse, spelling, workload};
 
 /// A statement, and what DataFusion's parser would not take of it.
@@ -132,36 +127,4 @@ fn take_partition_by(tokens: &mut Vec<TokenWithSpan>) -> Result<Option<(String, 
         return Ok(Some((name, buckets)));
     }
     Ok(None)
-}
-
-/// DataFusion plans these as semi and anti joins, which ignore how often a row occurs: better no
-/// answer than a wrong one.
-pub(crate) fn refuse_bags(statement: &Statement) -> DfResult<()> {
-    fn is_bag(body: &ast::SetExpr) -> bool {
-        let ast::SetExpr::SetOperation { op, set_quantifier, left, right } = body else {
-            return false;
-        };
-        let counts = matches!(op, ast::SetOperator::Intersect | ast::SetOperator::Except)
-            && *set_quantifier == ast::SetQuantifier::All;
-        counts || is_bag(left) || is_bag(right)
-    }
-    struct Bags;
-    impl ast::Visitor for Bags {
-        type Break = ();
-
-        fn pre_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
-            if is_bag(&query.body) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }
-    }
-    let mut inner = statement;
-    while let Statement::Explain(explain) = inner {
-        inner = &explain.statement;
-    }
-    match inner {
-        Statement::Statement(s) if walk(s, &mut Bags).is_break() => Err(into_datafusion(
-            Error::unsupported("INTERSECT ALL and EXCEPT ALL are not supported")
-                .hint("leave ALL out, or compare GROUP BY … count(*) of both sides"),
-        )),
-        _ => Ok(()),
-    }
 }

@@ -1,5 +1,5 @@
-//! Prepared changes: `PREPARE p AS UPDATE …`. DataFusion's planner knows none of them, so their
-//! values are put into the statement itself.
+//! Prepared statements of SQL: `PREPARE p AS SELECT …`, `EXECUTE p (1)`. The text of a statement is kept, and
+//! its values are put into the statement itself.
 
 use std::ops::ControlFlow;
 
@@ -19,22 +19,38 @@ use crate::statement::{self, Started};
 use crate::walk::walk_mut;
 use crate::{names, parse};
 
-/// Remembers the text.
+/// Remembers the text of a query or a change.
 pub async fn prepare(
     session: &Inner,
     state: &SessionState,
     sql: &str,
     name: &Ident,
-    change: &Statement,
+    types: &[DataType],
+    prepared: &Statement,
 ) -> Result<Started> {
     let name = names::ident(name);
     if session.prepared.lock().contains_key(&name) {
         return Err(Error::user(format!("prepared statement {} exists already", quoted(&name)))
+            .code("42P05")
             .hint("DEALLOCATE removes it"));
     }
     // So that a mistake shows now: it is planned, without values.
-    let change = Change::new(change.clone());
-    if let Some(planned) = change.planned(&session.catalog.snapshot(), &session.catalog.viewer())? {
+    let mut sample = prepared.clone();
+    let parameters: Vec<Expr> = (1..=types.len())
+        .map(|n| Expr::Value(Value::Placeholder(format!("${n}")).into()))
+        .collect();
+    let _ = walk_mut(&mut sample, &mut Bind::new(&parameters, types));
+    let planned = match sample {
+        Statement::Query(_) => Some(sample),
+        change if Change::is(&change) => {
+            Change::new(change).planned(&session.catalog.snapshot(), &session.catalog.viewer())?
+        }
+        _ => {
+            return Err(Error::unsupported("only queries and changes can be prepared")
+                .hint("run the statement as it is"));
+        }
+    };
+    if let Some(planned) = planned {
         statement::plan(state, Parsed::Statement(Box::new(planned)))
             .await
             .map_err(from_datafusion)?;
@@ -43,46 +59,46 @@ pub async fn prepare(
     Ok(Started::Done(Tag::Done("PREPARE".into())))
 }
 
-/// Forgets a prepared change; false if it is none.
-pub fn deallocate(session: &Inner, name: &str) -> bool {
-    let mut prepared = session.prepared.lock();
-    let is_change = prepared.get(name).is_some_and(|sql| is_change(session, sql));
-    is_change && prepared.remove(name).is_some()
+/// Forgets a prepared statement.
+pub fn deallocate(session: &Inner, name: &str) -> Result<Started> {
+    match session.prepared.lock().remove(name) {
+        Some(_) => Ok(Started::Done(Tag::Done("DEALLOCATE".into()))),
+        None => Err(unknown(name)),
+    }
 }
 
-fn is_change(session: &Inner, sql: &str) -> bool {
-    let state = session.context.state();
-    let parsed = parse::statement(&state, sql);
-    matches!(parsed, Ok(Parsed::Statement(s))
-        if matches!(s.as_ref(), Statement::Prepare { statement, .. } if Change::is(statement)))
+pub fn unknown(name: &str) -> Error {
+    Error::user(format!("prepared statement {} does not exist", quoted(name))).code("26000")
 }
 
-/// The change that an EXECUTE runs, with its values; `None` if a query is prepared by that name.
+/// The statement that an EXECUTE runs, with its values.
 pub fn bind(
     session: &Inner,
     state: &SessionState,
-    execute: &Statement,
-) -> Result<Option<Statement>> {
-    let Statement::Execute { name: Some(name), parameters, .. } = execute else { return Ok(None) };
-    let name = names::folded(name);
-    let Some(sql) = session.prepared.lock().get(&name).cloned() else { return Ok(None) };
-    let Parsed::Statement(prepared) = parse::statement(state, &sql)? else { return Ok(None) };
-    let Statement::Prepare { data_types, statement, .. } = *prepared else { return Ok(None) };
-    if !Change::is(&statement) {
-        return Ok(None);
-    }
+    name: &str,
+    values: &[Expr],
+) -> Result<Statement> {
+    let text = session.prepared.lock().get(name).cloned();
+    let Some(sql) = text else { return Err(unknown(name)) };
+    let Parsed::Statement(prepared) = parse::statement(state, &sql)? else {
+        return Err(unknown(name));
+    };
+    let Statement::Prepare { data_types, statement, .. } = *prepared else {
+        return Err(unknown(name));
+    };
     let mut statement = *statement;
-    let mut bind = Bind { values: parameters, types: &data_types, most: 0, missing: None };
+    let mut bind = Bind::new(values, &data_types);
     let _ = walk_mut(&mut statement, &mut bind);
     let wanted = bind.most.max(data_types.len());
-    if bind.missing.is_some() || wanted != parameters.len() {
+    if bind.missing.is_some() || wanted != values.len() {
         return Err(Error::user(format!(
             "prepared statement {} takes {wanted} values, and got {}",
-            quoted(&name),
-            parameters.len()
-        )));
+            quoted(name),
+            values.len()
+        ))
+        .code("42601"));
     }
-    Ok(Some(statement))
+    Ok(statement)
 }
 
 struct Bind<'a> {
@@ -91,6 +107,12 @@ struct Bind<'a> {
     /// The highest number of a parameter.
     most: usize,
     missing: Option<usize>,
+}
+
+impl<'a> Bind<'a> {
+    fn new(values: &'a [Expr], types: &'a [DataType]) -> Self {
+        Bind { values, types, most: 0, missing: None }
+    }
 }
 
 impl VisitorMut for Bind<'_> {

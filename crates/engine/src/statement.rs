@@ -33,8 +33,8 @@ use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, ddl, declared, dml, maintain, merged_columns, names, pg, place, prepared,
-    quantified, show, workload,
+    alter, as_of, ddl, declared, dml, maintain, names, pg, place, prepared, quantified, show,
+    workload,
 };
 
 pub(crate) use crate::parse::statement as parse;
@@ -295,13 +295,16 @@ struct Job<'a> {
 impl Job<'_> {
     async fn run(self, mut statement: Statement, clauses: ddl::Clauses) -> Result<Started> {
         let Job { session, run, state, snapshot, viewer, sql } = self;
+        let mut keeps = keeps_plans(&state);
         if let Statement::Statement(inner) = &mut statement {
             if let Some(text) = show::query(inner, &snapshot)? {
                 statement = parse(&state, &text)?;
-            } else if let ast::Statement::Execute { .. } = inner.as_ref()
-                && let Some(bound) = prepared::bind(session, &state, inner)?
+            } else if let ast::Statement::Execute { name: Some(name), parameters, .. } =
+                inner.as_ref()
             {
-                **inner = bound;
+                // What the text means is known to this session alone.
+                keeps = false;
+                **inner = prepared::bind(session, &state, &names::folded(name), parameters)?;
             }
         }
         if !viewer.is_superuser() {
@@ -340,16 +343,12 @@ impl Job<'_> {
                     return Err(Error::unsupported("only queries can be killed")
                         .hint("KILL QUERY 7 stops query 7 of SHOW QUERIES"));
                 }
-                ast::Statement::Execute { name: Some(name), .. } => {
-                    prepare_anew(session, &names::folded(name)).await?;
+                ast::Statement::Prepare { name, data_types, statement } => {
+                    return prepared::prepare(session, &state, sql, name, data_types, statement)
+                        .await;
                 }
-                ast::Statement::Prepare { name, statement, .. } if dml::Change::is(statement) => {
-                    return prepared::prepare(session, &state, sql, name, statement).await;
-                }
-                ast::Statement::Deallocate { name, .. }
-                    if prepared::deallocate(session, &names::ident(name)) =>
-                {
-                    return Ok(Started::Done(Tag::Done("DEALLOCATE".into())));
+                ast::Statement::Deallocate { name, .. } => {
+                    return prepared::deallocate(session, &names::ident(name));
                 }
                 _ => {}
             }
@@ -396,37 +395,15 @@ impl Job<'_> {
                 reset_variable(session, &viewer, &reset.variable).await?;
                 Ok(Started::Done(Tag::Done("RESET".into())))
             }
-            LogicalPlan::Statement(
-                command @ (PlanStatement::Prepare(_)
-                | PlanStatement::Deallocate(_)
-                | PlanStatement::ResetVariable(_)),
-            ) => {
-                if let PlanStatement::ResetVariable(reset) = &command {
-                    check_settable(session, &viewer, &reset.variable, "")?;
-                }
-                execute_command(session, LogicalPlan::Statement(command.clone())).await?;
-                let word = match command {
-                    PlanStatement::Prepare(prepare) => {
-                        session.prepared.lock().insert(prepare.name, sql.to_string());
-                        "PREPARE"
-                    }
-                    PlanStatement::Deallocate(deallocate) => {
-                        session.prepared.lock().remove(&deallocate.name);
-                        "DEALLOCATE"
-                    }
-                    _ => "RESET",
-                };
-                Ok(Started::Done(Tag::Done(word.into())))
-            }
-            plan @ LogicalPlan::Statement(PlanStatement::Execute(_)) => {
-                let frame =
-                    session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
-                let plan = optimize(&state, &frame.into_unoptimized_plan(), titles).await?;
-                rows(run, state, plan).await
+            LogicalPlan::Statement(PlanStatement::ResetVariable(reset)) => {
+                check_settable(session, &viewer, &reset.variable, "")?;
+                let plan = LogicalPlan::Statement(PlanStatement::ResetVariable(reset));
+                execute_command(session, plan).await?;
+                Ok(Started::Done(Tag::Done("RESET".into())))
             }
             plan => {
                 let engine = &session.engine;
-                let keeps = keeps_plans(&state)
+                let keeps = keeps
                     && Arc::ptr_eq(&snapshot, &engine.database().snapshot())
                     && share::is_decided(&plan);
                 let plan = optimize(&state, &plan, titles).await?;
@@ -475,39 +452,16 @@ pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult
     bound::titled(plan, &titles)
 }
 
-/// The logical plan of a statement, and what the result calls its columns. DataFusion refuses a SELECT list in which two columns would
-/// get one name, and takes casts and subqueries for unnamed: `SELECT a::INT, a::DOUBLE` or
-/// `SELECT 5, 5`. Such a list is given names and planned again.
+/// The logical plan of a statement, and what the result calls its columns.
 pub(crate) async fn planned_as(
     state: &SessionState,
     mut statement: Statement,
 ) -> DfResult<(LogicalPlan, Titles)> {
     quantified::rewrite(&mut statement);
-    if let Some(bound) = bound::plan(state, &statement).await? {
-        return Ok(bound);
-    }
-    parse::refuse_bags(&statement)?;
-    merged_columns::merge(&mut statement)?;
-    names::branches(&mut statement);
-    let planned = match plan_as_written(state, &statement).await {
-        // Columns may be written in other letters than they have.
-        Err(e) if names::cased::is_missing(&e) => {
-            match names::cased::settled(state, &statement).await? {
-                Some(statement) => plan_as_written(state, &statement).await,
-                None => Err(e),
-            }
-        }
-        planned => planned,
-    };
-    Ok((planned?, Titles::default()))
-}
-
-async fn plan_as_written(state: &SessionState, statement: &Statement) -> DfResult<LogicalPlan> {
-    match state.statement_to_plan(statement.clone()).await {
-        Err(e) if e.to_string().contains("require unique expression names") => {
-            state.statement_to_plan(names::unique(statement.clone())).await
-        }
-        planned => planned,
+    match bound::plan(state, &statement).await? {
+        Some(bound) => Ok(bound),
+        // There is no query in it.
+        None => Ok((state.statement_to_plan(statement).await?, Titles::default())),
     }
 }
 
@@ -670,19 +624,4 @@ async fn reset_variable(session: &Inner, viewer: &Viewer, variable: &str) -> Res
     let state = session.context.state_ref();
     let mut state = state.write();
     state.config_mut().options_mut().set(variable, &value).map_err(from_datafusion)
-}
-
-/// DataFusion keeps the plan of a prepared statement, and with it the tables as they were. The
-/// text is planned again, so that EXECUTE sees what every other statement sees.
-async fn prepare_anew(session: &Inner, name: &str) -> Result<()> {
-    let Some(text) = session.prepared.lock().get(name).cloned() else { return Ok(()) };
-    let state = session.context.state();
-    let plan = plan(&state, parse(&state, &text)?)
-        .await
-        .map_err(|e| from_datafusion(e).context(format!("prepared statement \"{name}\"")))?;
-    let deallocate = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
-    let old = state.create_logical_plan(&deallocate).await.map_err(from_datafusion)?;
-    // Absent if an earlier attempt failed half way.
-    let _ = session.context.execute_logical_plan(old).await;
-    execute_command(session, plan).await
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::Standing;
 use super::decided::decided;
 use super::domain::{Domain, Keys, outer_columns};
-use super::once::{is_always_one_row, is_one_row, nullable, one_row};
+use super::once::{always_has_rows, is_always_one_row, is_one_row, nullable, one_row};
 use super::simple::{is_aggregated, is_filtered, is_of_one_row, stays_nullable};
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
@@ -187,6 +187,9 @@ impl<'b, 'a> Below<'b, 'a> {
         negated: bool,
         standing: Standing,
     ) -> Result<Option<Expr>> {
+        if always_has_rows(&plan) {
+            return Ok(Some(lit(!negated)));
+        }
         let columns = self.outer(&plan)?;
         if columns.is_empty() && self.sees_all(&plan)? {
             // One row is enough to know.

@@ -6,9 +6,12 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{
-    ColumnarValue, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use thalweg_base::Error;
+
+use crate::grouping::lists;
 
 /// `__one_row(value, rows)` is the value, if there is one row.
 pub(super) fn one_row() -> Arc<ScalarUDF> {
@@ -111,5 +114,20 @@ pub(super) fn is_always_one_row(plan: &LogicalPlan) -> bool {
         LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
         LogicalPlan::Values(values) => values.values.len() == 1,
         _ => false,
+    }
+}
+
+/// Whether a plan has a row at least, whatever the rows around it and the tables are.
+pub(super) fn always_has_rows(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => match &aggregate.group_expr[..] {
+            [] => true,
+            [Expr::GroupingSet(set)] => lists(set.clone()).iter().any(Vec::is_empty),
+            _ => false,
+        },
+        LogicalPlan::Projection(p) => always_has_rows(&p.input),
+        LogicalPlan::SubqueryAlias(a) => always_has_rows(&a.input),
+        LogicalPlan::Sort(s) => s.fetch != Some(0) && always_has_rows(&s.input),
+        other => is_always_one_row(other),
     }
 }

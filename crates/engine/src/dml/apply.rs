@@ -37,10 +37,7 @@ pub async fn plan_rows(
     let fields = table.arrow_schema.fields();
     let types = fields.iter().map(|field| Some(field.data_type().clone()));
     let types: Vec<_> = std::iter::repeat_n(None, before).chain(types).collect();
-    match bound::assigned(job.state, &query, &types).await.map_err(from_datafusion)? {
-        Some(plan) => Ok(plan),
-        None => statement::plan(job.state, query).await.map_err(from_datafusion),
-    }
+    bound::assigned(job.state, &query, &types).await.map_err(from_datafusion)
 }
 
 pub async fn run(job: &Job<'_>, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {

@@ -351,8 +351,8 @@ fn clause(message: &str) -> Option<Error> {
             "42P10",
         );
     }
-    if let Some(name) = between(message, "Prepared statement '", "' does not exist") {
-        return plainly(&format!("prepared statement {} does not exist", quoted(name)), "26000");
+    if let Some(name) = between(message, "Placeholder '", "' was not provided a value") {
+        return plainly(&format!("there is no parameter {name}"), "42P02");
     }
     if let Some(name) = between(message, "'", "' is not a variable which can be viewed with") {
         return Some(

@@ -262,11 +262,11 @@ impl Command {
                 session.transactions.check_idle("DISCARD ALL")?;
                 session.identity.become_role(None);
                 reset_all(session)?;
-                deallocate_all(session).await?;
+                session.prepared.lock().clear();
                 done("DISCARD ALL")
             }
             Command::DeallocateAll => {
-                deallocate_all(session).await?;
+                session.prepared.lock().clear();
                 done("DEALLOCATE ALL")
             }
             Command::Nothing(word) => done(word),
@@ -366,18 +366,6 @@ fn reset_all(session: &Inner) -> Result<()> {
     session.transactions.set_read_only(false);
     apply(session, "timezone")?;
     apply(session, "statement_timeout")
-}
-
-async fn deallocate_all(session: &Inner) -> Result<()> {
-    let names: Vec<String> = session.prepared.lock().drain().map(|(name, _)| name).collect();
-    for name in names {
-        let text = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
-        let state = session.context.state();
-        let plan = state.create_logical_plan(&text).await.map_err(from_datafusion)?;
-        // A prepared change is only in our own list.
-        let _ = session.context.execute_logical_plan(plan).await;
-    }
-    Ok(())
 }
 
 /// Ends what was set for the transaction that is over.
