@@ -102,6 +102,16 @@ pub(crate) async fn plan(
             let Some((bound, _)) = Box::pin(plan(state, &explain.statement)).await? else {
                 return Ok(None);
             };
+            // Of what is made of a query, the query is explained.
+            let bound = match bound {
+                LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(made)) => {
+                    Arc::unwrap_or_clone(made.input)
+                }
+                LogicalPlan::Ddl(DdlStatement::CreateView(made)) => {
+                    Arc::unwrap_or_clone(made.input)
+                }
+                other => other,
+            };
             // The options are DataFusion's to read.
             let mut other = explain.clone();
             let query = ast::Statement::Query(any_query(state)?);

@@ -63,6 +63,11 @@ impl Dialect for Thalweg {
         true
     }
 
+    /// `list_transform(a, x -> x + 1)`
+    fn supports_lambda_functions(&self) -> bool {
+        true
+    }
+
     /// `ALTER COLUMN a TYPE INT USING …`
     fn supports_alter_column_type_using(&self) -> bool {
         true
