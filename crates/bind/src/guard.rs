@@ -87,7 +87,8 @@ fn as_guarded(expr: &Expr) -> Option<(Vec<&Expr>, &Expr)> {
     Some((split_conjunction(guard), then))
 }
 
-/// Conditions that are all asked of the same rows, each with those that cannot fail as its guards.
+/// Conditions that are all asked of the same rows, each with those that cannot fail, and those before it, as
+/// its guards.
 ///
 /// # Errors
 /// An expression cannot be taken apart.
@@ -98,13 +99,19 @@ pub fn guard_each_other(conditions: Vec<Expr>, types: Types<'_>) -> Result<Vec<E
         return Ok(conditions);
     }
     let guards = conditions.iter().zip(&is_safe).filter(|(_, safe)| **safe);
-    let guards: Vec<Expr> = guards.map(|(condition, _)| condition.clone()).collect();
-    let each = conditions.into_iter().zip(is_safe);
-    each.map(|(condition, safe)| match safe {
-        true => Ok(condition),
-        false => guarded(condition, Operator::And, &guards, types),
-    })
-    .collect()
+    let mut guards: Vec<Expr> = guards.map(|(condition, _)| condition.clone()).collect();
+    let mut all = Vec::with_capacity(conditions.len());
+    for (condition, safe) in conditions.into_iter().zip(is_safe) {
+        if safe {
+            all.push(condition);
+            continue;
+        }
+        let condition = guarded(condition, Operator::And, &guards, types)?;
+        // Where it stands behind its guards, it is one for what comes after it.
+        guards.push(condition.clone());
+        all.push(condition);
+    }
+    Ok(all)
 }
 
 /// Functions that have no value for some numbers.

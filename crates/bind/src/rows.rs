@@ -22,6 +22,7 @@ use crate::from::{Rows, reference, rename};
 use crate::grouping::Computed;
 use crate::scope::{Entry, Part};
 use crate::types;
+use crate::unnest::once::nullable;
 
 const UNNEST: &str = "unnest";
 const SERIES: &str = "generate_series";
@@ -146,6 +147,7 @@ impl Binder<'_> {
         if calls.is_empty() {
             return Ok((input, Computed::new()));
         }
+        let input = without_keys(input)?;
         let mut columns: Vec<Expr> =
             input.schema().columns().into_iter().map(Expr::Column).collect();
         let mut computed = Computed::new();
@@ -201,6 +203,26 @@ impl Binder<'_> {
         }
         Ok(Rows { plan, entries })
     }
+}
+
+/// The same rows, of which nobody knows any more that a column tells one from the others. DataFusion takes
+/// a key of the rows for one of what they are unnested to as well: DISTINCT, orders and joins above were
+/// dropped as needless.
+pub(crate) fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
+    // Groups have keys, and so has what becomes groups later.
+    let makes_keys = |node: &LogicalPlan| {
+        matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_))
+            || !node.schema().functional_dependencies().is_empty()
+    };
+    if !plan.exists(|node| Ok(makes_keys(node)))? {
+        return Ok(plan);
+    }
+    let columns = plan.schema().columns().into_iter().map(|column| {
+        let (relation, name) = (column.relation.clone(), column.name.clone());
+        nullable().call(vec![Expr::Column(column)]).alias_qualified(relation, name)
+    });
+    let columns: Vec<Expr> = columns.collect();
+    Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
 }
 
 fn item_type(list: &DataType) -> DataType {

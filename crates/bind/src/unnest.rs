@@ -20,7 +20,7 @@
 mod attach;
 mod decided;
 mod domain;
-mod once;
+pub(crate) mod once;
 mod push;
 mod simple;
 

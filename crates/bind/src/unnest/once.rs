@@ -23,7 +23,7 @@ pub(super) fn one_row() -> Arc<ScalarUDF> {
 }
 
 /// `__nullable(value)` is the value, of which nobody takes it that it is never NULL.
-pub(super) fn nullable() -> Arc<ScalarUDF> {
+pub(crate) fn nullable() -> Arc<ScalarUDF> {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         let signature = Signature::any(1, Volatility::Immutable);
         Arc::new(ScalarUDF::from(Nullable { signature }))

@@ -17,6 +17,7 @@ use super::domain::{Domain, Keys, equality, shared};
 use crate::failure::{Result, not_covered};
 use crate::grouping::lists;
 use crate::operator::binary;
+use crate::rows::without_keys;
 
 /// A plan for all rows around it, and the columns that say for which.
 type Pushed = (LogicalPlan, Vec<Column>);
@@ -53,7 +54,7 @@ impl Domain<'_, '_> {
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Unnest(Unnest { input, exec_columns, options, .. }) => {
                 let (input, keys) = self.push(Arc::unwrap_or_clone(input))?;
-                let rows = LogicalPlanBuilder::from(input);
+                let rows = LogicalPlanBuilder::from(without_keys(input)?);
                 Ok((rows.unnest_columns_with_options(exec_columns, options)?.build()?, keys))
             }
             _ => not_covered("this operator in a correlated subquery"),

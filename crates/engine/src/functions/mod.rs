@@ -20,6 +20,7 @@ pub mod from_char;
 pub mod interval_key;
 pub mod interval_max;
 pub mod interval_times;
+pub mod list_key;
 pub mod number_pattern;
 pub mod numbers;
 pub mod operators;

@@ -4,6 +4,8 @@
 //! them, joins on them or makes them distinct, their key takes their place (`functions/interval_key.rs`).
 //! What is shown stays the interval itself: of a group of equal ones, the first. The rule stands behind
 //! all others of the analyzer, and so sees what every planner and every rule has made.
+//!
+//! Lists have keys where they are joined on and grouped by (`functions/list_key.rs`).
 
 use std::sync::Arc;
 
@@ -26,6 +28,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::interval_key::{INTERVAL_KEY, IntervalExtreme};
 use crate::functions::interval_max::{INTERVAL_MAX, INTERVAL_MIN};
+use crate::functions::list_key::{LIST_KEY, is_list};
 
 #[derive(Debug)]
 struct IntervalKeys {
@@ -51,7 +54,7 @@ impl AnalyzerRule for IntervalKeys {
             if self.first && !matches!(node, LogicalPlan::Window(_)) {
                 return Ok(Transformed::no(node));
             }
-            if !super::may_have(&node, is_span)? {
+            if !super::may_have(&node, is_keyed)? {
                 return Ok(Transformed::no(node));
             }
             let schema = super::input_schema(&node)?;
@@ -73,17 +76,34 @@ fn is_span(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(IntervalUnit::MonthDayNano | IntervalUnit::DayTime))
 }
 
+/// What is joined on and grouped by a key.
+fn is_keyed(data_type: &DataType) -> bool {
+    is_span(data_type) || is_list(data_type)
+}
+
 fn gives_span(expr: &Expr, schema: &DFSchema) -> bool {
+    gives(expr, schema, is_span)
+}
+
+fn gives(expr: &Expr, schema: &DFSchema, is: fn(&DataType) -> bool) -> bool {
     match expr {
-        Expr::Literal(value, _) => is_span(&value.data_type()),
-        Expr::Column(column) => schema.data_type(column).is_ok_and(is_span),
+        Expr::Literal(value, _) => is(&value.data_type()),
+        Expr::Column(column) => schema.data_type(column).is_ok_and(is),
         // What cannot be told here is none: the columns of a plan that is wrong.
-        other => other.get_type(schema).is_ok_and(|t| is_span(&t)),
+        other => other.get_type(schema).is_ok_and(|t| is(&t)),
     }
 }
 
 fn key(expr: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&INTERVAL_KEY), vec![expr]))
+}
+
+/// The key of an interval or a list.
+fn key_of(expr: Expr, schema: &DFSchema) -> Expr {
+    match gives_span(&expr, schema) {
+        true => key(expr),
+        false => Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&LIST_KEY), vec![expr])),
+    }
 }
 
 fn keyed(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
@@ -100,8 +120,9 @@ fn keyed(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan
             for (left, right) in &mut join.on {
                 let (l, r) = (join.left.schema(), join.right.schema());
                 any |= key_expr(left, l)? | key_expr(right, r)?;
-                if gives_span(left, l) && gives_span(right, r) {
-                    (*left, *right) = (key(std::mem::take(left)), key(std::mem::take(right)));
+                if gives(left, l, is_keyed) && gives(right, r, is_keyed) {
+                    *left = key_of(std::mem::take(left), l);
+                    *right = key_of(std::mem::take(right), r);
                     any = true;
                 }
             }
@@ -112,7 +133,7 @@ fn keyed(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan
         }
         LogicalPlan::Aggregate(aggregate) => aggregated(aggregate, schema),
         LogicalPlan::Distinct(Distinct::All(input)) => {
-            if !input.schema().fields().iter().any(|f| is_span(f.data_type())) {
+            if !input.schema().fields().iter().any(|f| is_keyed(f.data_type())) {
                 return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::All(input))));
             }
             let columns = input.schema().columns().into_iter().map(Expr::Column).collect();
@@ -149,35 +170,41 @@ fn key_sort(sort: &mut Sort, schema: &DFSchema) -> Result<bool> {
     Ok(any)
 }
 
-/// What compares intervals within an expression.
+/// What compares intervals, or lists, within an expression.
 fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is = |e: &Expr| gives_span(e, schema);
+    let is_keyed = |e: &Expr| gives(e, schema, is_keyed);
+    let key = |e: Expr| key_of(e, schema);
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if op.supports_propagation() && is(&left) && is(&right) =>
+            if op.supports_propagation() && is_keyed(&left) && is_keyed(&right) =>
         {
             Transformed::yes(binary_expr(key(*left), op, key(*right)))
         }
-        Expr::Between(Between { expr, negated, low, high }) if is(&expr) => {
+        Expr::Between(Between { expr, negated, low, high }) if is_keyed(&expr) => {
             let key = |e: Box<Expr>| Box::new(key(*e));
             let (expr, low, high) = (key(expr), key(low), key(high));
             Transformed::yes(Expr::Between(Between { expr, negated, low, high }))
         }
-        Expr::InList(InList { expr, list, negated }) if is(&expr) => {
+        Expr::InList(InList { expr, list, negated }) if is_keyed(&expr) => {
             let list = list.into_iter().map(key).collect();
             Transformed::yes(Expr::InList(InList { expr: Box::new(key(*expr)), list, negated }))
         }
-        Expr::InSubquery(InSubquery { expr, subquery, negated }) if is(&expr) => {
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) if is_keyed(&expr) => {
             let subquery = key_column(subquery)?;
             let found = InSubquery { expr: Box::new(key(*expr)), subquery, negated };
             Transformed::yes(Expr::InSubquery(found))
         }
-        Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) if is(&expr) => {
+        Expr::SetComparison(SetComparison { expr, subquery, op, quantifier })
+            if is_keyed(&expr) =>
+        {
             let subquery = key_column(subquery)?;
             let expr = Box::new(key(*expr));
             Transformed::yes(Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }))
         }
-        Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr }) if is(&operand) => {
+        Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr })
+            if is_keyed(&operand) =>
+        {
             let when_then_expr =
                 when_then_expr.into_iter().map(|(w, t)| (Box::new(key(*w)), t)).collect();
             let expr = Some(Box::new(key(*operand)));
@@ -268,11 +295,13 @@ fn key_column(subquery: Subquery) -> Result<Subquery> {
     let column = subquery.subquery.schema().columns().into_iter().next();
     let Some(column) = column else { return Ok(subquery) };
     let plan = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone());
-    let plan = plan.project([key(Expr::Column(column))])?.build()?;
+    let value = Expr::Column(column);
+    let value = key_of(value, subquery.subquery.schema());
+    let plan = plan.project([value])?.build()?;
     Ok(Subquery { subquery: Arc::new(plan), ..subquery })
 }
 
-/// Groups by keys; the interval that is shown of a group is its first.
+/// Groups by keys; the interval or list that is shown of a group is its first.
 fn aggregated(mut aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     let mut any = false;
     for expr in &mut aggregate.aggr_expr {
@@ -289,7 +318,8 @@ fn aggregated(mut aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed
         [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
         groups => groups.to_vec(),
     };
-    if !groups.iter().any(|g| gives_span(g, schema)) {
+    let is_keyed = |e: &Expr| gives(e, schema, is_keyed);
+    if !groups.iter().any(is_keyed) {
         if !any {
             return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
         }
@@ -303,11 +333,11 @@ fn aggregated(mut aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed
         .map(|(relation, field)| (relation.cloned(), field.name().clone()))
         .collect();
     let Aggregate { input, group_expr, mut aggr_expr, .. } = aggregate;
-    let key_of = |e: Expr| match gives_span(&e, schema) {
-        true => key(e.unalias()),
+    let by_key = |e: Expr| match is_keyed(&e) {
+        true => key_of(e.unalias(), schema),
         false => e,
     };
-    let all = |keys: Vec<Expr>| keys.into_iter().map(key_of).collect::<Vec<_>>();
+    let all = |keys: Vec<Expr>| keys.into_iter().map(by_key).collect::<Vec<_>>();
     let group_expr = match group_expr.into_iter().next() {
         Some(Expr::GroupingSet(set)) if is_set => vec![Expr::GroupingSet(match set {
             GroupingSet::Rollup(keys) => GroupingSet::Rollup(all(keys)),
@@ -317,8 +347,8 @@ fn aggregated(mut aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed
             }
         })],
         _ => {
-            let named = |(at, e): (usize, Expr)| match gives_span(&e, schema) {
-                true => key(e.unalias()).alias(format!("__interval_key_{at}")),
+            let named = |(at, e): (usize, Expr)| match is_keyed(&e) {
+                true => key_of(e.unalias(), schema).alias(format!("__interval_key_{at}")),
                 false => e,
             };
             groups.iter().cloned().enumerate().map(named).collect()
@@ -328,7 +358,7 @@ fn aggregated(mut aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed
     let mut shown = vec![None; groups.len()];
     let before = names.len();
     for (at, group) in groups.iter().enumerate() {
-        if gives_span(group, schema) {
+        if is_keyed(group) {
             let first = AggregateFunction::new_udf(
                 first_value_udaf(),
                 vec![group.clone().unalias()],
@@ -348,9 +378,9 @@ fn aggregated(mut aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed
     for (at, (relation, name)) in names.into_iter().enumerate() {
         let column = Expr::Column(columns[at].clone());
         let expr = match shown.get(at).copied().flatten() {
-            // In the sets without it, the interval is NULL.
+            // In the sets without it, the value is NULL.
             Some(first) if is_set => {
-                let null = lit(ScalarValue::IntervalMonthDayNano(None));
+                let null = lit(ScalarValue::try_from(groups[at].get_type(schema)?)?);
                 when(column.is_null(), null).otherwise(Expr::Column(columns[first].clone()))?
             }
             Some(first) => Expr::Column(columns[first].clone()),
