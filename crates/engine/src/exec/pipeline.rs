@@ -110,8 +110,11 @@ impl PipelineExec {
             if let (Some(input), Some(number)) = (&stage.input, stage.number) {
                 inputs[number] = match input.downcast_ref::<ScanExec>() {
                     // With the same figures.
-                    Some(scan) => Input::Scan(Arc::new(scan.hinted(&[])?)),
-                    None => Input::Plan(Arc::clone(input)),
+                    // As it was compiled: a scan that is limited gives its own rows.
+                    Some(scan) if scan.fetch().is_none() => {
+                        Input::Scan(Arc::new(scan.hinted(&[])?))
+                    }
+                    _ => Input::Plan(Arc::clone(input)),
                 };
             }
         }

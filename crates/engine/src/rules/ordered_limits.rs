@@ -30,6 +30,7 @@ use datafusion::physical_expr::{Distribution, OrderingRequirements, PhysicalExpr
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
     InputDistributionRequirements, PlanProperties, ReplaceChildrenOptions,
@@ -74,7 +75,7 @@ impl PhysicalOptimizerRule for OrderedLimits {
             OrderedLimits::Unfence => {
                 plan.transform_up(|plan| match plan.downcast_ref::<ChosenRowsExec>() {
                     Some(fence) => Ok(Transformed::yes(Arc::clone(&fence.input))),
-                    None => Ok(Transformed::no(plan)),
+                    None => Ok(merged_wholly(plan)),
                 })
             }
         }
@@ -90,6 +91,23 @@ impl PhysicalOptimizerRule for OrderedLimits {
 
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+/// A merge by the whole order of its input. DataFusion merges by what an operator above asks for, and takes
+/// the rows for ordered by all that the input is ordered by: a sort above that was dropped as needless.
+fn merged_wholly(plan: Arc<dyn ExecutionPlan>) -> Transformed<Arc<dyn ExecutionPlan>> {
+    let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
+        return Transformed::no(plan);
+    };
+    let by = merge.expr();
+    let whole = merge.input().output_ordering();
+    match whole.filter(|whole| whole.len() > by.len() && whole[..by.len()] == by[..]) {
+        Some(whole) => {
+            let whole = SortPreservingMergeExec::new(whole.clone(), Arc::clone(merge.input()));
+            Transformed::yes(Arc::new(whole.with_fetch(merge.fetch())))
+        }
+        None => Transformed::no(plan),
     }
 }
 
