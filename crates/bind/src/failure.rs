@@ -12,7 +12,7 @@ pub enum Failure {
     Wrong(Error),
     /// DataFusion refuses a part of the plan or of an expression.
     Refused(Box<DataFusionError>),
-    /// The binder has no rule for this construct yet; DataFusion's planner may have one.
+    /// The binder has no rule for this construct yet.
     NotCovered(&'static str),
 }
 

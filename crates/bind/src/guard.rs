@@ -88,30 +88,29 @@ fn as_guarded(expr: &Expr) -> Option<(Vec<&Expr>, &Expr)> {
 }
 
 /// Conditions that are all asked of the same rows, each with those that cannot fail, and those before it, as
-/// its guards.
+/// its guards; `None` if none can fail.
 ///
 /// # Errors
 /// An expression cannot be taken apart.
-pub fn guard_each_other(conditions: Vec<Expr>, types: Types<'_>) -> Result<Vec<Expr>> {
+pub fn guard_each_other(conditions: &[&Expr], types: Types<'_>) -> Result<Option<Vec<Expr>>> {
     let fails = |e: &Expr| e.exists(|e| Ok(may_fail(e, types)));
     let is_safe = conditions.iter().map(|c| Ok(!fails(c)?)).collect::<Result<Vec<bool>>>()?;
     if is_safe.iter().all(|safe| *safe) {
-        return Ok(conditions);
+        return Ok(None);
     }
     let guards = conditions.iter().zip(&is_safe).filter(|(_, safe)| **safe);
-    let mut guards: Vec<Expr> = guards.map(|(condition, _)| condition.clone()).collect();
+    let mut guards: Vec<Expr> = guards.map(|(condition, _)| (*condition).clone()).collect();
     let mut all = Vec::with_capacity(conditions.len());
-    for (condition, safe) in conditions.into_iter().zip(is_safe) {
-        if safe {
-            all.push(condition);
-            continue;
+    for (condition, safe) in conditions.iter().zip(is_safe) {
+        let mut condition = (*condition).clone();
+        if !safe {
+            condition = guarded(condition, Operator::And, &guards, types)?;
+            // Where it stands behind its guards, it is one for what comes after it.
+            guards.push(condition.clone());
         }
-        let condition = guarded(condition, Operator::And, &guards, types)?;
-        // Where it stands behind its guards, it is one for what comes after it.
-        guards.push(condition.clone());
         all.push(condition);
     }
-    Ok(all)
+    Ok(Some(all))
 }
 
 /// Functions that have no value for some numbers.

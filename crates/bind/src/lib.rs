@@ -14,8 +14,8 @@
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
-//!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`; `planner.rs`: what the session's own planners
-//!   make of them.
+//!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
+//!   `planner.rs`: what the session's own planners make of them.
 //! * `rows.rs`: functions that give rows.
 //! * `guard.rs`: what stands before an operand of AND or OR guards it.
 //! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.

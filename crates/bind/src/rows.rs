@@ -4,15 +4,16 @@
 //! lists become rows, all of one row side by side. In FROM they are the rows of a relation, which may
 //! depend on the columns left of it.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, NullHandling, UnnestOptions};
+use datafusion::common::{Column, NullHandling, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Unnest;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, TableAlias, TableFactor,
 };
-use std::sync::Arc;
 use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
@@ -57,7 +58,7 @@ impl<'t> RowsOf<'t> {
             _ => return Ok(None),
         };
         let name = match reference(name)? {
-            datafusion::common::TableReference::Bare { table } => table.to_string(),
+            TableReference::Bare { table } => table.to_string(),
             _ => return not_covered("this function in FROM"),
         };
         let args = args.iter().map(|arg| match arg {
@@ -81,7 +82,7 @@ impl Binder<'_> {
         }
         match place.without_rows {
             // A series is a list there: `3 = ANY (generate_series(1, 5))`.
-            Some(clause) if name == SERIES && !guards(clause) => return Ok(None),
+            Some(clause) if name == SERIES && clause != CHOICE => return Ok(None),
             Some(clause) => return Err(misplaced(name, clause)),
             None => {}
         }
@@ -232,11 +233,6 @@ fn item_type(list: &DataType) -> DataType {
         }
         other => other.clone(),
     }
-}
-
-/// Whether an expression evaluates only some of its parts.
-fn guards(clause: &str) -> bool {
-    clause == CHOICE
 }
 
 /// Where a function stands whose rows only some of the rows around it would have.

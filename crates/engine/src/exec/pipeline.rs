@@ -108,13 +108,10 @@ impl PipelineExec {
                 return internal_err!("a pipeline's place was taken by {}", stage.name());
             };
             if let (Some(input), Some(number)) = (&stage.input, stage.number) {
-                inputs[number] = match input.downcast_ref::<ScanExec>() {
+                inputs[number] = match ScanExec::of_chunks(input) {
                     // With the same figures.
-                    // As it was compiled: a scan that is limited gives its own rows.
-                    Some(scan) if scan.fetch().is_none() => {
-                        Input::Scan(Arc::new(scan.hinted(&[])?))
-                    }
-                    _ => Input::Plan(Arc::clone(input)),
+                    Some(scan) => Input::Scan(Arc::new(scan.hinted(&[])?)),
+                    None => Input::Plan(Arc::clone(input)),
                 };
             }
         }

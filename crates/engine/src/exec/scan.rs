@@ -211,6 +211,12 @@ impl ScanExec {
             && other.fetch.is_none()
     }
 
+    /// The scan that a plan is, if pipelines may read its chunks themselves: one with a limit gives its own
+    /// rows.
+    pub fn of_chunks(plan: &Arc<dyn ExecutionPlan>) -> Option<&ScanExec> {
+        plan.downcast_ref::<ScanExec>().filter(|scan| scan.fetch.is_none())
+    }
+
     /// `schema.table`, for people.
     pub fn table_name(&self) -> &str {
         &self.source.name

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use datafusion::arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;

@@ -19,14 +19,8 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 struct KnownAggregates;
 
 /// Puts the rule in the place of DataFusion's.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
-    for rule in &mut rules {
-        if rule.name() == "aggregate_statistics" {
-            *rule = Arc::new(KnownAggregates);
-        }
-    }
-    builder.with_physical_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::in_place_of_execution(KnownAggregates, builder)
 }
 
 impl PhysicalOptimizerRule for KnownAggregates {

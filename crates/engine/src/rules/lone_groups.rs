@@ -51,7 +51,7 @@ fn is_lone(plan: &LogicalPlan) -> bool {
 }
 
 /// Whether one of the sets is empty.
-pub fn has_total(expr: &Expr) -> bool {
+fn has_total(expr: &Expr) -> bool {
     match expr {
         Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_)) => true,
         Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().any(Vec::is_empty),

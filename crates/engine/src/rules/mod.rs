@@ -34,6 +34,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::OptimizerRule;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
@@ -59,6 +60,32 @@ fn add_before(
     let place = rules.iter().position(|r| r.name() == name);
     rules.insert(place.unwrap_or(rules.len()), Arc::new(rule));
     builder.with_optimizer_rules(rules)
+}
+
+/// Puts a rule for logical plans in the place of those of its name.
+fn in_place(
+    rule: impl OptimizerRule + Send + Sync + 'static,
+    mut builder: SessionStateBuilder,
+) -> SessionStateBuilder {
+    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
+    let rule: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(rule);
+    for old in rules.iter_mut().filter(|old| old.name() == rule.name()) {
+        *old = Arc::clone(&rule);
+    }
+    builder.with_optimizer_rules(rules)
+}
+
+/// The same of a rule for plans of execution.
+fn in_place_of_execution(
+    rule: impl PhysicalOptimizerRule + Send + Sync + 'static,
+    mut builder: SessionStateBuilder,
+) -> SessionStateBuilder {
+    let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
+    let rule: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(rule);
+    for old in rules.iter_mut().filter(|old| old.name() == rule.name()) {
+        *old = Arc::clone(&rule);
+    }
+    builder.with_physical_optimizer_rules(rules)
 }
 
 /// Whether a plan's expressions may have values of a type: a column, a literal, a cast or a function has

@@ -4,8 +4,6 @@
 //! equation that a filter has brought into such a join is no key of it: `v = m` of two NULLs is not true.
 //! DataFusion's rules make keys of equations all the same, so they leave such joins alone here.
 
-use std::sync::Arc;
-
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{NullEquality, Result};
 use datafusion::execution::SessionStateBuilder;
@@ -16,16 +14,8 @@ use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig};
 
 /// Puts the two rules in the place of DataFusion's.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    for rule in &mut rules {
-        match rule.name() {
-            "extract_equijoin_predicate" => *rule = Arc::new(Extract::default()),
-            "eliminate_cross_join" => *rule = Arc::new(Flatten::default()),
-            _ => {}
-        }
-    }
-    builder.with_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::in_place(Flatten::default(), super::in_place(Extract::default(), builder))
 }
 
 fn takes_nulls(plan: &LogicalPlan) -> bool {

@@ -11,10 +11,10 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, ExprSchema, Result};
+use datafusion::common::{Column, ExprSchema, Result};
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, TableScan};
 use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use thalweg_bind::guard::guard_each_other;
@@ -27,14 +27,8 @@ struct PushDown {
 }
 
 /// Puts the rule in the place of DataFusion's.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    for rule in &mut rules {
-        if rule.name() == "push_down_filter" {
-            *rule = Arc::new(PushDown::default());
-        }
-    }
-    builder.with_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::in_place(PushDown::default(), builder)
 }
 
 impl OptimizerRule for PushDown {
@@ -152,29 +146,36 @@ fn is_plain(condition: &Expr) -> bool {
 
 /// The conditions of a filter or a scan with each other as guards.
 fn guarded(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    match plan {
-        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
-            let before = predicate.clone();
-            let after = guarded_by(split_conjunction_owned(predicate), input.schema())?;
-            let predicate = conjunction(after).unwrap_or_else(|| before.clone());
-            let changed = predicate != before;
-            let plan = LogicalPlan::Filter(Filter::try_new(predicate, input)?);
-            Ok(Transformed::new_transformed(plan, changed))
+    let (before, after) = match &plan {
+        LogicalPlan::Filter(filter) => {
+            let schema = filter.input.schema();
+            let type_of = |column: &Column| schema.data_type(column).ok().cloned();
+            let before = split_conjunction(&filter.predicate);
+            let after = guard_each_other(&before, &type_of)?;
+            (before, after)
         }
-        LogicalPlan::TableScan(mut scan) if scan.filters.len() > 1 => {
+        LogicalPlan::TableScan(scan) => {
             let schema = scan.source.schema();
-            let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &schema)?;
-            let after = guarded_by(scan.filters.clone(), &schema)?;
-            let changed = after != scan.filters;
-            scan.filters = after;
-            Ok(Transformed::new_transformed(LogicalPlan::TableScan(scan), changed))
+            let type_of = |column: &Column| {
+                schema.field_with_name(&column.name).ok().map(|field| field.data_type().clone())
+            };
+            let before: Vec<&Expr> = scan.filters.iter().collect();
+            let after = guard_each_other(&before, &type_of)?;
+            (before, after)
         }
-        other => Ok(Transformed::no(other)),
-    }
-}
-
-fn guarded_by(conditions: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
-    guard_each_other(conditions, &|column| {
-        schema.field_from_column(column).ok().map(|field| field.data_type().clone())
-    })
+        _ => return Ok(Transformed::no(plan)),
+    };
+    let Some(after) = after.filter(|after| !after.iter().eq(before)) else {
+        return Ok(Transformed::no(plan));
+    };
+    Ok(Transformed::yes(match plan {
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            let predicate = conjunction(after).unwrap_or(predicate);
+            LogicalPlan::Filter(Filter::try_new(predicate, input)?)
+        }
+        LogicalPlan::TableScan(scan) => {
+            LogicalPlan::TableScan(TableScan { filters: after, ..scan })
+        }
+        other => other,
+    }))
 }

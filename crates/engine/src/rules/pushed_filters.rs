@@ -46,16 +46,9 @@ type Filter = Arc<dyn PhysicalExpr>;
 type Plan = Arc<dyn ExecutionPlan>;
 
 /// Puts the two rules in the places of DataFusion's.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
-    for rule in &mut rules {
-        match rule.name() {
-            "FilterPushdown" => *rule = Arc::new(PushedFilters::OfFiles),
-            "FilterPushdown(Post)" => *rule = Arc::new(PushedFilters::WhileRunning),
-            _ => {}
-        }
-    }
-    builder.with_physical_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    let builder = super::in_place_of_execution(PushedFilters::OfFiles, builder);
+    super::in_place_of_execution(PushedFilters::WhileRunning, builder)
 }
 
 #[derive(Debug)]

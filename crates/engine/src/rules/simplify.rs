@@ -35,14 +35,8 @@ pub struct Simplify {
 }
 
 /// Puts the rule in the place of DataFusion's.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    for rule in &mut rules {
-        if rule.name() == "simplify_expressions" {
-            *rule = Arc::new(Simplify::default());
-        }
-    }
-    builder.with_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::in_place(Simplify::default(), builder)
 }
 
 impl OptimizerRule for Simplify {

@@ -4,8 +4,6 @@
 //! sum of a sum of decimals has more digits, which comparisons above were not bound for. And a column of
 //! the query that is called `alias1` is confused with the rule's. Such plans stay as they are.
 
-use std::sync::Arc;
-
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::execution::SessionStateBuilder;
@@ -19,14 +17,8 @@ struct SingleDistinct {
 }
 
 /// Puts the rule in the place of DataFusion's.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.optimizer().take().unwrap_or_default().rules;
-    for rule in &mut rules {
-        if rule.name() == "single_distinct_aggregation_to_group_by" {
-            *rule = Arc::new(SingleDistinct::default());
-        }
-    }
-    builder.with_optimizer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::in_place(SingleDistinct::default(), builder)
 }
 
 impl OptimizerRule for SingleDistinct {

@@ -350,9 +350,9 @@ impl Compiler {
 
     /// What is not covered, or a table.
     fn input(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Feed {
-        let input = match plan.downcast_ref::<ScanExec>() {
-            Some(scan) if scan.fetch().is_none() => Input::Scan(Arc::new(scan.unfed())),
-            _ => Input::Plan(Arc::clone(plan)),
+        let input = match ScanExec::of_chunks(plan) {
+            Some(scan) => Input::Scan(Arc::new(scan.unfed())),
+            None => Input::Plan(Arc::clone(plan)),
         };
         self.inputs.push(input);
         Feed::new(Source::External(self.inputs.len() - 1), fields(&plan.schema()))
