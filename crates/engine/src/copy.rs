@@ -317,11 +317,11 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
     let mut csv: Option<CsvOptions> = None;
     for option in options {
         let name = option.name.strip_prefix("format.").unwrap_or(&option.name);
-        let options = || csv.clone().unwrap_or_default();
+        let mut told = csv.clone().unwrap_or_else(CsvOptions::sniffed);
         match name {
             "format" => {
                 request.format = Some(match option.text()?.to_lowercase().as_str() {
-                    "csv" => Format::Csv(CsvOptions::default()),
+                    "csv" => Format::Csv(CsvOptions::sniffed()),
                     "text" => {
                         return Err(Error::unsupported(
                             "COPY … FROM reads no FORMAT text from files",
@@ -338,23 +338,31 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
                 });
             }
             "header" | "has_header" => {
-                csv = Some(CsvOptions { header: Some(option.flag()?), ..options() });
+                told.header = Some(option.flag()?);
+                csv = Some(told);
             }
             "delimiter" | "delim" | "sep" => {
-                csv = Some(CsvOptions { delimiter: option.byte()?, ..options() });
+                told.tell_delimiter(option.byte()?);
+                csv = Some(told);
             }
-            "quote" => csv = Some(CsvOptions { quote: option.byte().map(Some)?, ..options() }),
-            "escape" => csv = Some(CsvOptions { escape: option.byte().map(Some)?, ..options() }),
-            "null" | "nullstr" | "null_value" => {
-                csv = Some(CsvOptions { nulls: option.values.clone(), ..options() });
+            "quote" => {
+                told.tell_quote(option.byte().map(Some)?);
+                csv = Some(told);
+            }
+            "escape" => {
+                told.tell_escape(option.byte().map(Some)?);
+                csv = Some(told);
             }
             "max_errors" => load.rejects_max = option.number()?,
             "reject_file" | "rejects" => load.reject_file = Some(option.text()?.into()),
             "ignore_errors" => load.rejects_max = if option.flag()? { u64::MAX } else { 0 },
+            _ if told.tell(name, &option.values)? => csv = Some(told),
             _ => {
                 return Err(option.unknown(
-                    "FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, MAX_ERRORS, IGNORE_ERRORS and \
-                     REJECT_FILE are the options of COPY … FROM",
+                    "FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, COMMENT, SKIP, NULL, ENCODING, \
+                     DATEFORMAT, TIMESTAMPFORMAT, DECIMAL_SEPARATOR, THOUSANDS, ALL_VARCHAR, \
+                     NULL_PADDING, MAX_ERRORS, IGNORE_ERRORS and REJECT_FILE are the options of \
+                     COPY … FROM",
                 ));
             }
         }

@@ -18,11 +18,14 @@ use thalweg_base::{ExtentId, Kind, Result};
 use crate::catalog::{ExtentRecord, FrameKind, frame};
 use crate::database::{Database, DirectIo, Options};
 use crate::extent::{Extent, Home, Location, Metadata, object_name};
-use crate::load::{Columns, CsvOptions, Format, Inference, Inferred, InferredColumn, Reader};
+use crate::load::{
+    Columns, CsvOptions, Format, Inference, Inferred, InferredColumn, Reader, Sniff,
+};
 use crate::snapshot::Snapshot;
 use crate::store::{MemoryStore, Store};
 
-/// Delimited text: the first three bytes choose the dialect, the rest is the file.
+/// Delimited text: the first three bytes choose the dialect, or to have it found out; the rest is
+/// the file.
 ///
 /// Found columns must fit every row, but for the quotes and the encoding of text; and neither columns nor rows may depend on where the text is
 /// cut into blocks.
@@ -38,6 +41,9 @@ pub fn csv(input: &[u8]) {
             1 => vec![String::new(), "NA".to_owned()],
             _ => vec!["NULL".to_owned()],
         },
+        null_padding: dialect / 36 % 2 == 1,
+        sniff: if dialect / 18 % 2 == 1 { Sniff::ALL } else { Sniff::default() },
+        ..CsvOptions::default()
     };
     let file = Scratch::new(text);
     let blocks = [1 << 20, 16 + usize::from(declared / 2)];
@@ -54,6 +60,9 @@ pub fn csv(input: &[u8]) {
     let cut = infer(&file, &options, blocks[1]);
     assert!(found.is_ok() == cut.is_ok() || header.is_none());
     if let Ok(found) = found {
+        let mut format = Format::Csv(options);
+        found.settle(&mut format);
+        let Format::Csv(options) = format else { return };
         // Of several reasons why a column is text, any may be given.
         let columns = |found: &Inferred| {
             let column = |c: &InferredColumn| {
@@ -72,6 +81,42 @@ pub fn csv(input: &[u8]) {
             }
         }
     }
+}
+
+/// JSON: in lines, as an array, or one value after the other.
+///
+/// Found columns must fit every row, but for the encoding of text and for keys that come twice; and
+/// nothing may depend on where the text is cut into blocks.
+pub fn json(input: &[u8]) {
+    let Some((&[cut], text)) = input.split_first_chunk() else { return };
+    let file = Scratch::new(text);
+    let blocks = [1 << 20, 1 + usize::from(cut)];
+    let format = Format::JsonLines;
+    let [found, cut] = blocks.map(|block| infer_as(&file, &format, block));
+    match (found, cut) {
+        (Ok(found), Ok(cut)) => {
+            let columns = |found: &Inferred| {
+                let column = |c: &InferredColumn| (c.name.clone(), c.data_type.clone(), c.nulls);
+                (found.rows, found.columns.iter().map(column).collect::<Vec<_>>())
+            };
+            assert_eq!(columns(&found), columns(&cut));
+            match blocks.map(|block| read_as(&file, &format, &found.schema(), 0, block)) {
+                [Ok(whole), Ok(cut)] => {
+                    assert_eq!(whole, cut);
+                    assert_eq!(Some(whole.0.num_rows() as u64), found.rows);
+                }
+                [Err(e), _] | [_, Err(e)] => {
+                    let unseen = ["two values", "is not UTF-8", "unknown to the table"];
+                    assert!(unseen.iter().any(|why| e.message().contains(why)), "{e:#}");
+                }
+            }
+        }
+        (Err(whole), Err(cut)) => assert_eq!(whole.message(), cut.message()),
+        (whole, cut) => panic!("{whole:?} in one block, {cut:?} in several"),
+    }
+    let columns = every_type();
+    let read = blocks.map(|block| read_as(&file, &format, &columns, 50, block));
+    assert_eq!(read[0].as_ref().ok(), read[1].as_ref().ok());
 }
 
 /// Columns that make the readers of all kinds of values work.
@@ -93,9 +138,12 @@ fn every_type() -> SchemaRef {
 }
 
 fn infer(file: &Scratch, options: &CsvOptions, block_bytes: usize) -> Result<Inferred> {
+    infer_as(file, &Format::Csv(options.clone()), block_bytes)
+}
+
+fn infer_as(file: &Scratch, format: &Format, block_bytes: usize) -> Result<Inferred> {
     let files = vec![file.path.clone()];
-    let inference =
-        Inference::open(files, Format::Csv(options.clone()))?.with_block_bytes(block_bytes);
+    let inference = Inference::open(files, format.clone())?.with_block_bytes(block_bytes);
     while let Some(mut piece) = inference.next() {
         while piece.step() {}
     }
@@ -110,7 +158,17 @@ fn read(
     rejects_max: u64,
     block_bytes: usize,
 ) -> Result<(RecordBatch, Vec<String>)> {
-    let format = Format::Csv(options.clone());
+    read_as(file, &Format::Csv(options.clone()), columns, rejects_max, block_bytes)
+}
+
+fn read_as(
+    file: &Scratch,
+    format: &Format,
+    columns: &SchemaRef,
+    rejects_max: u64,
+    block_bytes: usize,
+) -> Result<(RecordBatch, Vec<String>)> {
+    let format = format.clone();
     let reader = Reader::open(vec![file.path.clone()], format, Columns::new(columns.clone()))?
         .with_rejects_max(rejects_max)
         .with_memory(1 << 24, block_bytes);

@@ -47,7 +47,7 @@ pub fn parse(sql: &str) -> Result<Option<Load>> {
             None => return Err(wrong("an argument is missing")),
         };
         let byte = argument.bytes().next().unwrap_or(b',');
-        let options = || csv.clone().unwrap_or_default();
+        let mut told = csv.clone().unwrap_or_else(CsvOptions::sniffed);
         match word.as_str() {
             "COLUMNS" => request.columns = Some(argument),
             "CLUSTER" => {
@@ -55,26 +55,31 @@ pub fn parse(sql: &str) -> Result<Option<Load>> {
             }
             "FORMAT" => {
                 request.format = Some(match argument.as_str() {
-                    "csv" => Format::Csv(CsvOptions::default()),
+                    "csv" => Format::Csv(CsvOptions::sniffed()),
                     "json" => Format::JsonLines,
                     "parquet" => Format::Parquet,
                     "arrow" => Format::Arrow,
                     _ => return Err(wrong("no such format")),
                 });
             }
-            "DELIMITER" => csv = Some(CsvOptions { delimiter: byte, ..options() }),
-            "QUOTE" => {
-                let quote = (argument != "none").then_some(byte);
-                csv = Some(CsvOptions { quote, ..options() });
+            "DELIMITER" => {
+                told.tell_delimiter(byte);
+                csv = Some(told);
             }
-            "ESCAPE" => csv = Some(CsvOptions { escape: Some(byte), ..options() }),
-            "HEADER" => csv = Some(CsvOptions { header: Some(argument == "true"), ..options() }),
+            "QUOTE" => {
+                told.tell_quote((argument != "none").then_some(byte));
+                csv = Some(told);
+            }
+            "ESCAPE" => {
+                told.tell_escape(Some(byte));
+                csv = Some(told);
+            }
             "NULLS" => {
                 let null = |t: &Token| match t {
                     Token::Word(text) | Token::Quoted(text) | Token::Group(text) => text.clone(),
                 };
-                let nulls = self::tokens(&argument).iter().map(null).collect();
-                csv = Some(CsvOptions { nulls, ..options() });
+                told.nulls = self::tokens(&argument).iter().map(null).collect();
+                csv = Some(told);
             }
             "NEW_COLUMNS" => {
                 request.new_columns = match argument.as_str() {
@@ -92,6 +97,7 @@ pub fn parse(sql: &str) -> Result<Option<Load>> {
                 load.commit_every = Some(CommitEvery::Files(files));
             }
             "RESUME" => load.resume = argument == "true",
+            option if told.tell(option, std::slice::from_ref(&argument))? => csv = Some(told),
             _ => return Err(wrong(&format!("unknown option {word}"))),
         }
     }
@@ -165,13 +171,13 @@ mod tests {
         assert_eq!(request.files, ["a.csv", "b.csv"]);
         assert_eq!(request.columns.as_deref(), Some("a INT, b DECIMAL(4, 2)"));
         assert_eq!(request.cluster_by, ["a", "b"]);
-        let csv = CsvOptions {
-            delimiter: b';',
-            quote: Some(b'\''),
+        let mut csv = CsvOptions {
             header: Some(false),
             nulls: vec![String::new(), "NA".into()],
-            ..CsvOptions::default()
+            ..CsvOptions::sniffed()
         };
+        csv.tell_delimiter(b';');
+        csv.tell_quote(Some(b'\''));
         assert_eq!(request.csv, Some(csv));
         assert!(parse("SELECT 1").unwrap().is_none());
         assert!(parse("LOAD t FROM 'a' WITH b").is_err());

@@ -194,9 +194,7 @@ impl Prepared {
             (None, None) => {
                 let found = self.infer(session, None, load, rejected, progress).await?;
                 self.columns = found.schema();
-                if let (Format::Csv(options), header @ Some(_)) = (&mut self.format, found.header) {
-                    options.header = header;
-                }
+                found.settle(&mut self.format);
                 self.inferred = Some(found);
             }
             (Some(table), _)

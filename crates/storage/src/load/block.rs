@@ -11,14 +11,13 @@
 //! jumps from quote to quote with `memchr`; text without quotes costs one backward search.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use thalweg_base::limits::LOAD_RECORD_BYTES_MAX;
 use thalweg_base::{Error, Result, text};
 
-use super::input::{cannot, open, shown};
+use super::input::{cannot, shown};
 use super::rejects::Position;
 
 /// Which bytes mean something in a record.
@@ -27,11 +26,36 @@ pub(super) struct Dialect {
     pub delimiter: u8,
     pub quote: Option<u8>,
     pub escape: Option<u8>,
+    /// Lines that begin with it are no records.
+    pub comment: Option<u8>,
+    /// Blanks may stand before a quote that opens a field.
+    pub spaces: bool,
+    /// What ends a line: LF, and then a CR before it belongs to it; or CR.
+    pub newline: u8,
 }
 
 impl Dialect {
     /// Records are lines.
-    pub(super) const LINES: Dialect = Dialect { delimiter: b'\n', quote: None, escape: None };
+    pub(super) const LINES: Dialect = Dialect {
+        delimiter: b'\n',
+        quote: None,
+        escape: None,
+        comment: None,
+        spaces: false,
+        newline: b'\n',
+    };
+
+    /// Where the first line from `at` on begins that is no comment; `at` must begin a line.
+    #[inline]
+    pub(super) fn past_comments(&self, data: &[u8], mut at: usize) -> usize {
+        if self.comment.is_some() {
+            while data.get(at).copied() == self.comment && at < data.len() {
+                let end = memchr::memchr(self.newline, &data[at..]);
+                at = end.map_or(data.len(), |end| at + end + 1);
+            }
+        }
+        at
+    }
 }
 
 /// Whole records of one file, unpacked.
@@ -40,16 +64,21 @@ pub(super) struct Block {
     /// Among the files of the input.
     pub file: usize,
     pub data: Vec<u8>,
-    /// Where the records not yet consumed begin: past a byte-order mark or header.
+    /// Where the records not yet consumed begin: past a header.
     pub start: usize,
-    /// Line number of the first byte of `data`, from 1.
+    /// Line number of the first byte of `data`, from 1. Of JSON that is not in lines, the number
+    /// of the first record.
     pub line: u64,
+    /// What ends a line.
+    pub newline: u8,
+    /// Of JSON that is not in lines, where each record begins and ends.
+    pub pieces: Option<Vec<(u32, u32)>>,
 }
 
 impl Block {
     /// The line number of the byte at `at`.
     pub(super) fn line_of(&self, at: usize) -> u64 {
-        self.line + newlines(&self.data[..at.min(self.data.len())])
+        self.line + count(self.newline, &self.data[..at.min(self.data.len())])
     }
 
     /// Where the block begins.
@@ -66,18 +95,22 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    /// Of JSON that is not in lines, the number of the record that begins there.
     pub(super) fn of(&mut self, block: &Block, at: usize) -> u64 {
+        if let Some(pieces) = &block.pieces {
+            return block.line + pieces.partition_point(|&(start, _)| (start as usize) < at) as u64;
+        }
         if at < self.at {
             *self = Lines::default();
         }
-        self.before += newlines(&block.data[self.at..at]);
+        self.before += count(block.newline, &block.data[self.at..at]);
         self.at = at;
         block.line + self.before
     }
 }
 
-pub(super) fn newlines(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
+pub(super) fn count(byte: u8, bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(byte, bytes).count() as u64
 }
 
 /// Reads one text file block by block.
@@ -94,16 +127,17 @@ pub(super) struct TextSource {
 }
 
 impl TextSource {
-    /// `file` is its place among the files of the input; bytes read are added to `done`.
-    pub(super) fn open(
+    /// Text whose first record begins in line `line`; `file` is its place among the files of the
+    /// input.
+    pub(super) fn new(
         path: &Arc<PathBuf>,
         file: usize,
+        stream: Box<dyn Read + Send>,
         dialect: Dialect,
+        line: u64,
         block_bytes: usize,
-        done: Arc<AtomicU64>,
-    ) -> Result<TextSource> {
-        let (stream, _) = open(path, done)?;
-        Ok(TextSource {
+    ) -> TextSource {
+        TextSource {
             path: Arc::clone(path),
             file,
             stream,
@@ -111,9 +145,9 @@ impl TextSource {
             block_bytes,
             record_bytes_max: LOAD_RECORD_BYTES_MAX,
             carry: Vec::new(),
-            line: 1,
+            line,
             first: true,
-        })
+        }
     }
 
     #[cfg(test)]
@@ -132,8 +166,9 @@ impl TextSource {
     pub(super) fn next_block(&mut self) -> Result<Option<Block>> {
         let mut data = std::mem::take(&mut self.carry);
         data.reserve(self.block_bytes);
-        let (mut start, at_first) = (0, self.first);
+        let at_first = std::mem::take(&mut self.first);
         let mut cutter = Cutter::default();
+        let newline = self.dialect.newline;
         let cut = loop {
             let read = self
                 .stream
@@ -141,10 +176,6 @@ impl TextSource {
                 .take(self.block_bytes as u64)
                 .read_to_end(&mut data)
                 .map_err(|e| cannot("read", &self.path, e))?;
-            if std::mem::take(&mut self.first) {
-                start = byte_order_mark(&self.path, &data)?;
-                cutter.from(start);
-            }
             let end = cutter.feed(&data, self.dialect);
             if read < self.block_bytes {
                 if let Some(at) = cutter.open_quote() {
@@ -152,7 +183,10 @@ impl TextSource {
                 }
                 break data.len();
             }
-            let has_line = |end: &usize| data[start..*end].iter().any(|b| !b"\r\n".contains(b));
+            let has_line = |end: &usize| {
+                let from = self.dialect.past_comments(&data[..*end], 0);
+                data[from..*end].iter().any(|b| !b"\r\n".contains(b))
+            };
             if let Some(end) = end.filter(|end| !at_first || has_line(end)) {
                 break end;
             }
@@ -166,15 +200,16 @@ impl TextSource {
         self.carry.extend_from_slice(&data[cut..]);
         data.truncate(cut);
         let line = self.line;
-        self.line += newlines(&data);
-        Ok(Some(Block { path: Arc::clone(&self.path), file: self.file, data, start, line }))
+        self.line += count(newline, &data);
+        let path = Arc::clone(&self.path);
+        Ok(Some(Block { path, file: self.file, data, start: 0, line, newline, pieces: None }))
     }
 
     fn unclosed(&self, data: &[u8], at: usize) -> Error {
         Error::user(format!(
             "{}, line {}: a quoted field is opened here and never closed",
             shown(&self.path),
-            self.line + newlines(&data[..at])
+            self.line + count(self.dialect.newline, &data[..at])
         ))
         .hint("double the quotes inside a quoted field, or read the file without quotes (`--quote none`)")
     }
@@ -190,23 +225,11 @@ impl TextSource {
             Some(at) => error
                 .detail(format!(
                     "a quote opened in line {} is not closed within it",
-                    self.line + newlines(&data[..at])
+                    self.line + count(self.dialect.newline, &data[..at])
                 ))
                 .hint("close the quote, or read the file without quotes (`--quote none`)"),
             None => error.hint("records must end in LF or CRLF; is this a text file?"),
         }
-    }
-}
-
-/// Length of a UTF-8 byte-order mark; the marks of other encodings are errors.
-fn byte_order_mark(path: &Path, data: &[u8]) -> Result<usize> {
-    match data {
-        [0xef, 0xbb, 0xbf, ..] => Ok(3),
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-            Err(Error::user(format!("{} is UTF-16, not UTF-8", shown(path)))
-                .hint("convert it first, for example `iconv -f UTF-16 -t UTF-8 IN > OUT`"))
-        }
-        _ => Ok(0),
     }
 }
 
@@ -226,11 +249,6 @@ struct Cutter {
 }
 
 impl Cutter {
-    fn from(&mut self, start: usize) {
-        self.scanned = start;
-        self.closed = start;
-    }
-
     fn open_quote(&self) -> Option<usize> {
         self.opened
     }
@@ -238,7 +256,7 @@ impl Cutter {
     /// Scans what was added to `data`; the end of the last whole record in it, if there is one.
     fn feed(&mut self, data: &[u8], dialect: Dialect) -> Option<usize> {
         let Some(quote) = dialect.quote else {
-            if let Some(at) = memchr::memrchr(b'\n', &data[self.scanned..]) {
+            if let Some(at) = memchr::memrchr(dialect.newline, &data[self.scanned..]) {
                 self.end = Some(self.scanned + at + 1);
             }
             self.scanned = data.len();
@@ -269,15 +287,23 @@ impl Cutter {
                 }
             } else {
                 let next = memchr::memchr(quote, &data[at..]).map(|n| at + n);
-                self.line_end(data, at, next.unwrap_or(data.len()));
+                self.line_end(data, dialect.newline, at, next.unwrap_or(data.len()));
                 let Some(next) = next else {
                     at = data.len();
                     break;
                 };
+                let mut before = next;
+                if dialect.spaces {
+                    let blank = |b: &u8| *b == b' ';
+                    let blanks = data[self.closed..next].iter().rev().take_while(|b| blank(b));
+                    before -= blanks.count();
+                }
+                // At the very beginning nothing has been closed yet.
                 let field_start = next == self.closed
-                    || data[next - 1] == dialect.delimiter
-                    || data[next - 1] == b'\n';
-                if field_start {
+                    || before == 0
+                    || data[before - 1] == dialect.delimiter
+                    || data[before - 1] == dialect.newline;
+                if field_start && !self.in_comment(data, next, dialect) {
                     self.opened = Some(next);
                 }
                 at = next + 1;
@@ -287,10 +313,22 @@ impl Cutter {
         self.end
     }
 
-    fn line_end(&mut self, data: &[u8], from: usize, to: usize) {
-        if let Some(at) = memchr::memrchr(b'\n', &data[from..to]) {
+    fn line_end(&mut self, data: &[u8], newline: u8, from: usize, to: usize) {
+        if let Some(at) = memchr::memrchr(newline, &data[from..to]) {
             self.end = Some(from + at + 1);
         }
+    }
+
+    /// Whether the line of the byte at `at`, which is not between quotes, is a comment. A line
+    /// that has been quoted in is none.
+    fn in_comment(&self, data: &[u8], at: usize, dialect: Dialect) -> bool {
+        let Some(comment) = dialect.comment else { return false };
+        let begin = match memchr::memrchr(dialect.newline, &data[self.closed..at]) {
+            Some(end) => self.closed + end + 1,
+            None if self.closed == 0 => 0,
+            None => return false,
+        };
+        data[begin] == comment
     }
 }
 
@@ -298,7 +336,7 @@ impl Cutter {
 mod tests {
     use super::*;
 
-    const CSV: Dialect = Dialect { delimiter: b',', quote: Some(b'"'), escape: None };
+    const CSV: Dialect = Dialect { delimiter: b',', quote: Some(b'"'), ..Dialect::LINES };
 
     #[test]
     fn cuts_after_the_last_unquoted_line_end() {
@@ -325,5 +363,14 @@ mod tests {
         let escaped = Dialect { escape: Some(b'\\'), ..CSV };
         check("\"x\\\"\n\"\nz", escaped, Some(7));
         check("\"x\n", Dialect { quote: None, ..CSV }, Some(3));
+        check("a,\"x\ry\"\rz", Dialect { newline: b'\r', ..CSV }, Some(8));
+        let commented = Dialect { comment: Some(b'#'), ..CSV };
+        check("#,\"\na\n", commented, Some(6));
+        check("a,\"x\n\"\n#,\"\nz", commented, Some(11));
+        check("a,\"x\n#,\"\nz", commented, Some(9));
+        let spaced = Dialect { spaces: true, ..CSV };
+        check("a,  \"x\ny\"\nz", spaced, Some(10));
+        check(" \"x\ny\"\nz", spaced, Some(7));
+        check("a,  \"x\ny\"\nz", CSV, Some(10));
     }
 }

@@ -12,7 +12,6 @@ use arrow::datatypes::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result, text};
 
 use super::layout::sql_type;
@@ -38,8 +37,8 @@ pub(super) trait Parse<T: ArrowPrimitiveType> {
 }
 
 impl<T: ArrowPrimitiveType, P: Parse<T>> Primitive<T, P> {
-    fn new(data_type: &DataType, parse: P) -> Self {
-        let builder = PrimitiveBuilder::with_capacity(BATCH_ROWS).with_data_type(data_type.clone());
+    fn new((data_type, rows): (&DataType, usize), parse: P) -> Self {
+        let builder = PrimitiveBuilder::with_capacity(rows).with_data_type(data_type.clone());
         Primitive { builder, parse }
     }
 }
@@ -249,13 +248,13 @@ columns! {
 pub(super) use each;
 
 impl Column {
-    /// A builder for columns of `data_type`; `name` is for the error.
-    pub(super) fn new(name: &str, data_type: &DataType) -> Result<Column> {
+    /// A builder for columns of `data_type` with room for `rows`; `name` is for the error.
+    pub(super) fn new(name: &str, data_type: &DataType, rows: usize) -> Result<Column> {
         use DataType as T;
         use TimeUnit as U;
-        let t = data_type;
-        Ok(match t {
-            T::Boolean => Column::Boolean(Boolean(BooleanBuilder::with_capacity(BATCH_ROWS))),
+        let t = (data_type, rows);
+        Ok(match data_type {
+            T::Boolean => Column::Boolean(Boolean(BooleanBuilder::with_capacity(rows))),
             T::Int8 => Column::Int8(Primitive::new(t, Signed)),
             T::Int16 => Column::Int16(Primitive::new(t, Signed)),
             T::Int32 => Column::Int32(Primitive::new(t, Signed)),
@@ -305,7 +304,7 @@ impl Column {
                 }
             }
             T::Utf8View | T::Utf8 | T::LargeUtf8 | T::BinaryView | T::Binary | T::LargeBinary => {
-                Column::Text(Text(StringViewBuilder::with_capacity(BATCH_ROWS)))
+                Column::Text(Text(StringViewBuilder::with_capacity(rows)))
             }
             other => {
                 return Err(Error::unsupported(format!(

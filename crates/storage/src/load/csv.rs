@@ -4,6 +4,7 @@
 //! (`scan.rs`), then each column is parsed over all of them in one loop of its own type, while
 //! text and ends are still in the cache.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,20 +17,22 @@ use thalweg_base::{Error, Result};
 use super::block::{Block, Dialect, Lines};
 use super::columns::{Column, Sink, each};
 use super::input::{CsvOptions, shown};
-use super::layout::{Columns, Fault, Layout, find, shortened};
+use super::layout::{Columns, Fault, Finder, Layout, find, shortened};
 use super::parse::{Bad, Look, look};
 use super::rejects::{Faults, Position};
-use super::scan::{ANY, Malformed, Records, Shape, unquote};
+use super::scan::{ANY, Malformed, Records, Shape, enclosed, field, unspaced};
+use super::sniff::Found;
+use super::spelling::Spelling;
 
 /// Records scanned at once: their ends (4 bytes a field) and their text stay within L2.
 const STRETCH_ROWS: usize = 1024;
-const _: () = assert!(BATCH_ROWS.is_multiple_of(STRETCH_ROWS));
 
-impl CsvOptions {
-    pub(super) fn dialect(&self) -> Dialect {
-        Dialect { delimiter: self.delimiter, quote: self.quote, escape: self.escape }
-    }
-}
+/// Fields scanned at once: of wide files fewer records are.
+pub(super) const STRETCH_FIELDS: usize = 64 * 1024;
+
+/// No byte, so that without quotes none opens a field.
+pub(super) const NO_QUOTE: u16 = 256;
+const _: () = assert!(BATCH_ROWS.is_multiple_of(STRETCH_ROWS));
 
 /// The spellings of NULL.
 pub(super) struct Nulls {
@@ -74,6 +77,8 @@ pub(super) struct CsvLayout {
     pub layout: Layout,
     shape: Shape,
     nulls: Nulls,
+    /// How the values of each of `layout.targets` are spelled.
+    spellings: Vec<Spelling>,
 }
 
 /// The fields of a first record without their quotes.
@@ -88,8 +93,9 @@ pub(super) struct FirstRecord {
 }
 
 impl FirstRecord {
-    pub(super) fn read(block: &Block, dialect: Dialect) -> Result<Option<FirstRecord>> {
-        let shape = Shape { dialect, fields: ANY, trailing: false };
+    pub(super) fn read(block: &Block, file: &Found) -> Result<Option<FirstRecord>> {
+        let dialect = file.dialect;
+        let shape = Shape { dialect, fields: ANY, trailing: false, padded: false };
         let mut records = Records::default();
         let end = records
             .scan(&block.data, block.start, &shape, 1)
@@ -104,8 +110,13 @@ impl FirstRecord {
         for &stop in ends {
             let field = &block.data[start..stop as usize];
             start = stop as usize + 1;
+            let field = if dialect.spaces {
+                unspaced(field, dialect.quote.map_or(NO_QUOTE, u16::from))
+            } else {
+                field
+            };
             let quote = dialect.quote.filter(|&quote| field.first() == Some(&quote));
-            if quote.is_none() && field.contains(&b'\r') {
+            if quote.is_none() && field.contains(&b'\r') && dialect.newline == b'\n' {
                 return Err(Error::user(format!(
                     "{}, line {}: a carriage return inside a field",
                     shown(&block.path),
@@ -114,11 +125,15 @@ impl FirstRecord {
                 .hint("lines must end in LF or CRLF; convert old Mac line ends with `tr '\\r' '\\n' < IN > OUT`"));
             }
             let value = match quote {
-                Some(quote) => unquote(field, quote, dialect.escape, &mut scratch).unwrap_or(field),
+                Some(_) => enclosed(field, &dialect, &mut scratch).unwrap_or(field),
                 None => field,
             };
             first.fields.push(value.to_vec());
             first.quoted.push(quote.is_some());
+        }
+        if file.fields.is_some_and(|fields| first.trailing(fields)) {
+            first.fields.pop();
+            first.quoted.pop();
         }
         Ok(Some(first))
     }
@@ -132,20 +147,23 @@ impl FirstRecord {
     /// As column names: empty ones get a number, repeated ones a suffix.
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::with_capacity(self.fields.len());
+        let mut taken = HashMap::with_capacity(self.fields.len());
         for (i, field) in self.fields.iter().enumerate() {
             let mut name = String::from_utf8_lossy(field).trim().to_owned();
             if name.is_empty() {
                 name = format!("column_{}", i + 1);
             }
-            let taken = |names: &[String], name: &str| {
-                names.iter().any(|n| n.to_lowercase() == name.to_lowercase())
-            };
-            let mut unique = name.clone();
-            let mut suffix = 1;
-            while taken(&names, &unique) {
+            let lower = name.to_lowercase();
+            let (mut unique, mut key) = (name.clone(), lower.clone());
+            // The number that the name had last, so that a thousand equal ones are not compared.
+            let mut suffix = taken.get(&lower).copied().unwrap_or(1);
+            while taken.contains_key(&key) {
                 suffix += 1;
                 unique = format!("{name}_{suffix}");
+                key = unique.to_lowercase();
             }
+            taken.insert(lower, suffix);
+            taken.entry(key).or_insert(1);
             names.push(unique);
         }
         names
@@ -166,19 +184,20 @@ impl CsvLayout {
     pub(super) fn detect(
         block: &mut Block,
         options: &CsvOptions,
+        file: &Found,
         columns: &Arc<Columns>,
     ) -> Result<Option<CsvLayout>> {
-        let dialect = options.dialect();
+        let dialect = file.dialect;
         let nulls = Nulls::new(options);
         let expected = columns.names.as_ref().map_or(columns.schema.fields().len(), Vec::len);
-        let mut first = match FirstRecord::read(block, dialect)? {
+        let mut first = match FirstRecord::read(block, file)? {
             Some(first) => first,
             // Blank lines are the rows of an only column.
             None if expected == 1
                 && options.header == Some(false)
                 && block.start < block.data.len() =>
             {
-                FirstRecord { line: 1, end: block.start, fields: vec![vec![]], quoted: vec![false] }
+                FirstRecord { line: block.line, end: block.start, fields: vec![vec![]], quoted: vec![false] }
             }
             None => return Ok(None),
         };
@@ -189,7 +208,7 @@ impl CsvLayout {
             block.start = first.end;
         }
         let count = columns.names.as_ref().map_or(schema.fields().len(), Vec::len);
-        let mut trailing = first.trailing(count);
+        let mut trailing = file.fields.is_none() && first.trailing(count);
         let layout = match &columns.names {
             Some(names) => {
                 let found = first.fields.len() - usize::from(trailing);
@@ -207,7 +226,10 @@ impl CsvLayout {
             }
             None if header => {
                 // A header line `a|b|` has no third column if its records have none either.
-                if !trailing && first.fields.len() > 1 && first.trailing(first.fields.len() - 1) {
+                if !trailing
+                    && file.fields.is_none()
+                    && first.fields.len() > 1
+                    && first.trailing(first.fields.len() - 1) {
                     let last = first.names().pop().unwrap_or_default();
                     trailing = find(schema, &last).is_none();
                 }
@@ -222,16 +244,23 @@ impl CsvLayout {
                     .map_err(|e| e.detail(format!("its first line is {}", first.shown())))?
             }
         };
-        let shape = Shape { dialect, fields: layout.inputs, trailing };
-        Ok(Some(CsvLayout { layout, shape, nulls }))
+        let trailing = trailing || file.fields.is_some();
+        let shape =
+            Shape { dialect, fields: layout.inputs, trailing, padded: options.null_padding };
+        let spelling = |&(_, target): &(usize, usize)| {
+            let field = schema.field(target);
+            Spelling::of(options, field.name(), field.data_type())
+        };
+        let spellings = layout.targets.iter().map(spelling).collect();
+        Ok(Some(CsvLayout { layout, shape, nulls, spellings }))
     }
 }
 
 /// Whether a file's first record names columns, given the table's. It does if most of it are
 /// names of the table's columns, or if it cannot be a row: text where the table has no text.
 pub(super) fn is_header(first: &FirstRecord, schema: &SchemaRef, nulls: &Nulls) -> bool {
-    let names = first.names();
-    let named = names.iter().filter(|name| find(schema, name).is_some()).count();
+    let (names, finder) = (first.names(), Finder::new(schema));
+    let named = names.iter().filter(|name| finder.find(name).is_some()).count();
     if named > 0 && named * 2 >= names.len() {
         return true;
     }
@@ -243,21 +272,24 @@ pub(super) fn is_header(first: &FirstRecord, schema: &SchemaRef, nulls: &Nulls) 
     }
     first.fields.iter().zip(schema.fields()).zip(&first.quoted).any(|((value, field), &quoted)| {
         (quoted || !nulls.contains(value))
-            && Column::new(field.name(), field.data_type())
+            && Column::new(field.name(), field.data_type(), 1)
                 .is_ok_and(|mut column| each!(&mut column, sink => sink.value(value).is_err()))
     })
 }
 
 /// What is wrong with a record of another number of fields.
 fn ragged(block: &Block, shape: &Shape, at: usize, found: usize) -> Fault {
-    let line_end = memchr::memchr(b'\n', &block.data[at..]).map_or(block.data.len(), |n| at + n);
+    let line_end = memchr::memchr(block.newline, &block.data[at..]).map_or(block.data.len(), |n| at + n);
     Fault {
         column: None,
         value: None,
         reason: format!("{found} fields where the first line has {}", shape.fields),
         detail: Some(format!("the line begins {}", shortened(&block.data[at..line_end]))),
-        hint: "quote fields that contain the delimiter, or check the delimiter (`--delimiter`)"
-            .into(),
+        hint: match found < shape.fields {
+            true => "rows that end early have NULL in the other columns with null_padding; else check the delimiter (`--delimiter`)",
+            false => "quote fields that contain the delimiter, or check the delimiter (`--delimiter`)",
+        }
+        .into(),
     }
 }
 
@@ -338,17 +370,22 @@ impl CsvBatches {
             return Ok(None);
         }
         let shared = Arc::clone(&self.layout);
-        let CsvLayout { layout, shape, nulls } = &*shared;
+        let CsvLayout { layout, shape, nulls, spellings } = &*shared;
         if self.columns.is_empty() {
-            self.columns = new_columns(layout)?;
+            // A field takes a byte at least.
+            let rows = (end - self.pos) / shape.fields.max(1) + 1;
+            self.columns = new_columns(layout, rows)?;
         }
+        let stretch_rows = (STRETCH_FIELDS / shape.fields.max(1)).clamp(1, STRETCH_ROWS);
         let mut rows = 0;
         let mut dropped: Vec<usize> = Vec::new();
         let mut bad: Vec<BadField> = Vec::new();
         while rows < BATCH_ROWS && self.pos < end {
-            let most = STRETCH_ROWS.min(BATCH_ROWS - rows);
+            let most = stretch_rows.min(BATCH_ROWS - rows);
             let scanned = self.records.scan(&self.block.data, self.pos, shape, most);
-            for (column, &(input, target)) in self.columns.iter_mut().zip(&layout.targets) {
+            for ((column, &(input, target)), spelling) in
+                self.columns.iter_mut().zip(&layout.targets).zip(spellings)
+            {
                 let stretch = Stretch {
                     data: &self.block.data,
                     records: &self.records,
@@ -359,7 +396,10 @@ impl CsvBatches {
                 };
                 let mut from = 0;
                 while let Err((row, why)) =
-                    each!(column, sink => stretch.fill(sink, input, from, &mut self.scratch))
+                    match spelling.is_plain() {
+                        true => each!(column, sink => stretch.fill(sink, input, from, &mut self.scratch)),
+                        false => each!(column, sink => stretch.respell(sink, input, from, spelling, &mut self.scratch)),
+                    }
                 {
                     // Something must stand in the row until it is dropped.
                     each!(column, sink => sink.null());
@@ -393,11 +433,11 @@ impl CsvBatches {
         let CsvLayout { layout, shape, .. } = &*self.layout;
         let fields = shape.fields;
         let ends = &self.records.ends[bad.row * (fields + 1)..][..fields + 1];
-        let start = ends[bad.input] as usize + usize::from(bad.input > 0);
-        let field = &self.block.data[start..ends[bad.input + 1] as usize];
+        let field = field(&self.block.data, ends, bad.input).unwrap_or_default();
+        let field = shape.dialect.quote.map_or(field, |quote| unspaced(field, u16::from(quote)));
         let quote = shape.dialect.quote.filter(|&quote| field.first() == Some(&quote));
         let value = quote
-            .and_then(|quote| unquote(field, quote, shape.dialect.escape, &mut self.scratch))
+            .and_then(|_| enclosed(field, &shape.dialect, &mut self.scratch))
             .unwrap_or(field);
         let (from, to) = (ends[0] as usize, ends[fields] as usize);
         let line = self.lines.of(&self.block, from);
@@ -435,16 +475,18 @@ impl Stretch<'_> {
         from: usize,
         scratch: &mut Vec<u8>,
     ) -> Result<(), (usize, Bad)> {
-        // 256 is no byte, so without quotes none opens a field.
-        let quote = self.dialect.quote.map_or(256, u16::from);
+        let quote = self.dialect.quote.map_or(NO_QUOTE, u16::from);
         let ends = &self.records.ends[from * (self.fields + 1)..];
         for (row, ends) in ends.chunks_exact(self.fields + 1).enumerate() {
-            let start = ends[input] as usize + usize::from(input > 0);
-            let field = &self.data[start..ends[input + 1] as usize];
+            let Some(mut field) = field(self.data, ends, input) else {
+                self.null(sink).map_err(|bad| (from + row, bad))?;
+                continue;
+            };
+            if self.dialect.spaces {
+                field = unspaced(field, quote);
+            }
             let result = match field.first() {
-                Some(&first) if u16::from(first) == quote => {
-                    self.quoted(sink, field, first, scratch)
-                }
+                Some(&first) if u16::from(first) == quote => self.quoted(sink, field, scratch),
                 _ if self.nulls.contains(field) => self.null(sink),
                 _ => sink.value(field).or_else(|bad| self.padded(sink, field, bad)),
             };
@@ -457,14 +499,44 @@ impl Stretch<'_> {
         &self,
         sink: &mut S,
         field: &[u8],
-        quote: u8,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Bad> {
-        let value = unquote(field, quote, self.dialect.escape, scratch).ok_or(Bad::Quote)?;
+        let value = enclosed(field, &self.dialect, scratch).ok_or(Bad::Quote)?;
         sink.value(value).or_else(|bad| {
             let trimmed = value.trim_ascii();
             if S::TEXT { Err(bad) } else { sink.value(trimmed).map_err(|_| bad) }
         })
+    }
+
+    /// As [`Stretch::fill`], for values that are not spelled as the builder takes them.
+    fn respell<S: Sink>(
+        &self,
+        sink: &mut S,
+        input: usize,
+        from: usize,
+        spelling: &Spelling,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), (usize, Bad)> {
+        let quote = self.dialect.quote.map_or(NO_QUOTE, u16::from);
+        let mut plain = Vec::new();
+        let ends = &self.records.ends[from * (self.fields + 1)..];
+        for (row, ends) in ends.chunks_exact(self.fields + 1).enumerate() {
+            let field = field(self.data, ends, input).map(|field| unspaced(field, quote));
+            let result = match field {
+                None => self.null(sink),
+                Some(field) if field.first().is_some_and(|&b| u16::from(b) == quote) => {
+                    match enclosed(field, &self.dialect, scratch) {
+                        Some(value) => respelled(sink, value, spelling, &mut plain),
+                        None => Err(Bad::Quote),
+                    }
+                }
+                Some(field) if self.nulls.contains(field) => self.null(sink),
+                Some(field) if self.nulls.contains(field.trim_ascii()) => self.null(sink),
+                Some(field) => respelled(sink, field, spelling, &mut plain),
+            };
+            result.map_err(|bad| (from + row, bad))?;
+        }
+        Ok(())
     }
 
     fn null<S: Sink>(&self, sink: &mut S) -> Result<(), Bad> {
@@ -490,11 +562,22 @@ impl Stretch<'_> {
     }
 }
 
-/// One builder per input column that fills one of the table's.
-pub(super) fn new_columns(layout: &Layout) -> Result<Vec<Column>> {
+fn respelled<S: Sink>(
+    sink: &mut S,
+    value: &[u8],
+    spelling: &Spelling,
+    plain: &mut Vec<u8>,
+) -> Result<(), Bad> {
+    sink.value(spelling.plain(value.trim_ascii(), plain).ok_or(Bad::Syntax)?)
+}
+
+/// One builder per input column that fills one of the table's; `rows` is about how many there
+/// will be.
+pub(super) fn new_columns(layout: &Layout, rows: usize) -> Result<Vec<Column>> {
+    let rows = rows.min(BATCH_ROWS);
     let column = |&(_, target): &(usize, usize)| {
         let field = layout.columns.schema.field(target);
-        Column::new(field.name(), field.data_type())
+        Column::new(field.name(), field.data_type(), rows)
     };
     layout.targets.iter().map(column).collect()
 }

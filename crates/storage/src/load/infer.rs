@@ -16,17 +16,20 @@ mod guess;
 mod json;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parking_lot::Mutex;
 use thalweg_base::limits::LOAD_BLOCK_BYTES;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, text};
 
-use super::block::{Dialect, TextSource};
+use super::dates::DateOrder;
 use super::input::{CsvOptions, Format};
+use super::json_text::JsonSource;
 use super::rejects::{Faults, Position, Reject};
+use super::text::{CsvText, open_csv};
 use super::turns::{InputFile, Turns};
 use super::{arrow_ipc, parquet};
 
@@ -38,6 +41,49 @@ pub struct Inferred {
     pub rows: Option<u64>,
     /// For CSV, whether the first line names the columns.
     pub header: Option<bool>,
+    /// The dialect of each CSV file; files by their places among those given.
+    pub dialects: Vec<(usize, FileDialect)>,
+}
+
+/// How a delimited file is read: as was told, else as was found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileDialect {
+    pub delimiter: u8,
+    pub quote: Option<u8>,
+    pub escape: Option<u8>,
+    pub comment: Option<u8>,
+    /// Whether the first record names the columns.
+    pub header: bool,
+    /// Lines above the first record that are left out.
+    pub skipped_lines: u64,
+    pub encoding: &'static encoding_rs::Encoding,
+}
+
+impl fmt::Display for FileDialect {
+    /// What is not as it usually is: `delimiter ";", 2 lines above the header, windows-1252`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |byte: u8| match byte {
+            b'\t' => "tab".to_owned(),
+            _ => text::quoted(&char::from(byte).to_string()),
+        };
+        let mut parts = Vec::new();
+        parts.extend((self.delimiter != b',').then(|| format!("delimiter {}", one(self.delimiter))));
+        parts.extend((self.quote != Some(b'"')).then(|| match self.quote {
+            Some(quote) => format!("quote {}", one(quote)),
+            None => "no quotes".into(),
+        }));
+        parts.extend(self.escape.map(|escape| format!("escape {}", one(escape))));
+        parts.extend(self.comment.map(|comment| format!("comment {}", one(comment))));
+        parts.extend((!self.header).then(|| "no header".into()));
+        parts.extend(match self.skipped_lines {
+            0 => None,
+            1 => Some("1 line above left out".to_owned()),
+            n => Some(format!("{n} lines above left out")),
+        });
+        let utf8 = self.encoding == encoding_rs::UTF_8;
+        parts.extend((!utf8).then(|| self.encoding.name().to_owned()));
+        f.write_str(&parts.join(", "))
+    }
 }
 
 /// One of them.
@@ -52,6 +98,8 @@ pub struct InferredColumn {
     pub null_spellings: Vec<String>,
     /// One line on what decided the type.
     pub why: String,
+    /// The order of its dates, if that is not the one of ISO 8601.
+    pub order: Option<DateOrder>,
 }
 
 impl Inferred {
@@ -60,6 +108,19 @@ impl Inferred {
     pub fn schema(&self) -> SchemaRef {
         let field = |c: &InferredColumn| Field::new(&c.name, c.data_type.clone(), true);
         Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()))
+    }
+
+    /// Adds to a format what was found out and is needed to read the same files as these columns:
+    /// whether they have a header, and the order of their dates.
+    pub fn settle(&self, format: &mut Format) {
+        let Format::Csv(options) = format else { return };
+        options.header = self.header.or(options.header);
+        for column in &self.columns {
+            if let Some(order) = column.order {
+                options.orders.retain(|(name, _)| *name != column.name);
+                options.orders.push((column.name.clone(), order));
+            }
+        }
     }
 }
 
@@ -78,8 +139,8 @@ pub struct Inference {
 }
 
 enum Source {
-    Csv(TextSource, Arc<csv::File>),
-    Json(TextSource),
+    Csv(CsvText, Arc<csv::File>),
+    Json(JsonSource),
 }
 
 impl Inference {
@@ -90,11 +151,12 @@ impl Inference {
         if files.is_empty() {
             return Err(Error::user("no input file given"));
         }
+        let faults = Faults::new(0).ignoring(format.ignores_errors());
         Ok(Inference {
             turns: Turns::new(files)?,
             format,
             known: None,
-            faults: Arc::new(Faults::new(0)),
+            faults: Arc::new(faults),
             block_bytes: LOAD_BLOCK_BYTES,
             csv: Mutex::default(),
             json: Arc::default(),
@@ -110,7 +172,7 @@ impl Inference {
 
     /// Bad rows that are passed over before the inference fails; at first, none.
     pub fn with_rejects_max(mut self, rows: u64) -> Inference {
-        self.faults = Arc::new(Faults::new(rows));
+        self.faults = Arc::new(Faults::new(rows).ignoring(self.format.ignores_errors()));
         self
     }
 
@@ -128,11 +190,13 @@ impl Inference {
             if self.faults.settled(at) {
                 return None;
             }
-            if let Some(Source::Csv(text, _) | Source::Json(text)) = source {
-                at = text.position();
-                if self.faults.settled(at) {
-                    return None;
-                }
+            match source {
+                Some(Source::Csv(text, _)) => at = text.source.position(),
+                Some(Source::Json(text)) => at = text.position(),
+                None => {}
+            }
+            if self.faults.settled(at) {
+                return None;
             }
             self.advance(file, source).unwrap_or_else(|error| {
                 self.faults.fatal(at, error);
@@ -149,7 +213,7 @@ impl Inference {
         match open {
             None => self.first(file, open),
             Some(Source::Csv(text, csv)) => {
-                Ok(text.next_block()?.map(|b| Piece::Csv(csv::Piece::new(csv, b, &self.faults))))
+                Ok(text.source.next_block()?.map(|b| Piece::Csv(csv::Piece::new(csv, b, &self.faults))))
             }
             Some(Source::Json(text)) => Ok(text.next_block()?.map(|block| {
                 let (keys, known) = (Arc::clone(&self.json), self.known.clone());
@@ -159,16 +223,15 @@ impl Inference {
     }
 
     fn first(&self, file: &InputFile<Source>, open: &mut Option<Source>) -> Result<Option<Piece>> {
-        let text = |dialect| {
-            let done = Arc::clone(&file.done);
-            TextSource::open(&file.path, file.index, dialect, self.block_bytes, done)
-        };
+        let done = Arc::clone(&file.done);
         let declared = match &self.format {
             Format::Csv(options) => {
-                return self.first_csv(file, text(options.dialect())?, options, open);
+                let text = open_csv(&file.path, file.index, options, self.block_bytes, done)?;
+                return self.first_csv(file, text, options, open);
             }
             Format::JsonLines => {
-                *open = Some(Source::Json(text(Dialect::LINES)?));
+                let text = JsonSource::open(&file.path, file.index, self.block_bytes, done)?;
+                *open = Some(Source::Json(text));
                 return self.advance(file, open);
             }
             Format::Parquet => {
@@ -184,7 +247,7 @@ impl Inference {
     fn first_csv(
         &self,
         file: &InputFile<Source>,
-        mut text: TextSource,
+        mut text: CsvText,
         options: &CsvOptions,
         open: &mut Option<Source>,
     ) -> Result<Option<Piece>> {

@@ -14,65 +14,21 @@ use thalweg_base::{Error, Result, quiet, text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Format {
     Csv(CsvOptions),
-    /// One JSON object a line.
+    /// JSON objects: one a line, one after the other, or the elements of an array.
     JsonLines,
     Parquet,
     /// Arrow IPC, the file or the stream format.
     Arrow,
 }
 
-/// The dialect of delimited text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CsvOptions {
-    pub delimiter: u8,
-    /// `None`: quotes are ordinary characters. A quote inside a quoted field is doubled.
-    pub quote: Option<u8>,
-    /// Inside quotes, takes the next character as it is; besides doubling.
-    pub escape: Option<u8>,
-    /// Whether the first record names the columns. `None`: found out per file.
-    pub header: Option<bool>,
-    /// What NULL looks like. Only unquoted fields are compared: `""` is the empty string.
-    pub nulls: Vec<String>,
-}
-
-impl Default for CsvOptions {
-    fn default() -> Self {
-        CsvOptions {
-            delimiter: b',',
-            quote: Some(b'"'),
-            escape: None,
-            header: None,
-            nulls: vec![String::new()],
-        }
+impl Format {
+    /// Whether bad rows are left out, however many they are.
+    pub(super) fn ignores_errors(&self) -> bool {
+        matches!(self, Format::Csv(options) if options.ignore_errors)
     }
 }
 
-impl CsvOptions {
-    /// Refuses dialects that cannot be read back unambiguously.
-    pub fn check(&self) -> Result<()> {
-        let bytes = [Some(self.delimiter), self.quote, self.escape];
-        for byte in bytes.into_iter().flatten() {
-            if !byte.is_ascii() || matches!(byte, 0 | b'\n' | b'\r') {
-                return Err(Error::user(
-                    "delimiter, quote and escape must each be one ASCII character, not a line end",
-                )
-                .hint("for another delimiter, convert the file first"));
-            }
-        }
-        if self.quote == Some(self.delimiter) || self.escape == Some(self.delimiter) {
-            return Err(Error::user("the delimiter cannot also be the quote or the escape"));
-        }
-        let special = |b: u8| b == self.delimiter || Some(b) == self.quote || b"\r\n".contains(&b);
-        if let Some(null) = self.nulls.iter().find(|null| null.bytes().any(special)) {
-            return Err(Error::user(format!(
-                "the text of NULL {} has the delimiter, the quote or a line end in it",
-                text::quoted(null)
-            ))
-            .hint("choose another: NULL 'NULL', or NULL '' for nothing"));
-        }
-        Ok(())
-    }
-}
+pub use super::options::{CsvOptions, Sniff};
 
 /// How a file's bytes are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +36,16 @@ pub enum Compression {
     None,
     Gzip,
     Zstd,
+    Bzip2,
+    Xz,
+    /// An archive with one file in it.
+    Zip,
 }
 
-const DATA_EXTENSIONS: [&str; 11] =
-    ["csv", "tsv", "txt", "json", "jsonl", "ndjson", "parquet", "pq", "arrow", "feather", "ipc"];
-
-/// Bytes of a file looked at to tell its format and its delimiter.
-const SNIFF_BYTES: usize = 64 * 1024;
+const DATA_EXTENSIONS: [&str; 14] = [
+    "csv", "tsv", "tab", "txt", "dat", "json", "jsonl", "ndjson", "geojson", "parquet", "pq", "arrow",
+    "feather", "ipc",
+];
 
 /// The files meant by `args`: each a file, a folder (searched recursively for known extensions)
 /// or a glob pattern. Sorted, each file once. It is an error if an argument means no file.
@@ -118,6 +77,7 @@ fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
         }
     };
     for arg in args {
+        let arg = &home(arg);
         let path = Path::new(arg);
         let mut files = Vec::new();
         match fs::metadata(path) {
@@ -125,7 +85,7 @@ fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
                 walk(path, 0, &mut files)?;
                 if files.is_empty() && wanted {
                     return Err(Error::user(format!("folder {arg:?} holds no data files"))
-                        .hint(format!("known extensions are {}, also with .gz or .zst; name other files one by one or with a glob",
+                        .hint(format!("known extensions are {}, also with .gz, .zst, .bz2, .xz or .zip; name other files one by one or with a glob",
                             DATA_EXTENSIONS.join(", "))));
                 }
             }
@@ -145,6 +105,14 @@ fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = found.into_values().collect();
     files.sort();
     Ok(files)
+}
+
+/// A path with the folder of the user in the place of `~/`, as a shell has it.
+fn home(arg: &str) -> String {
+    match (arg.strip_prefix("~/"), std::env::var("HOME")) {
+        (Some(rest), Ok(home)) if !home.is_empty() => format!("{home}/{rest}"),
+        _ => arg.to_owned(),
+    }
 }
 
 /// Whether an argument that names no file can mean some.
@@ -203,6 +171,9 @@ fn extension(path: &Path) -> (String, Compression) {
     let compression = match last.as_str() {
         "gz" | "gzip" => Compression::Gzip,
         "zst" | "zstd" => Compression::Zstd,
+        "bz2" | "bzip2" => Compression::Bzip2,
+        "xz" => Compression::Xz,
+        "zip" => Compression::Zip,
         _ => return (last, Compression::None),
     };
     (ext(Path::new(path.file_stem().unwrap_or_default())), compression)
@@ -210,7 +181,7 @@ fn extension(path: &Path) -> (String, Compression) {
 
 /// Format and compression of a file: by its extension, then by its content.
 ///
-/// For delimited text the delimiter is found out too (comma, tab, bar or semicolon).
+/// The dialect of delimited text is left to be found out by readers, in each file.
 pub fn format_of(path: &Path) -> Result<(Format, Compression)> {
     let (ext, _) = extension(path);
     refuse_archive(path, &ext)?;
@@ -218,15 +189,13 @@ pub fn format_of(path: &Path) -> Result<(Format, Compression)> {
     let mut head = Vec::new();
     stream
         .by_ref()
-        .take(SNIFF_BYTES as u64)
+        .take(MAGIC_BYTES as u64)
         .read_to_end(&mut head)
         .map_err(|e| cannot("read", path, e))?;
     let format = match ext.as_str() {
-        "tsv" => Format::Csv(CsvOptions { delimiter: b'\t', ..CsvOptions::default() }),
-        "csv" | "txt" | "tbl" => {
-            Format::Csv(CsvOptions { delimiter: sniff_delimiter(&head), ..CsvOptions::default() })
-        }
-        "json" | "jsonl" | "ndjson" => Format::JsonLines,
+        "tsv" | "tab" => csv_format(b'\t'),
+        "csv" | "txt" | "tbl" => csv_format(b','),
+        "json" | "jsonl" | "ndjson" | "geojson" => Format::JsonLines,
         "parquet" | "pq" => Format::Parquet,
         "arrow" | "feather" | "ipc" => Format::Arrow,
         _ => format_of_content(path, &head)?,
@@ -241,16 +210,20 @@ pub fn format_of(path: &Path) -> Result<(Format, Compression)> {
     Ok((format, compression))
 }
 
+/// Bytes of a file looked at to tell its format.
+const MAGIC_BYTES: usize = 64 * 1024;
+
+/// Delimited text whose dialect readers find out; by `delimiter` if nothing speaks for another.
+fn csv_format(delimiter: u8) -> Format {
+    Format::Csv(CsvOptions { delimiter, ..CsvOptions::sniffed() })
+}
+
 fn refuse_archive(path: &Path, ext: &str) -> Result<()> {
-    if !matches!(ext, "zip" | "7z" | "tar" | "tgz" | "rar" | "xz" | "bz2") {
+    if !matches!(ext, "7z" | "tar" | "tgz" | "rar") {
         return Ok(());
     }
-    let way = match ext {
-        "zip" => "unzip it first, for example `unzip FILE.zip -d DIR`, and load the folder",
-        _ => "unpack it first; compressed text is read as .gz or .zst",
-    };
     Err(Error::unsupported(format!("{} is an archive of a kind that is not read", shown(path)))
-        .hint(way))
+        .hint("unpack it first; compressed text is read as .gz, .zst, .bz2, .xz or .zip"))
 }
 
 fn format_of_content(path: &Path, head: &[u8]) -> Result<Format> {
@@ -259,11 +232,9 @@ fn format_of_content(path: &Path, head: &[u8]) -> Result<Format> {
         [] => return Err(empty(path)),
         [b'P', b'A', b'R', b'1', ..] => Format::Parquet,
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Format::Arrow,
-        [b'P', b'K', 3, 4, ..] => return refuse_archive(path, "zip").map(|()| Format::Parquet),
-        _ if text.trim_ascii_start().starts_with(b"{") => Format::JsonLines,
-        _ if !text.contains(&0) => {
-            Format::Csv(CsvOptions { delimiter: sniff_delimiter(text), ..CsvOptions::default() })
-        }
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => csv_format(b','),
+        _ if json_begins(text) => Format::JsonLines,
+        _ if !text.contains(&0) => csv_format(b','),
         _ => {
             return Err(Error::user(format!("cannot tell the format of {}", shown(path)))
                 .hint("rename it with a known extension or state the format"));
@@ -271,32 +242,13 @@ fn format_of_content(path: &Path, head: &[u8]) -> Result<Format> {
     })
 }
 
-/// The delimiter that splits each of the first lines into equally many fields, most fields first.
-fn sniff_delimiter(head: &[u8]) -> u8 {
-    const LINES: usize = 20;
-    let whole = memchr::memrchr(b'\n', head).map_or(head, |at| &head[..at]);
-    let lines: Vec<&[u8]> = whole
-        .split(|&b| b == b'\n')
-        .filter(|line| !line.trim_ascii().is_empty())
-        .take(LINES)
-        .collect();
-    let count = |line: &[u8], delimiter: u8| {
-        let mut quoted = false;
-        line.iter()
-            .filter(|&&b| {
-                quoted ^= b == b'"';
-                !quoted && b == delimiter
-            })
-            .count()
-    };
-    let mut best = (0, b',');
-    for delimiter in [b',', b'\t', b'|', b';'] {
-        let Some(first) = lines.first().map(|line| count(line, delimiter)) else { break };
-        if first > best.0 && lines.iter().all(|line| count(line, delimiter) == first) {
-            best = (first, delimiter);
-        }
+/// Whether text begins with an object, or an array of objects.
+fn json_begins(text: &[u8]) -> bool {
+    match text.trim_ascii_start() {
+        [b'{', ..] => true,
+        [b'[', rest @ ..] => matches!(rest.trim_ascii_start(), [b'{', ..]),
+        _ => false,
     }
-    best.1
 }
 
 /// Opens a file for sequential reading, unpacked; bytes taken from disk are added to `done`.
@@ -310,7 +262,7 @@ pub(super) fn open(
     if file.metadata().map_err(|e| cannot("open", path, e))?.is_dir() {
         return Err(Error::user(format!("{} is a folder", shown(path))));
     }
-    let mut magic = [0; 4];
+    let mut magic = [0; 6];
     let mut length = 0;
     while length < magic.len() {
         match file.read(&mut magic[length..]).map_err(|e| cannot("read", path, e))? {
@@ -319,24 +271,39 @@ pub(super) fn open(
         }
     }
     file.seek(SeekFrom::Start(0)).map_err(|e| cannot("read", path, e))?;
-    let file = Counted { file, done };
     Ok(match &magic[..length] {
         [0x1f, 0x8b, ..] => {
-            let buffered = io::BufReader::with_capacity(128 * 1024, file);
-            (Box::new(flate2::bufread::MultiGzDecoder::new(buffered)), Compression::Gzip)
+            let stream = flate2::bufread::MultiGzDecoder::new(buffered(file, done));
+            (Box::new(stream), Compression::Gzip)
         }
-        [0x28, 0xb5, 0x2f, 0xfd] => {
-            let stream =
-                zstd::stream::read::Decoder::new(file).map_err(|e| cannot("read", path, e))?;
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let stream = zstd::stream::read::Decoder::with_buffer(buffered(file, done))
+                .map_err(|e| cannot("read", path, e))?;
             (Box::new(stream), Compression::Zstd)
         }
-        _ => (Box::new(file), Compression::None),
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x31 | 0x17, ..] => {
+            let stream = bzip2::bufread::MultiBzDecoder::new(buffered(file, done));
+            (Box::new(stream), Compression::Bzip2)
+        }
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
+            let stream = liblzma::bufread::XzDecoder::new_multi_decoder(buffered(file, done));
+            (Box::new(stream), Compression::Xz)
+        }
+        [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => {
+            (super::zipped::open(path, file, done)?, Compression::Zip)
+        }
+        _ => (Box::new(Counted { file, done }), Compression::None),
     })
 }
 
-struct Counted {
-    file: File,
-    done: Arc<AtomicU64>,
+fn buffered(file: File, done: Arc<AtomicU64>) -> io::BufReader<Counted> {
+    io::BufReader::with_capacity(128 * 1024, Counted { file, done })
+}
+
+/// A file whose bytes are counted as they are read.
+pub(super) struct Counted {
+    pub file: File,
+    pub done: Arc<AtomicU64>,
 }
 
 impl Read for Counted {

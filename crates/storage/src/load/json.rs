@@ -1,6 +1,6 @@
-//! JSON lines into typed batches.
+//! JSON objects into typed batches.
 //!
-//! A record is a flat object on one line. Its values go to the same builders as fields of CSV do,
+//! A record is a flat object. Its values go to the same builders as fields of CSV do,
 //! as the bytes between their delimiters, so numbers never pass through a double: decimals stay
 //! exact. A nested value fits only a text column, which then holds its JSON text.
 
@@ -17,7 +17,7 @@ use super::block::{Block, Lines};
 use super::columns::{Column, Sink, each};
 use super::csv::{batch_of, finish, new_columns};
 use super::layout::{
-    Fault, Layout, Matched, UNKNOWN_HINT, find, shortened, unknown_to_the_table, what_the_table_has,
+    Fault, Layout, Matched, UNKNOWN_HINT, shortened, unknown_to_the_table, what_the_table_has,
 };
 use super::parse::Bad;
 use super::rejects::{Faults, Position};
@@ -40,7 +40,7 @@ pub(super) struct Wrong {
     pub what: &'static str,
 }
 
-/// Reads the object of one line and calls `each` for its members in order.
+/// Reads the object that `line` is, which may have line ends in it, and calls `each` for its members in order.
 pub(super) fn object<E: From<Wrong>>(
     line: &[u8],
     scratch: &mut Scratch,
@@ -81,7 +81,7 @@ pub(super) struct Scratch {
 }
 
 fn blanks(line: &[u8], at: usize) -> usize {
-    at + line[at..].iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r')).count()
+    at + line[at..].iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).count()
 }
 
 fn end(line: &[u8], at: usize) -> Result<(), Wrong> {
@@ -169,7 +169,7 @@ fn value<'a>(line: &'a [u8], at: &mut usize, scratch: &'a mut Vec<u8>) -> Result
         }
         Some(b'{' | b'[') => nested(line, at).map(Value::Nested),
         Some(_) => {
-            let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\r');
+            let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n');
             let token = &line[start..];
             let token = &token[..token.iter().position(ends).unwrap_or(token.len())];
             *at = start + token.len();
@@ -235,12 +235,17 @@ fn nested<'a>(line: &'a [u8], at: &mut usize) -> Result<&'a [u8], Wrong> {
     Err(Wrong { at: *at, what: "the object does not end on its line" })
 }
 
-/// The non-blank lines of a block from `pos` on: the line's bytes and where the next begins.
-pub(super) fn next_line(block: &Block, pos: &mut usize) -> Option<(usize, usize)> {
+/// The records of a block from `pos` on: where the next begins and ends. Blank lines are none.
+pub(super) fn next_record(block: &Block, pos: &mut usize) -> Option<(usize, usize)> {
+    if let Some(pieces) = &block.pieces {
+        let &(start, stop) = pieces.get(*pos)?;
+        *pos += 1;
+        return Some((start as usize, stop as usize));
+    }
     while *pos < block.data.len() {
         let start = *pos;
-        let stop =
-            memchr::memchr(b'\n', &block.data[start..]).map_or(block.data.len(), |n| start + n);
+        let end = memchr::memchr(block.newline, &block.data[start..]);
+        let stop = end.map_or(block.data.len(), |n| start + n);
         *pos = stop + 1;
         if !block.data[start..stop].trim_ascii().is_empty() {
             return Some((start, stop));
@@ -254,9 +259,9 @@ fn wrong_fault(block: &Block, start: usize, wrong: Wrong) -> Fault {
     let line = &block.data[start..];
     let (reason, detail, hint) = if line.first() == Some(&b'[') {
         (
-            "a JSON array, where one object a line is expected".into(),
+            "a JSON array, where an object is expected".into(),
             None,
-            "convert it first: `jq -c '.[]' IN.json > OUT.jsonl`",
+            "its elements become rows if it is the only one in the file; else convert it first: `jq -c '.[]' IN.json > OUT.jsonl`",
         )
     } else {
         let rest = &line[wrong.at.min(line.len())..];
@@ -264,7 +269,7 @@ fn wrong_fault(block: &Block, start: usize, wrong: Wrong) -> Fault {
         (
             format!("character {}: {}", wrong.at + 1, wrong.what),
             (!rest.is_empty()).then(|| format!("the text there is {}", shortened(rest))),
-            "each line must hold one whole object; pretty-printed JSON becomes that with `jq -c . IN.json > OUT.jsonl`",
+            "the file must hold objects, one a line or one after the other, or an array of them",
         )
     };
     Fault { column: None, value: None, reason, detail, hint: hint.into() }
@@ -348,7 +353,9 @@ impl JsonBatches {
         }
         let layout = Arc::clone(&self.layout);
         if self.columns.is_empty() {
-            self.columns = new_columns(&layout)?;
+            // A record takes two bytes at least.
+            let rows = self.block.pieces.as_ref().map_or(self.block.data.len() / 2, Vec::len);
+            self.columns = new_columns(&layout, rows)?;
             self.defaulted.resize(self.columns.len(), Vec::new());
         }
         self.seen.clear();
@@ -356,7 +363,7 @@ impl JsonBatches {
         let mut rows = 0;
         let mut dropped = Vec::new();
         while rows < BATCH_ROWS {
-            let Some((start, stop)) = next_line(&self.block, &mut self.pos) else { break };
+            let Some((start, stop)) = next_record(&self.block, &mut self.pos) else { break };
             rows += 1;
             if let Err(why) = self.row(start, stop, rows) {
                 dropped.push(rows - 1);
@@ -393,7 +400,7 @@ impl JsonBatches {
                 Some((known, target)) if known == key => *target,
                 _ => {
                     let name = String::from_utf8_lossy(key);
-                    let target = find(schema, &name);
+                    let target = layout.finder().find(&name);
                     if target.is_none() {
                         if !layout.columns.ignore_unknown {
                             return Err(Stop::Unknown(name.into_owned()));

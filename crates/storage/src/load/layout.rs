@@ -1,14 +1,15 @@
 //! Which input column fills which column of the table, and how messages speak of columns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use thalweg_base::{Error, Result, text};
 
 use super::block::Block;
+use super::dates::ordered;
 use super::input::shown;
 use super::parse::Bad;
 use super::rejects::{Reject, Unit};
@@ -43,17 +44,20 @@ pub(super) struct Layout {
     pub targets: Vec<(usize, usize)>,
     /// Names of input columns that are left out.
     pub ignored: Vec<String>,
+    finder: OnceLock<Finder>,
 }
 
 impl Layout {
     /// Matches by name, first exactly, then without regard to case.
     pub(super) fn by_name(path: &Path, names: &[String], columns: &Arc<Columns>) -> Result<Layout> {
         let schema = &columns.schema;
+        let finder = Finder::new(schema);
+        let mut filled = vec![false; schema.fields().len()];
         let mut targets: Vec<(usize, usize)> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
         for (input, name) in names.iter().enumerate() {
-            match find(schema, name) {
-                Some(target) if targets.iter().any(|t| t.1 == target) => {
+            match finder.find(name) {
+                Some(target) if std::mem::replace(&mut filled[target], true) => {
                     return Err(Error::user(format!(
                         "{} has two columns for column {} of the table",
                         shown(path),
@@ -73,8 +77,13 @@ impl Layout {
                 .detail(format!("the columns of the file are {}", list(names)))
                 .hint("if its first line holds data, say so with `--no-header`"));
         }
-        let layout =
-            Layout { columns: Arc::clone(columns), inputs: names.len(), targets, ignored: unknown };
+        let layout = Layout {
+            columns: Arc::clone(columns),
+            inputs: names.len(),
+            targets,
+            ignored: unknown,
+            finder: OnceLock::new(),
+        };
         for missing in layout.missing() {
             let field = schema.field(missing);
             if !field.is_nullable() && columns.defaults[missing].is_none() {
@@ -105,13 +114,20 @@ impl Layout {
     pub(super) fn whole(columns: &Arc<Columns>) -> Layout {
         let inputs = columns.schema.fields().len();
         let targets = (0..inputs).map(|column| (column, column)).collect();
-        Layout { columns: Arc::clone(columns), inputs, targets, ignored: Vec::new() }
+        let columns = Arc::clone(columns);
+        Layout { columns, inputs, targets, ignored: Vec::new(), finder: OnceLock::new() }
+    }
+
+    /// Finds columns of the table.
+    pub(super) fn finder(&self) -> &Finder {
+        self.finder.get_or_init(|| Finder::new(&self.columns.schema))
     }
 
     /// Table columns that the input lacks.
     pub(super) fn missing(&self) -> impl Iterator<Item = usize> {
-        let filled = |column: &usize| self.targets.iter().any(|(_, target)| target == column);
-        (0..self.columns.schema.fields().len()).filter(move |column| !filled(column))
+        let mut filled = vec![false; self.columns.schema.fields().len()];
+        self.targets.iter().for_each(|&(_, target)| filled[target] = true);
+        (0..filled.len()).filter(move |&column| !filled[column])
     }
 
     /// What rows of an input without column `target` have there.
@@ -140,6 +156,10 @@ impl Layout {
             Bad::Quote => (
                 format!("text follows the closing quote in {shown}"),
                 "double the quotes inside a quoted field, or read the file without quotes (`--quote none`)".into(),
+            ),
+            Bad::Syntax if field.data_type().is_temporal() && ordered(value.trim_ascii()).is_some() => (
+                format!("{shown} is not a valid {kind}"),
+                "say in which order it is written: dateformat '%d/%m/%Y' is for 31/01/2024, timestampformat is for timestamps".into(),
             ),
             Bad::Syntax => (
                 format!("{shown} is not a valid {kind}"),
@@ -183,7 +203,7 @@ impl Fault {
             value: self.value,
             reason: self.reason,
             record: String::from_utf8_lossy(record).into_owned(),
-            unit: Unit::Line,
+            unit: if block.pieces.is_some() { Unit::Row } else { Unit::Line },
             detail: self.detail,
             hint: self.hint,
         }
@@ -246,6 +266,28 @@ pub(super) fn find(schema: &SchemaRef, name: &str) -> Option<usize> {
         .iter()
         .position(|f| f.name() == name)
         .or_else(|| fields.iter().position(|f| f.name().to_lowercase() == name.to_lowercase()))
+}
+
+/// Finds many columns of a schema as [`find`] does one.
+pub(super) struct Finder {
+    exact: HashMap<String, usize>,
+    lower: HashMap<String, usize>,
+}
+
+impl Finder {
+    pub(super) fn new(schema: &SchemaRef) -> Finder {
+        let mut finder = Finder { exact: HashMap::new(), lower: HashMap::new() };
+        for (column, field) in schema.fields().iter().enumerate() {
+            finder.exact.entry(field.name().clone()).or_insert(column);
+            finder.lower.entry(field.name().to_lowercase()).or_insert(column);
+        }
+        finder
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        let name = name.trim();
+        self.exact.get(name).or_else(|| self.lower.get(&name.to_lowercase())).copied()
+    }
 }
 
 fn list(names: &[String]) -> String {

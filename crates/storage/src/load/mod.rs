@@ -4,14 +4,16 @@
 //!
 //! 1. Which files, in which format? [`expand`], [`format_of`] (`input.rs`).
 //! 2. If nobody declared the columns, which are they? [`Inference`] (`infer.rs`) looks at all of
-//!    the input.
+//!    the input. The dialect of delimited text is what `options.rs` says, and what `sniff.rs` finds
+//!    at the beginning of each file; `text.rs` puts the two together, and makes UTF-8 of it.
 //! 3. Who reads what next? [`Reader::next`] (`reader.rs`) hands out [`Unit`]s: blocks of text cut
 //!    at a record boundary (`block.rs`), Parquet row groups (`parquet.rs`), Arrow record batches
 //!    (`arrow_ipc.rs`). Blocking I/O and decompression happen here and nowhere else. `turns.rs`
 //!    lets workers share the files, `gate.rs` bounds what they have in memory.
 //! 4. What do the bytes mean? [`Unit::parse`] yields batches of at most `BATCH_ROWS` rows, pure
 //!    CPU, bounded work per item. CSV: `scan.rs` finds the ends of fields, `csv.rs` walks them
-//!    column by column. JSON lines: `json.rs`. Both end in the typed builders of `columns.rs`,
+//!    column by column; what is not spelled as numbers and dates usually are is written anew first
+//!    (`spelling.rs`, `dates.rs`). JSON: `json.rs`. Both end in the typed builders of `columns.rs`,
 //!    which read single values with `parse.rs`. Parquet and Arrow columns are cast by
 //!    `conform.rs`. `layout.rs` decides which input column fills which column of the table.
 //!
@@ -24,23 +26,31 @@ mod block;
 mod columns;
 mod conform;
 mod csv;
+mod dates;
 mod gate;
 mod infer;
 mod input;
 mod json;
+mod json_text;
 mod layout;
+mod options;
 mod parquet;
 mod parse;
 mod reader;
 mod rejects;
 mod scan;
+mod sniff;
+mod spelling;
+mod text;
 mod turns;
+mod zipped;
 
 #[cfg(test)]
 mod tests;
 
-pub use infer::{Inference, Inferred, InferredColumn, Piece, infer};
-pub use input::{Compression, CsvOptions, Format, expand, expand_present, format_of, is_pattern};
+pub use dates::DateOrder;
+pub use infer::{FileDialect, Inference, Inferred, InferredColumn, Piece, infer};
+pub use input::{Compression, CsvOptions, Format, Sniff, expand, expand_present, format_of, is_pattern};
 pub use layout::{Columns, Matched};
 pub use reader::{Batches, Outcome, Reader, Unit};
 pub use rejects::Reject;

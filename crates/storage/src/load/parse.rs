@@ -2,6 +2,8 @@
 //!
 //! Every function takes the whole field and accepts it entirely or not at all.
 
+use super::dates::{Ordered, ordered};
+
 /// Why a field is not a value of its column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bad {
@@ -318,7 +320,12 @@ fn date_exact(bytes: &[u8; 10]) -> Result<i32, Bad> {
         return Err(Bad::Syntax);
     }
     let year = two(&bytes[0..2])? * 100 + two(&bytes[2..4])?;
-    let (month, day) = (two(&bytes[5..7])?, two(&bytes[8..10])?);
+    civil(year, two(&bytes[5..7])?, two(&bytes[8..10])?)
+}
+
+/// Days since the epoch of a day that the calendar has.
+#[inline]
+pub(super) fn civil(year: i32, month: i32, day: i32) -> Result<i32, Bad> {
     let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     let last = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
@@ -471,6 +478,8 @@ pub(super) enum Look {
         ancient: bool,
     },
     Time,
+    /// A date, perhaps with a time of day, that is not written as ISO 8601 has it.
+    Ordered(Ordered),
     Text,
 }
 
@@ -503,7 +512,7 @@ pub(super) fn look_exact(bytes: &[u8]) -> Look {
         return if padded || signed(bytes).is_err() { Look::Text } else { Look::Integer };
     }
     if bytes.len() >= 10 && bytes[4] == b'-' {
-        let Ok(moment) = moment(bytes) else { return Look::Text };
+        let Ok(moment) = moment(bytes) else { return otherwise_dated(bytes) };
         // Years 1678 to 2261, a day's margin for offsets included.
         let ancient = !(-9_214_560_000..9_214_560_000).contains(&moment.local_s);
         if bytes.len() == 10 {
@@ -512,13 +521,20 @@ pub(super) fn look_exact(bytes: &[u8]) -> Look {
         let (fine, zoned) = (moment.nanos % 1000 != 0, moment.offset_s.is_some());
         return Look::Timestamp { fine, zoned, ancient };
     }
-    // `12:30` may be a score or a proportion: a time of day has seconds.
-    if bytes.len() >= 8 && bytes[2] == b':' && bytes[5] == b':' {
+    let seconds = bytes.len() >= 8 && bytes[2] == b':' && bytes[5] == b':';
+    if seconds || bytes.len() == 5 && bytes[2] == b':' {
         return if time_ns(bytes).is_ok() { Look::Time } else { Look::Text };
     }
     // Leading zeros are kept here, too: 007.50 is no number anybody computes with.
     let padded = matches!(magnitude, [b'0', b'0'..=b'9', ..]);
-    if !padded && float64(bytes).is_ok() { Look::Float } else { Look::Text }
+    match otherwise_dated(bytes) {
+        Look::Text if !padded && float64(bytes).is_ok() => Look::Float,
+        look => look,
+    }
+}
+
+fn otherwise_dated(bytes: &[u8]) -> Look {
+    ordered(bytes).map_or(Look::Text, Look::Ordered)
 }
 
 #[cfg(test)]
@@ -657,7 +673,9 @@ mod tests {
             ("2024-01-01 10:00:00", Look::Timestamp { fine: false, zoned: false, ancient: false }),
             ("10:00:00", Look::Time),
             ("10:00:00.123456789", Look::Time),
-            ("10:00", Look::Text),
+            ("10:00", Look::Time),
+            ("25:00", Look::Text),
+            ("9:00", Look::Text),
             ("007.5", Look::Text),
             ("0.5", Look::Float),
             (

@@ -10,15 +10,17 @@ use thalweg_base::Result;
 use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_MEMORY_BYTES};
 
 use super::arrow_ipc::{ArrowBatches, ArrowSource};
-use super::block::{Block, Dialect, TextSource};
+use super::block::{Block, TextSource};
 use super::columns::Column;
 use super::csv::{CsvBatches, CsvLayout, no_records};
 use super::gate::{Gate, Permit};
 use super::input::Format;
 use super::json::JsonBatches;
+use super::json_text::JsonSource;
 use super::layout::{Columns, Layout, Matched};
 use super::parquet::{ParquetBatches, ParquetSource};
 use super::rejects::{Faults, Position, Reject};
+use super::text::open_csv;
 use super::turns::{InputFile, Turns};
 
 /// Hands out the work of loading some files; shared by all workers.
@@ -38,7 +40,7 @@ pub struct Reader {
 /// An open file.
 enum Source {
     Csv(TextSource, Arc<CsvLayout>),
-    Json(TextSource, Arc<Layout>),
+    Json(JsonSource, Arc<Layout>),
     Parquet(Arc<ParquetSource>, usize),
     Arrow(Box<ArrowSource>),
 }
@@ -47,7 +49,8 @@ impl Source {
     /// Where its next unit begins.
     fn position(&self) -> Position {
         match self {
-            Source::Csv(text, _) | Source::Json(text, _) => text.position(),
+            Source::Csv(text, _) => text.position(),
+            Source::Json(text, _) => text.position(),
             Source::Parquet(parquet, row_group) => parquet.position(*row_group),
             Source::Arrow(arrow) => arrow.position(),
         }
@@ -80,14 +83,15 @@ impl Reader {
         }
         if matches!(format, Format::Csv(_) | Format::JsonLines) {
             for field in columns.schema.fields() {
-                Column::new(field.name(), field.data_type())?;
+                Column::new(field.name(), field.data_type(), 0)?;
             }
         }
+        let faults = Faults::new(0).ignoring(format.ignores_errors());
         Ok(Reader {
             turns: Turns::new(files)?,
             format,
             columns: Arc::new(columns),
-            faults: Arc::new(Faults::new(0)),
+            faults: Arc::new(faults),
             matched: Arc::default(),
             gate: Gate::new(LOAD_MEMORY_BYTES),
             block_bytes: LOAD_BLOCK_BYTES,
@@ -96,7 +100,7 @@ impl Reader {
 
     /// Bad rows that are put aside before the load fails; at first, none.
     pub fn with_rejects_max(mut self, rows: u64) -> Reader {
-        self.faults = Arc::new(Faults::new(rows));
+        self.faults = Arc::new(Faults::new(rows).ignoring(self.format.ignores_errors()));
         self
     }
 
@@ -191,16 +195,16 @@ impl Reader {
     fn first(&self, file: &InputFile<Source>) -> Result<(Source, Option<Unit>)> {
         let (path, index, columns) = (&file.path, file.index, &self.columns);
         let done = Arc::clone(&file.done);
-        let text = |dialect, done| TextSource::open(path, index, dialect, self.block_bytes, done);
         let opened = match &self.format {
             Format::Csv(options) => {
-                let mut text = text(options.dialect(), done)?;
+                let text = open_csv(path, index, options, self.block_bytes, done)?;
+                let (mut text, found) = (text.source, text.found);
                 // The first holds nothing but blank lines if the file does.
                 loop {
                     let Some(mut block) = text.next_block()? else {
                         return Err(no_records(path, options.header == Some(true)));
                     };
-                    if let Some(layout) = CsvLayout::detect(&mut block, options, columns)? {
+                    if let Some(layout) = CsvLayout::detect(&mut block, options, &found, columns)? {
                         let layout = Arc::new(layout);
                         let unit = self.csv(block, &layout);
                         break (Source::Csv(text, layout), Some(unit));
@@ -209,7 +213,8 @@ impl Reader {
             }
             Format::JsonLines => {
                 let layout = Arc::new(Layout::whole(columns));
-                (Source::Json(text(Dialect::LINES, done)?, layout), None)
+                let text = JsonSource::open(path, index, self.block_bytes, done)?;
+                (Source::Json(text, layout), None)
             }
             Format::Parquet => {
                 let parquet = ParquetSource::open(path, index, columns)?;

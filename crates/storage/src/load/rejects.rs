@@ -82,6 +82,8 @@ const NAMED: usize = 5;
 pub(super) struct Faults {
     /// Bad rows that are put aside before the load fails.
     rejects_max: u64,
+    /// Bad rows are only counted.
+    ignoring: bool,
     rejected: AtomicU64,
     decided: AtomicBool,
     state: Mutex<State>,
@@ -99,10 +101,20 @@ impl Faults {
     pub(super) fn new(rejects_max: u64) -> Faults {
         Faults {
             rejects_max,
+            ignoring: false,
             rejected: AtomicU64::new(0),
             decided: AtomicBool::new(false),
             state: Mutex::default(),
         }
+    }
+
+    /// Leaves bad rows out without end, and without keeping them.
+    pub(super) fn ignoring(mut self, so: bool) -> Faults {
+        self.ignoring = so;
+        if so {
+            self.rejects_max = u64::MAX;
+        }
+        self
     }
 
     /// Rows put aside so far.
@@ -115,6 +127,10 @@ impl Faults {
     }
 
     pub(super) fn reject(&self, position: Position, reject: Reject) {
+        if self.ignoring {
+            self.rejected.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let mut state = self.state.lock();
         state.bytes += reject.bytes();
         if state.rejects.insert(position, reject).is_none() {

@@ -13,7 +13,8 @@ pub(super) const ANY: usize = usize::MAX;
 /// The records of one stretch of a block.
 ///
 /// `ends` holds for each record its first byte and then the end of each field; a field begins one
-/// byte (the delimiter) after the end of the field before it.
+/// byte (the delimiter) after the end of the field before it. A field that is missing ends where
+/// the one before it does, so that it would end before it begins.
 #[derive(Default)]
 pub(super) struct Records {
     pub ends: Vec<u32>,
@@ -35,6 +36,8 @@ pub(super) struct Shape {
     pub fields: usize,
     /// Each record ends with a delimiter after its last field, as `dbgen` writes them.
     pub trailing: bool,
+    /// Records may have fewer fields.
+    pub padded: bool,
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
@@ -117,13 +120,32 @@ impl Records {
         shape: &Shape,
         rows_max: usize,
     ) -> Result<usize, Malformed> {
+        let Shape { dialect: Dialect { comment, spaces, newline, .. }, padded, .. } = *shape;
+        if comment.is_none() && !spaces && newline == b'\n' && !padded {
+            self.scan_as::<true>(data, pos, shape, rows_max)
+        } else {
+            self.scan_as::<false>(data, pos, shape, rows_max)
+        }
+    }
+
+    /// `USUAL`: there are no comments, blanks before quotes or missing fields, and lines end in
+    /// LF. It is code of its own, that most files do not pay for what they do not have.
+    fn scan_as<const USUAL: bool>(
+        &mut self,
+        data: &[u8],
+        pos: usize,
+        shape: &Shape,
+        rows_max: usize,
+    ) -> Result<usize, Malformed> {
         self.ends.clear();
         self.rows = 0;
         if pos >= data.len() || rows_max == 0 {
             return Ok(pos);
         }
-        let Dialect { delimiter, quote, escape } = shape.dialect;
-        let wanted = Wanted::new([delimiter, b'\n', quote.unwrap_or(delimiter)]);
+        let Dialect { delimiter, quote, escape, spaces, newline, .. } = shape.dialect;
+        let newline = if USUAL { b'\n' } else { newline };
+        let wanted = Wanted::new([delimiter, newline, quote.unwrap_or(delimiter)]);
+        let pos = shape.dialect.past_comments(data, pos);
         // Blocks are below 4 GiB: a block's worth beyond the longest record at the most.
         self.ends.push(pos as u32);
         let mut record = 0;
@@ -146,8 +168,8 @@ impl Records {
                 if byte == delimiter {
                     self.ends.push(here as u32);
                     field_start = here + 1;
-                } else if byte == b'\n' {
-                    let ended = self.end_record(data, record, field_start, here, shape);
+                } else if byte == newline {
+                    let ended = self.end_record::<USUAL>(data, record, field_start, here, shape);
                     if ended.map_err(|found| self.ragged(record, found, here + 1))? {
                         if self.rows == rows_max {
                             return Ok(here + 1);
@@ -158,7 +180,17 @@ impl Records {
                         self.ends[record] = here as u32 + 1;
                     }
                     field_start = here + 1;
-                } else if here == field_start {
+                    if !USUAL && shape.dialect.comment.is_some() {
+                        let next = shape.dialect.past_comments(data, field_start);
+                        if next > field_start {
+                            self.ends[record] = next as u32;
+                            (field_start, at) = (next, next);
+                            continue 'words;
+                        }
+                    }
+                } else if here == field_start
+                    || !USUAL && spaces && data[field_start..here].iter().all(|&b| b == b' ')
+                {
                     let Some(close) = closing(data, here, byte, escape) else {
                         self.ends.truncate(record);
                         return Err(Malformed::Unclosed { at: here });
@@ -173,7 +205,7 @@ impl Records {
             self.ends.truncate(record);
             return Ok(data.len());
         }
-        let ended = self.end_record(data, record, field_start, data.len(), shape);
+        let ended = self.end_record::<USUAL>(data, record, field_start, data.len(), shape);
         if !ended.map_err(|found| self.ragged(record, found, data.len()))? {
             self.ends.truncate(record);
         }
@@ -190,7 +222,7 @@ impl Records {
     /// Closes the record whose ends begin at `record`; false if it was a blank line, and the
     /// number of its fields if that is wrong.
     #[inline]
-    fn end_record(
+    fn end_record<const USUAL: bool>(
         &mut self,
         data: &[u8],
         record: usize,
@@ -198,7 +230,10 @@ impl Records {
         line_end: usize,
         shape: &Shape,
     ) -> Result<bool, usize> {
-        let end = if line_end > field_start && data[line_end - 1] == b'\r' {
+        let end = if line_end > field_start
+            && data[line_end - 1] == b'\r'
+            && (USUAL || shape.dialect.newline == b'\n')
+        {
             line_end - 1
         } else {
             line_end
@@ -213,7 +248,10 @@ impl Records {
             self.ends.push(end as u32);
         }
         if found != shape.fields && shape.fields != ANY {
-            return Err(found);
+            if USUAL || !shape.padded || found > shape.fields {
+                return Err(found);
+            }
+            self.ends.resize(record + shape.fields + 1, end as u32);
         }
         self.rows += 1;
         Ok(true)
@@ -221,6 +259,7 @@ impl Records {
 }
 
 /// The closing quote of the field opened at `open`.
+#[inline(always)]
 fn closing(data: &[u8], open: usize, quote: u8, escape: Option<u8>) -> Option<usize> {
     let mut at = open + 1;
     loop {
@@ -233,6 +272,40 @@ fn closing(data: &[u8], open: usize, quote: u8, escape: Option<u8>) -> Option<us
         } else {
             return Some(next);
         }
+    }
+}
+
+/// The field that lies at `ends` among others of its record; `None`: the record ends before it.
+#[inline(always)]
+pub(super) fn field<'a>(data: &'a [u8], ends: &[u32], column: usize) -> Option<&'a [u8]> {
+    let start = ends[column] as usize + usize::from(column > 0);
+    data.get(start..ends[column + 1] as usize)
+}
+
+/// A field without the blanks before its opening quote, if there are such; blanks before other
+/// text are part of it.
+#[inline]
+pub(super) fn unspaced(field: &[u8], quote: u16) -> &[u8] {
+    let blanks = field.iter().take_while(|&&b| b == b' ').count();
+    match field.get(blanks) {
+        Some(&first) if u16::from(first) == quote => &field[blanks..],
+        _ => field,
+    }
+}
+
+/// The value of a field that begins with a quote: what is between its quotes. If other text
+/// follows the closing one, it was no quote and the field is text as it stands; but a field of
+/// several lines with text behind it is a quote that was forgotten somewhere.
+pub(super) fn enclosed<'a>(
+    field: &'a [u8],
+    dialect: &Dialect,
+    scratch: &'a mut Vec<u8>,
+) -> Option<&'a [u8]> {
+    let blanks = field.iter().rev().take_while(|&&b| b == b' ').count();
+    let whole = &field[..field.len() - blanks];
+    match unquote(whole, field[0], dialect.escape, scratch) {
+        Some(value) => Some(value),
+        None => memchr::memchr2(b'\n', b'\r', field).is_none().then_some(field),
     }
 }
 
@@ -272,8 +345,12 @@ mod tests {
     use super::*;
 
     fn fields(text: &str, count: usize, trailing: bool) -> Result<Vec<Vec<&str>>, Malformed> {
-        let dialect = Dialect { delimiter: b',', quote: Some(b'"'), escape: None };
-        let shape = Shape { dialect, fields: count, trailing };
+        let dialect = Dialect { delimiter: b',', quote: Some(b'"'), ..Dialect::LINES };
+        fields_of(text, Shape { dialect, fields: count, trailing, padded: false })
+    }
+
+    fn fields_of(text: &str, shape: Shape) -> Result<Vec<Vec<&str>>, Malformed> {
+        let count = shape.fields;
         let mut records = Records::default();
         let mut out = Vec::new();
         let mut pos = 0;
@@ -281,17 +358,8 @@ mod tests {
         while pos < text.len() {
             pos = records.scan(text.as_bytes(), pos, &shape, 2)?;
             for record in records.ends.chunks_exact(count + 1) {
-                let mut start = record[0] as usize;
-                out.push(
-                    record[1..]
-                        .iter()
-                        .map(|&end| {
-                            let field = &text[start..end as usize];
-                            start = end as usize + 1;
-                            field
-                        })
-                        .collect(),
-                );
+                let one = |i| field(text.as_bytes(), record, i).map_or("-", |f| str::from_utf8(f).unwrap());
+                out.push((0..count).map(one).collect());
             }
         }
         Ok(out)
@@ -318,6 +386,44 @@ mod tests {
         assert_eq!(fields("a,\"b\n", 2, false), Err(Malformed::Unclosed { at: 2 }));
         let long = "0123456789,0123456789\n".repeat(5);
         assert_eq!(fields(&long, 2, false), Ok(vec![vec!["0123456789"; 2]; 5]));
+    }
+
+    #[test]
+    fn other_dialects() {
+        let csv = Dialect { delimiter: b',', quote: Some(b'"'), ..Dialect::LINES };
+        let shape = Shape { dialect: csv, fields: 2, trailing: false, padded: false };
+        let check = |text: &str, shape: Shape, expected: &[[&str; 2]]| {
+            let expected = expected.iter().map(|r| r.to_vec()).collect();
+            assert_eq!(fields_of(text, shape), Ok(expected), "{text:?}");
+        };
+        let with = |dialect| Shape { dialect, ..shape };
+        let comments = with(Dialect { comment: Some(b'#'), ..csv });
+        let ab = [["a", "b"], ["c", "d"]];
+        check("#x\n#,\"\na,b\n#\n\n#y,z\nc,d\n#,,", comments, &ab);
+        check("a,b\nc,d#\n", comments, &[["a", "b"], ["c", "d#"]]);
+        let spaces = with(Dialect { spaces: true, ..csv });
+        check("a,  \"x,\ny\"\n  \"c\", d\n", spaces, &[["a", "  \"x,\ny\""], ["  \"c\"", " d"]]);
+        let cr = with(Dialect { newline: b'\r', ..csv });
+        check("a,b\rc,d\r\r", cr, &ab);
+        check("a,\"b\n\"\rc,d", cr, &[["a", "\"b\n\""], ["c", "d"]]);
+        let padded = Shape { padded: true, ..shape };
+        check("a,b\nc\n\nd,", padded, &[["a", "b"], ["c", "-"], ["d", ""]]);
+        assert!(fields_of("a,b,c\n", padded).is_err());
+    }
+
+    #[test]
+    fn quotes_that_enclose_nothing_are_text() {
+        let csv = Dialect { delimiter: b',', quote: Some(b'"'), ..Dialect::LINES };
+        let check = |field: &str, expected: Option<&str>| {
+            let mut scratch = Vec::new();
+            let value = enclosed(field.as_bytes(), &csv, &mut scratch);
+            assert_eq!(value, expected.map(str::as_bytes), "{field}");
+        };
+        check("\"a\"", Some("a"));
+        check("\"a\"  ", Some("a"));
+        check("\"Swing it\" magistern", Some("\"Swing it\" magistern"));
+        check("\"a\" \"b\"", Some("\"a\" \"b\""));
+        check("\"a\nb\"c", None);
     }
 
     #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]

@@ -123,6 +123,8 @@ fn csv_dialect() {
     ok("1,x,\n2,y,\n", &["1|x", "2|y"]);
     ok("a,b\n", &[]);
     ok("a,b\n1,12\" pipe\n", &["1|12\" pipe"]);
+    ok("a,b\n1,\"x\"y\n", &["1|\"x\"y"]);
+    ok("a,b\r1,x\r2,\"y\rz\"\r", &["1|x", "2|y\rz"]);
 }
 
 #[test]
@@ -134,11 +136,11 @@ fn csv_errors_name_the_place() {
     bad("a,b\n1,x\n2\n", &["line 3", "1 fields", "has 2"]);
     bad("a,b\n1,x\n2,y,z\n", &["line 3", "3 fields"]);
     bad("a,b\n1,\"x\n2,y\n3,z\n", &["line 2", "never closed"]);
-    bad("a,b\n1,\"x\"y\n", &["line 2", "closing quote"]);
+    bad("a,b\n1,\"x\nz\"y\n", &["line 2", "closing quote"]);
     bad("a,b,c\n1,x,2\n", &["\"c\"", "unknown to the table", "\"a\", \"b\""]);
     bad("1,x,2\n", &["3 columns", "the table has 2"]);
     bad("a,A\n1,x\n", &["unknown", "A_2"]);
-    bad("a,b\r1,x\r2,y\r", &["carriage return"]);
+    bad("a\rb,c\n1,x\n", &["carriage return"]);
     bad("", &["is empty"]);
     bad("\n\n", &["no records"]);
     bad(&format!("a,b\n{},x\n", "9x".repeat(1000)), &["…\""]);
@@ -146,8 +148,8 @@ fn csv_errors_name_the_place() {
     let dir = folder();
     let latin1 = write(&dir, "l.csv", b"a,b\n1,caf\xe9\n");
     check_error(load(&latin1, &csv(), &two()), &["line 2", "column \"b\"", "not UTF-8", "iconv"]);
-    let utf16 = write(&dir, "u.csv", b"\xff\xfea\0,\0b\0\n\0");
-    check_error(load(&utf16, &csv(), &two()), &["UTF-16", "iconv"]);
+    let utf16 = write(&dir, "u.csv", b"\xff\xfea\0,\0b\0\n\x001\0,\0x\0");
+    assert_eq!(load(&utf16, &csv(), &two()).unwrap(), ["1|x"]);
     let absent = dir.path().join("absent.csv");
     check_error(load(&absent, &csv(), &two()), &["absent.csv"]);
 
@@ -261,9 +263,10 @@ fn compressed_text() {
 fn a_record_has_a_limit() {
     let dir = folder();
     let path = write(&dir, "x.csv", format!("a\n\"{}", "x\n".repeat(1000)));
-    let dialect = Dialect { delimiter: b',', quote: Some(b'"'), escape: None };
-    let source = TextSource::open(&Arc::new(path), 0, dialect, 64, Arc::default());
-    let mut source = source.unwrap().with_record_bytes_max(256);
+    let dialect = Dialect { delimiter: b',', quote: Some(b'"'), ..Dialect::LINES };
+    let stream = Box::new(fs::File::open(&path).unwrap());
+    let source = TextSource::new(&Arc::new(path), 0, stream, dialect, 1, 64);
+    let mut source = source.with_record_bytes_max(256);
     assert_eq!(source.next_block().unwrap().unwrap().data, b"a\n");
     let error: Error = source.next_block().err().unwrap();
     check_error::<()>(Err(error), &["line 2", "longer than 256 B", "opened in line 2"]);
@@ -297,24 +300,29 @@ fn files_of_many_kinds_are_found() {
 fn formats_are_recognised() {
     let dir = folder();
     let check = |name: &str, content: &[u8], expected: Format, compression: Compression| {
-        assert_eq!(
-            format_of(&write(&dir, name, content)).unwrap(),
-            (expected, compression),
-            "{name}"
-        );
+        let (mut found, packed) = format_of(&write(&dir, name, content)).unwrap();
+        if let Format::Csv(options) = &mut found {
+            assert_eq!(std::mem::take(&mut options.sniff), Sniff::ALL);
+        }
+        assert_eq!((found, packed), (expected, compression), "{name}");
     };
     let delimited = |delimiter| Format::Csv(CsvOptions { delimiter, ..CsvOptions::default() });
     check("a.csv", b"a,b;c\n1,2;3\n", delimited(b','), Compression::None);
-    check("b.csv", b"a;b\n1,5;2\n", delimited(b';'), Compression::None);
-    check("c.txt", b"a|b\n1|2\n", delimited(b'|'), Compression::None);
+    check("b.CSV", b"a;b\n1,5;2\n", delimited(b','), Compression::None);
+    check("c.txt", b"a|b\n1|2\n", delimited(b','), Compression::None);
     check("d.tsv", b"a\n", delimited(b'\t'), Compression::None);
     check("e.JSONL", b"{}", Format::JsonLines, Compression::None);
-    check("f.csv.gz", &gzip(b"a\tb\n"), delimited(b'\t'), Compression::Gzip);
+    check("f.csv.gz", &gzip(b"a\tb\n"), delimited(b','), Compression::Gzip);
     check("g", b"PAR1...", Format::Parquet, Compression::None);
     check("h", b"{\"a\":1}", Format::JsonLines, Compression::None);
     check("i", b"ARROW1..", Format::Arrow, Compression::None);
     check("j", b"a,b\n1,2\n", delimited(b','), Compression::None);
-    check_error(format_of(&write(&dir, "k.zip", "PK")), &["k.zip", "unzip"]);
+    check("k.dat", b"a;b\n1;2\n", delimited(b','), Compression::None);
+    check("l.geojson", b"{}", Format::JsonLines, Compression::None);
+    check("m", b" [\n{\"a\":1}]", Format::JsonLines, Compression::None);
+    check("n.tab", b"a\tb\n", delimited(b'\t'), Compression::None);
+    check_error(format_of(&write(&dir, "k.zip", b"PK\x03\x04")), &["k.zip", "damaged"]);
+    check_error(format_of(&write(&dir, "k.7z", b"7z")), &["k.7z", "unpack"]);
     check_error(format_of(&write(&dir, "l", b"\0\x01\x02")), &["cannot tell the format"]);
     check_error(format_of(&write(&dir, "m.parquet.gz", gzip(b"PAR1"))), &["compressed Parquet"]);
 }
@@ -679,8 +687,16 @@ fn json_lines() {
     bad("{\"a\":1}\n{\"a\":1.5}\n", &["x.jsonl\", line 2", "column \"a\"", "\"1.5\"", "BIGINT"]);
     bad("{\"a\":1}\n{\"c\":1}\n", &["line 2", "\"c\"", "unknown to the table"]);
     bad("{\"a\":1,\"A\":2}\n", &["line 1", "two values", "\"a\""]);
-    bad("[{\"a\":1}]\n", &["line 1", "array", "jq -c '.[]'"]);
-    bad("{\n  \"a\": 1\n}\n", &["line 1", "does not end on its line", "jq -c"]);
+    bad("{\"a\":1}\n[{\"a\":1}]\n", &["line 2", "array", "jq -c '.[]'"]);
+    bad("[{\"a\":1},[1]]", &["row 2", "array"]);
+    bad("[{\"a\":1},\n{\"a\":\"x\"}]", &["row 2", "column \"a\"", "\"x\""]);
+    bad("[{\"a\":1} {\"a\":2}]", &["after row 1", "a comma"]);
+    bad("[{\"a\":1},{\"a\":2}", &["after row 2", "does not end"]);
+    bad("{\n\"a\":1,\n", &["line 1", "does not end on its line"]);
+    ok("[{\"a\":1,\"b\":\"x\"},{\"b\":[1,\n2]}]\n", &["1|x", "∅|[1,\n2]"]);
+    ok("{\n  \"a\": 1\n}\n{\"a\":\n2}", &["1|∅", "2|∅"]);
+    ok("[{\"a\":1}]\n[{\"a\":2}]\n", &["1|∅", "2|∅"]);
+    ok("[]", &[]);
     bad("{\"a\":[1]}\n", &["\"[1]\" is not a valid BIGINT"]);
     bad("", &["empty"]);
 
@@ -699,7 +715,16 @@ fn json_lines() {
         "i DOUBLE, s VARCHAR, d DATE, n VARCHAR, b BOOLEAN, e VARCHAR",
     );
     check("{\"Id\":1}\n{\"id\":2}\n", "Id BIGINT");
-    check_error(inferred(&[("i.jsonl", "[1]")], &Format::JsonLines), &["array"]);
+    check("[{\"z\":1},{\"b\":2,\"z\":0.5}]", "z DOUBLE, b BIGINT");
+    let array = [("1.json", "[{\"a\":1},{\"a\":\"x\"}]")];
+    assert_eq!(
+        why(&array, &Format::JsonLines, "a"),
+        "VARCHAR; row 2 of \"1.json\" has \"x\"; BIGINT before it; Some(0)"
+    );
+    let geo = "{\"type\":\"FeatureCollection\",\n\"features\":[{\"id\":1},\n{\"id\":2}]}";
+    check(geo, "type VARCHAR, features VARCHAR");
+    check_error(inferred(&[("i.jsonl", "[1]")], &Format::JsonLines), &["row 1", "an object is"]);
+    check_error(inferred(&[("i.jsonl", "[]")], &Format::JsonLines), &["no keys"]);
 }
 
 fn numbers(count: i64) -> RecordBatch {
@@ -1012,3 +1037,5 @@ proptest! {
         prop_assert_eq!(loaded.unwrap().num_rows() as u64, found.rows.unwrap());
     }
 }
+
+mod dialects;

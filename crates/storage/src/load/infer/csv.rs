@@ -1,22 +1,26 @@
 //! Columns of delimited text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use parking_lot::Mutex;
 use thalweg_base::{Error, Result};
 
-use super::guess::Guess;
-use super::{Inferred, InferredColumn};
-use crate::load::block::{Block, Lines, TextSource};
-use crate::load::csv::{FirstRecord, Nulls, is_header, malformed, no_records, report};
+use super::guess::{Guess, Places, null_spelling};
+use super::{FileDialect, Inferred, InferredColumn};
+use crate::load::block::{Block, Lines};
+use crate::load::csv::{
+    FirstRecord, NO_QUOTE, Nulls, STRETCH_FIELDS, is_header, malformed, no_records, report,
+};
 use crate::load::input::{CsvOptions, shown};
-use crate::load::layout::find;
+use crate::load::layout::Finder;
 use crate::load::parse::{Look, date, look};
 use crate::load::rejects::{Faults, Position};
-use crate::load::scan::{Malformed, Records, Shape, unquote};
+use crate::load::scan::{Malformed, Records, Shape, enclosed, field, unspaced};
+use crate::load::spelling::Spellings;
+use crate::load::text::{CsvText, Heard};
 
 /// Records after which it is decided whether a file's first one is a header.
 const HEADER_RECORDS: usize = 1000;
@@ -30,11 +34,14 @@ const STRETCH_RECORDS: usize = 1024;
 /// One file: its first record apart, since it may be a header.
 pub(super) struct File {
     index: usize,
+    dialect: FileDialect,
+    heard: Heard,
     first: FirstRecord,
     /// Whether it looks like a header, going by the records after it.
     header: bool,
     shape: Shape,
     nulls: Nulls,
+    spellings: Option<Spellings>,
     /// Per column, whether its type is in question.
     wanted: Vec<bool>,
     found: Mutex<Found>,
@@ -50,32 +57,40 @@ struct Found {
 impl File {
     /// Reads the first block; its start is moved past the first record.
     pub(super) fn begin(
-        source: &mut TextSource,
+        text: &mut CsvText,
         path: &Arc<PathBuf>,
         options: &CsvOptions,
         known: Option<&SchemaRef>,
     ) -> Result<(File, Block)> {
-        let dialect = options.dialect();
+        let CsvText { source, found: file, heard } = text;
+        let dialect = file.dialect;
         let nulls = Nulls::new(options);
         // The first holds nothing but blank lines if the file does.
         let (mut block, first) = loop {
             let Some(block) = source.next_block()? else {
                 return Err(no_records(path, options.header == Some(true)));
             };
-            if let Some(first) = FirstRecord::read(&block, dialect)? {
+            if let Some(first) = FirstRecord::read(&block, file)? {
                 break (block, first);
             }
         };
         block.start = first.end;
-        let shape = Shape { dialect, fields: first.fields.len(), trailing: false };
+        let shape = Shape {
+            dialect,
+            fields: first.fields.len(),
+            trailing: file.fields.is_some(),
+            padded: options.null_padding,
+        };
+        let spellings = Spellings::new(options);
         let header = match (options.header, known) {
             (Some(header), _) => header,
             (None, Some(known)) => is_header(&first, known, &nulls),
-            (None, None) => looks_like_header(&first, &block, &shape, &nulls)?,
+            (None, None) => looks_like_header(&first, &block, &shape, &nulls, spellings.as_ref())?,
         };
         let wanted = match known {
             Some(known) if header => {
-                first.names().iter().map(|name| find(known, name).is_none()).collect()
+                let finder = Finder::new(known);
+                first.names().iter().map(|name| finder.find(name).is_none()).collect()
             }
             // Without names the columns must be the known ones.
             Some(_) => vec![false; first.fields.len()],
@@ -100,7 +115,24 @@ impl File {
             }
         }
         let found = Mutex::new(Found { guesses, rows });
-        Ok((File { index: block.file, first, header, shape, nulls, wanted, found }, block))
+        let dialect = FileDialect {
+            delimiter: dialect.delimiter,
+            quote: dialect.quote,
+            escape: dialect.escape,
+            comment: dialect.comment,
+            header,
+            skipped_lines: file.skipped_lines,
+            encoding: heard.encoding(),
+        };
+        let (index, heard) = (block.file, heard.clone());
+        let file =
+            File { index, dialect, heard, first, header, shape, nulls, spellings, wanted, found };
+        Ok((file, block))
+    }
+
+    /// Of the encoding, what is known by now.
+    fn dialect(&self) -> FileDialect {
+        FileDialect { encoding: self.heard.encoding(), ..self.dialect }
     }
 
     /// Whether there is any column to find out about.
@@ -109,42 +141,87 @@ impl File {
     }
 }
 
-/// A header is text throughout, above columns that are not; or, where all is text, a record of
-/// different words none of which comes again in its column.
+/// Years that columns may be called by.
+const YEARS: std::ops::RangeInclusive<i64> = 1000..=2999;
+
+/// A header is a record whose fields are none of the values below them: text above numbers, dates
+/// above numbers, quoted numbers above bare ones, or years that follow each other. Where all is
+/// text, it is a record of different words none of which comes again in its column.
 fn looks_like_header(
     first: &FirstRecord,
     block: &Block,
     shape: &Shape,
     nulls: &Nulls,
+    spellings: Option<&Spellings>,
 ) -> Result<bool> {
-    let missing = |i: usize| !first.quoted[i] && nulls.contains(&first.fields[i]);
-    let text = |i: usize| missing(i) || look(&first.fields[i]) == Look::Text;
-    if !(0..first.fields.len()).all(text) {
-        return Ok(false);
-    }
     let mut records = Records::default();
-    match records.scan(&block.data, block.start, shape, HEADER_RECORDS) {
+    let most = (STRETCH_FIELDS / shape.fields.max(1)).clamp(16, HEADER_RECORDS);
+    match records.scan(&block.data, block.start, shape, most) {
         Ok(_) | Err(Malformed::Ragged { .. }) => {}
         Err(unclosed) => return Err(malformed(block, shape, &unclosed)),
     }
-    let mut looker = Looker::new(shape, nulls, first.fields.len());
+    let mut looker = Looker::new(shape, nulls, spellings, first.fields.len());
     let mut again = false;
-    for (column, field) in first.fields.iter().enumerate() {
+    let mut quoted = vec![false; first.fields.len()];
+    for (column, value) in first.fields.iter().enumerate() {
         let at = |_| Position { file: block.file, line: block.line };
-        looker.column(&block.data, &records, column, at, |value| again |= value == field);
+        looker.column(&block.data, &records, column, at, |other| again |= other == value);
+        let quote = shape.dialect.quote.map_or(NO_QUOTE, u16::from);
+        let ends = records.ends.chunks_exact(shape.fields + 1);
+        quoted[column] = ends.filter_map(|ends| field(&block.data, ends, column)).any(|field| {
+            unspaced(field, quote).first().is_some_and(|&b| u16::from(b) == quote)
+        });
     }
-    let typed = |i: &usize| looker.columns[*i].guess.typed();
     let columns = 0..first.fields.len();
-    if columns.clone().any(|i| !missing(i) && typed(&i)) {
+    let typed = |i: usize| looker.columns[i].guess.typed();
+    let missing = |i: usize| !first.quoted[i] && nulls.contains(&first.fields[i]);
+    let looks: Vec<Look> = first.fields.iter().map(|f| looked(spellings, f, &mut Vec::new())).collect();
+    // Fields that cannot be values of their columns, and others that are no words.
+    let (mut strange, mut values) = (0, 0);
+    let mut years = Vec::new();
+    for i in columns.clone().filter(|&i| !missing(i)) {
+        if typed(i) {
+            let mut guess = looker.columns[i].guess.clone();
+            let unlike = guess.add(looks[i], &first.fields[i], || block.position());
+            let spelled_null = looks[i] == Look::Text && null_spelling(&first.fields[i]);
+            if unlike && !spelled_null || looks[i] != Look::Text && first.quoted[i] && !quoted[i] {
+                strange += 1;
+                continue;
+            }
+        }
+        if looks[i] != Look::Text {
+            values += 1;
+            let year = std::str::from_utf8(&first.fields[i]).ok().and_then(|y| y.parse().ok());
+            years.extend(year.filter(|year| YEARS.contains(year)));
+        }
+    }
+    let text = columns.clone().filter(|&i| !missing(i) && looks[i] == Look::Text).count();
+    let step = |pair: &[i64]| pair[1] - pair[0];
+    let steps: Vec<i64> = years.windows(2).map(step).collect();
+    // Two years may be chance; in three there is a rule.
+    let rule = steps.iter().all(|&step| step != 0 && step == steps[0])
+        && (steps.len() > 1 || steps.len() == 1 && steps[0].abs() == 1 && text > 0);
+    if rule && years.len() == values && !again {
         return Ok(true);
+    }
+    if strange > 0 {
+        return Ok(strange >= values);
+    }
+    if values > 0 || columns.clone().any(typed) || columns.clone().any(missing) {
+        return Ok(false);
     }
     let mut sorted: Vec<&Vec<u8>> = first.fields.iter().collect();
     sorted.sort();
     sorted.dedup();
-    Ok(!columns.clone().any(|i| typed(&i))
-        && sorted.len() == first.fields.len()
-        && !columns.clone().any(missing)
-        && !again)
+    Ok(sorted.len() == first.fields.len() && !again)
+}
+
+/// What a value looks like, as it is spelled.
+fn looked(spellings: Option<&Spellings>, value: &[u8], scratch: &mut Vec<u8>) -> Look {
+    match spellings {
+        Some(spellings) => spellings.look(value, scratch),
+        None => look(value),
+    }
 }
 
 /// Some records of one file.
@@ -203,10 +280,12 @@ impl Piece {
         }
         while self.pos < end && self.rows < last {
             let shape = &self.file.shape;
-            let scanned = self.records.scan(&self.block.data, self.pos, shape, STRETCH_RECORDS);
+            let most = (STRETCH_FIELDS / shape.fields.max(1)).clamp(1, STRETCH_RECORDS);
+            let scanned = self.records.scan(&self.block.data, self.pos, shape, most);
             let mut looker = Looker {
                 shape,
                 nulls: &self.file.nulls,
+                spellings: self.file.spellings.as_ref(),
                 columns: std::mem::take(&mut self.looker),
                 scratch: Vec::new(),
             };
@@ -239,14 +318,20 @@ impl Piece {
 struct Looker<'a> {
     shape: &'a Shape,
     nulls: &'a Nulls,
+    spellings: Option<&'a Spellings>,
     columns: LookerColumns,
     scratch: Vec<u8>,
 }
 
 impl<'a> Looker<'a> {
-    fn new(shape: &'a Shape, nulls: &'a Nulls, columns: usize) -> Self {
+    fn new(
+        shape: &'a Shape,
+        nulls: &'a Nulls,
+        spellings: Option<&'a Spellings>,
+        columns: usize,
+    ) -> Self {
         let columns = (0..columns).map(|_| ColumnLook::default()).collect();
-        Looker { shape, nulls, columns, scratch: Vec::new() }
+        Looker { shape, nulls, spellings, columns, scratch: Vec::new() }
     }
 
     /// Looks at one column of the records just scanned. `at` tells where the record lies that
@@ -260,26 +345,33 @@ impl<'a> Looker<'a> {
         mut at: impl FnMut(usize) -> Position,
         mut each: impl FnMut(&[u8]),
     ) {
-        let quote = self.shape.dialect.quote.map_or(256, u16::from);
+        let dialect = &self.shape.dialect;
+        let quote = dialect.quote.map_or(NO_QUOTE, u16::from);
+        let plain = self.spellings.is_none();
+        let mut rewritten = Vec::new();
         let ColumnLook { guess, skipped, last } = &mut self.columns[column];
         for ends in records.ends.chunks_exact(self.shape.fields + 1) {
-            let start = ends[column] as usize + usize::from(column > 0);
-            let field = &data[start..ends[column + 1] as usize];
+            let Some(mut field) = field(data, ends, column) else {
+                guess.nulls += 1;
+                continue;
+            };
+            if dialect.spaces {
+                field = unspaced(field, quote);
+            }
             let quoted = field.first().is_some_and(|&first| u16::from(first) == quote);
             if !quoted && let Some(spelling) = self.nulls.find(field) {
                 guess.nulls += 1;
                 guess.spellings |= 1 << spelling.min(63);
                 continue;
             }
-            if *skipped || (!quoted && last.is_some_and(|last| alike(last, field))) {
+            if *skipped || (!quoted && plain && last.is_some_and(|last| alike(last, field))) {
                 if !*skipped {
                     each(field);
                 }
                 continue;
             }
             let value = if quoted {
-                unquote(field, field[0], self.shape.dialect.escape, &mut self.scratch)
-                    .unwrap_or(field)
+                enclosed(field, dialect, &mut self.scratch).unwrap_or(field)
             } else {
                 field
             };
@@ -288,7 +380,7 @@ impl<'a> Looker<'a> {
                 guess.blanks += 1;
                 continue;
             }
-            let found = look(value);
+            let found = looked(self.spellings, value, &mut rewritten);
             *skipped = guess.add(found, value, || at(ends[0] as usize));
             *last = Some(found);
         }
@@ -335,6 +427,7 @@ pub(super) fn combine(
 ) -> Result<Inferred> {
     let mut columns = Columns::default();
     let mut header = None;
+    let mut dialects = Vec::new();
     for file in files.values() {
         let path = &paths[file.index];
         let mut found = std::mem::take(&mut *file.found.lock());
@@ -350,10 +443,12 @@ pub(super) fn combine(
             first.fields.pop();
             found.guesses.pop();
         }
+        dialects.push((file.index, file.dialect()));
         if let Some(known) = known {
+            let known = Finder::new(known);
             columns.rows += found.rows;
             let new = names.into_iter().zip(&found.guesses).zip(&file.wanted);
-            let new = new.filter(|((name, _), wanted)| **wanted && find(known, name).is_none());
+            let new = new.filter(|((name, _), wanted)| **wanted && known.find(name).is_none());
             new.for_each(|((name, guess), _)| columns.add(name, guess, found.rows));
             continue;
         }
@@ -387,7 +482,8 @@ pub(super) fn combine(
             match file.nulls.find(value) {
                 Some(_) if !first.quoted[i] => guess.nulls += 1,
                 _ => {
-                    guess.add(look(value), value, || at);
+                    let look = looked(file.spellings.as_ref(), value, &mut Vec::new());
+                    guess.add(look, value, || at);
                 }
             }
         }
@@ -405,19 +501,24 @@ pub(super) fn combine(
             columns.add(format!("column_{}", i + 1), guess, found.rows);
         }
     }
-    Ok(columns.inferred(paths, options, header))
+    if let Some(header) = header {
+        dialects.iter_mut().for_each(|(_, dialect)| dialect.header = header);
+    }
+    Ok(columns.inferred(paths, options, header, dialects))
 }
 
 /// The columns of the files so far.
 #[derive(Default)]
 struct Columns {
     named: Vec<(String, Guess, u64)>,
+    /// By name in lower case.
+    index: HashMap<String, usize>,
     rows: u64,
 }
 
 impl Columns {
     fn find(&self, name: &str) -> Option<usize> {
-        self.named.iter().position(|(n, ..)| n.to_lowercase() == name.to_lowercase())
+        self.index.get(&name.to_lowercase()).copied()
     }
 
     fn add(&mut self, name: String, guess: &Guess, rows: u64) {
@@ -426,7 +527,10 @@ impl Columns {
                 self.named[column].1.merge(guess);
                 self.named[column].2 += rows;
             }
-            None => self.named.push((name, guess.clone(), rows)),
+            None => {
+                self.index.insert(name.to_lowercase(), self.named.len());
+                self.named.push((name, guess.clone(), rows));
+            }
         }
     }
 
@@ -435,23 +539,31 @@ impl Columns {
         paths: &[Arc<PathBuf>],
         options: &CsvOptions,
         header: Option<bool>,
+        dialects: Vec<(usize, FileDialect)>,
     ) -> Inferred {
         let rows = self.rows;
+        let by_row = BTreeSet::new();
+        let places = Places { paths, by_row: &by_row };
         let column = |(name, mut guess, in_rows): (String, Guess, u64)| {
-            if guess.typed() {
+            let text = options.all_varchar || guess.data_type() == DataType::Utf8View;
+            if !text {
                 guess.nulls += guess.blanks;
             }
             let spelled = |i: &usize| guess.spellings & (1 << (*i).min(63)) != 0;
             let spellings = (0..options.nulls.len()).filter(spelled);
             InferredColumn {
                 name,
-                data_type: guess.data_type(),
+                data_type: if text { DataType::Utf8View } else { guess.data_type() },
+                order: if text { None } else { guess.order() },
                 nulls: Some(guess.nulls + rows - in_rows),
                 null_spellings: spellings.map(|i| options.nulls[i].clone()).collect(),
-                why: guess.why(paths, in_rows),
+                why: match options.all_varchar {
+                    true => "told by all_varchar".into(),
+                    false => guess.why(&places, in_rows),
+                },
             }
         };
         let columns = self.named.into_iter().map(column).collect();
-        Inferred { columns, rows: Some(rows), header }
+        Inferred { columns, rows: Some(rows), header, dialects }
     }
 }

@@ -76,8 +76,9 @@ pub(super) fn combine(
         },
         nulls: None,
         null_spellings: Vec::new(),
+        order: None,
     });
-    Ok(Inferred { columns: columns.collect(), rows: None, header: None })
+    Ok(Inferred { columns: columns.collect(), rows: None, header: None, dialects: Vec::new() })
 }
 
 fn widen<'a>(column: &mut Column<'a>, data_type: DataType, path: &'a Path) -> Result<()> {

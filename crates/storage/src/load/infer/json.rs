@@ -1,17 +1,17 @@
 //! Columns of JSON lines: the keys of all records together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use parking_lot::Mutex;
 
-use super::guess::Guess;
+use super::guess::{Guess, Places};
 use super::{Inferred, InferredColumn};
 use crate::load::block::{Block, Lines};
-use crate::load::json::{Scratch, Value, Wrong, next_line, object, report};
-use crate::load::layout::find;
+use crate::load::json::{Scratch, Value, Wrong, next_record, object, report};
+use crate::load::layout::Finder;
 use crate::load::parse::{Look, look_exact};
 use crate::load::rejects::{Faults, Position};
 
@@ -25,6 +25,8 @@ pub(super) struct Keys {
     /// By name in lower case: tables match their columns without regard to case.
     index: HashMap<String, usize>,
     rows: u64,
+    /// Files in which records are counted rather than lines.
+    by_row: BTreeSet<usize>,
 }
 
 struct Key {
@@ -46,6 +48,7 @@ impl Keys {
 
     fn merge(&mut self, other: Keys) {
         self.rows += other.rows;
+        self.by_row.extend(other.by_row);
         for key in other.found {
             let lower = key.name.to_lowercase();
             match self.index.get(&lower) {
@@ -68,6 +71,7 @@ impl Keys {
     pub(super) fn inferred(&self, paths: &[Arc<PathBuf>]) -> Inferred {
         let mut keys: Vec<&Key> = self.found.iter().filter(|key| !key.known).collect();
         keys.sort_by_key(|key| key.first);
+        let places = Places { paths, by_row: &self.by_row };
         let columns = keys.into_iter().map(|key| {
             let mut guess = key.guess.clone();
             guess.nulls = self.rows - key.values;
@@ -76,17 +80,19 @@ impl Keys {
                 data_type: guess.data_type(),
                 nulls: Some(guess.nulls),
                 null_spellings: Vec::new(),
-                why: guess.why(paths, self.rows),
+                why: guess.why(&places, self.rows),
+                order: None,
             }
         });
-        Inferred { columns: columns.collect(), rows: Some(self.rows), header: None }
+        let columns = columns.collect();
+        Inferred { columns, rows: Some(self.rows), header: None, dialects: Vec::new() }
     }
 }
 
 /// Some records of one file.
 pub struct Piece {
     all: Arc<Mutex<Keys>>,
-    known: Option<SchemaRef>,
+    known: Option<Finder>,
     block: Block,
     faults: Arc<Faults>,
     keys: Keys,
@@ -112,13 +118,15 @@ impl Piece {
             let text = all.found.iter().filter(|k| k.guess.text_at().is_some_and(|t| t < at));
             text.map(|key| key.name.to_lowercase()).collect()
         };
+        let by_row = block.pieces.iter().map(|_| block.file).collect();
+        let known = known.map(|known| Finder::new(&known));
         Piece {
             all,
             known,
             pos: block.start,
             block,
             faults,
-            keys: Keys::default(),
+            keys: Keys { by_row, ..Keys::default() },
             text,
             guesses: Vec::new(),
             lines: Lines::default(),
@@ -132,7 +140,7 @@ impl Piece {
         }
         let last = self.keys.rows + STEP_RECORDS;
         while self.keys.rows < last {
-            let Some(line) = next_line(&self.block, &mut self.pos) else {
+            let Some(line) = next_record(&self.block, &mut self.pos) else {
                 self.all.lock().merge(std::mem::take(&mut self.keys));
                 return false;
             };
@@ -193,7 +201,7 @@ impl Keys {
         &mut self,
         name: &[u8],
         first: (Position, usize),
-        known: Option<&SchemaRef>,
+        known: Option<&Finder>,
         text: &HashSet<String>,
     ) -> usize {
         let name = String::from_utf8_lossy(name);
@@ -202,7 +210,7 @@ impl Keys {
         if let Some(&key) = self.index.get(&lower) {
             return key;
         }
-        let known = known.is_some_and(|known| find(known, name).is_some());
+        let known = known.is_some_and(|known| known.find(name).is_some());
         let skipped = known || text.contains(&lower);
         let guess = Guess::default();
         self.found.push(Key { name: name.to_owned(), first, guess, values: 0, skipped, known });

@@ -180,18 +180,20 @@ impl Reading {
         if !told {
             return Ok(None);
         }
-        let mut csv = match (self.delimiter, files.first()) {
-            (Some(delimiter), _) => CsvOptions { delimiter, ..CsvOptions::default() },
-            (None, Some(file)) => match load::format_of(file)? {
-                (Format::Csv(found), _) => found,
-                _ => CsvOptions::default(),
-            },
-            (None, None) => CsvOptions::default(),
+        let mut csv = match files.first().map(|file| load::format_of(file)) {
+            Some(Ok((Format::Csv(found), _))) => found,
+            Some(Err(error)) if self.format.is_none() => return Err(error),
+            _ => CsvOptions::sniffed(),
         };
-        if let Some(quote) = self.quote {
-            csv.quote = quote;
+        if let Some(delimiter) = self.delimiter {
+            csv.tell_delimiter(delimiter);
         }
-        csv.escape = self.escape;
+        if let Some(quote) = self.quote {
+            csv.tell_quote(quote);
+        }
+        if self.escape.is_some() {
+            csv.tell_escape(self.escape);
+        }
         csv.header = self.header;
         csv.nulls.extend(self.nulls.iter().cloned());
         Ok(Some(csv))
