@@ -29,6 +29,11 @@ fn delimited_text_does_no_harm() {
 }
 
 #[test]
+fn json_does_no_harm() {
+    check(&corpus("json"), 4, MUTANTS, json);
+}
+
+#[test]
 fn extents_do_no_harm() {
     check(&corpus("extent"), 2, MUTANTS, extent);
 }
