@@ -274,7 +274,7 @@ impl Trial {
                 let Some(field) = super::scan::field(text, &scanned.ends, column) else { continue };
                 record.filled += usize::from(!field.trim_ascii().is_empty());
                 let quoted = self.field(field, &mut scratch);
-                if column < COLUMNS && !field.is_empty() {
+                if column < COLUMNS && !field.is_empty() && !record.hash {
                     if columns.len() <= column {
                         columns.resize(column + 1, Quotes::default());
                     }
