@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build test unit answers postgresql flights s3 clients crash simulate fuzz fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build docs test unit answers postgresql flights s3 clients crash simulate fuzz fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -106,6 +106,9 @@ FUZZ_SQL ?=
 fuzz-sql: build $(PYTHON).ready ## Random queries and changes in every mode beside PostgreSQL and DuckDB (SEED=1 QUERIES=20000)
 	@echo "== $(QUERIES) random queries, seed $(SEED)"
 	$(PYTHON) dev/fuzz-sql/main.py $(THALWEG) --seed $(SEED) --queries $(QUERIES) $(FUZZ_SQL)
+
+docs: $(CLANG_STAMP) ## docs/functions.md anew, from what system.functions lists
+	WRITE_DOCS=1 cargo test --workspace --locked --lib the_page_of_the_docs
 
 lint: $(CLANG_STAMP) ## Formatting and clippy
 	@echo "== Formatting and clippy"

@@ -81,6 +81,8 @@ pub enum Place {
     Line(u32, u32),
     /// What is wrong, by its name: whoever has the text finds where it stands.
     Of(Subject),
+    /// The same, and a line and character that are not behind it: it is the first one from there.
+    From(u32, u32, Subject),
 }
 
 /// What an error is about, as the statement names it.
@@ -166,6 +168,16 @@ impl Error {
         self.at(Place::Of(subject))
     }
 
+    /// The line and character where what it is about begins, unless a place inside that is known already.
+    pub fn within(mut self, line: u32, column: u32) -> Self {
+        self.0.place = Some(match self.0.place.take() {
+            None => Place::Line(line, column),
+            Some(Place::Of(subject)) => Place::From(line, column, subject),
+            Some(known) => known,
+        });
+        self
+    }
+
     /// A code of its own, where clients tell this error from others of its kind.
     pub fn code(mut self, sqlstate: &'static str) -> Self {
         self.0.sqlstate = Some(sqlstate);
@@ -226,6 +238,14 @@ impl Error {
 
     pub fn place(&self) -> Option<&Place> {
         self.0.place.as_ref()
+    }
+
+    /// What in the statement's text it is about, if that is how its place is known.
+    pub fn subject(&self) -> Option<&Subject> {
+        match &self.0.place {
+            Some(Place::Of(subject) | Place::From(_, _, subject)) => Some(subject),
+            _ => None,
+        }
     }
 
     /// The character of the statement's text that it is at, counted from 1, once that is known.

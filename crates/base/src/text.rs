@@ -1,5 +1,5 @@
 //! Numbers as people read and write them, the same in every report, progress bar, option and error;
-//! and what a panic says.
+//! what a panic says, and which name may have been meant by one that nothing has.
 
 use std::any::Any;
 use std::time::Duration;
@@ -132,9 +132,56 @@ pub fn excerpt(sql: &str, position: u32) -> String {
     format!("{head}{shown}{cut_after}\n{caret}^")
 }
 
+/// The candidate that is most like a name, if one is so like it that it may have been meant.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let most = (name.chars().count() / 3).clamp(1, 3);
+    let distances = candidates.map(|c| (distance(&name, &c.to_lowercase(), most), c));
+    let (distance, near) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= most && distance < name.chars().count()).then_some(near)
+}
+
+/// How many characters have to be changed, added or left out (Levenshtein), as long as these are
+/// not more than `most`.
+fn distance(a: &str, b: &str, most: usize) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.len().abs_diff(b.len()) > most {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let changed = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_if_it_is_near() {
+        let known = ["lower", "upper", "substr", "a"];
+        let near = |name| nearest(name, known.iter().copied());
+        assert_eq!(near("uper"), Some("upper"));
+        assert_eq!(near("LOWER"), Some("lower"));
+        assert_eq!(near("sbstr"), Some("substr"));
+        assert_eq!(near("b"), None, "nothing of it would be left");
+        assert_eq!(near("percentile"), None);
+    }
+
+    #[test]
+    fn distances_are_counted() {
+        assert_eq!(distance("kitten", "sitting", 3), 3);
+        assert_eq!(distance("abc", "abc", 3), 0);
+        assert!(distance("", "abcd", 3) > 3);
+    }
 
     #[test]
     fn numbers_read_well() {

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::TableReference;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::logical_expr::planner::ContextProvider;
-use datafusion::sql::sqlparser::ast::Query;
+use datafusion::sql::sqlparser::ast::{self, Query};
 
-use crate::failure::Result;
+use crate::expr::Place;
+use crate::failure::{Failure, Result, wrong};
 use crate::scope::Scope;
+use crate::unnest::has_subquery;
 
 /// Binds the queries of one statement.
 pub struct Binder<'a> {
@@ -128,6 +130,30 @@ impl<'a> Binder<'a> {
         let relation = self.rows_for(query, types, fewer)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
         Ok(Bound { plan: self.unnested(relation.plan)?, titles })
+    }
+
+    /// Binds the default of a column of this type.
+    ///
+    /// # Errors
+    /// The expression is wrong, names a column or has a subquery, or its values are no such column's.
+    pub fn default(&self, sql: &ast::Expr, to: &DataType) -> Result<Expr> {
+        let scope = Self::nothing();
+        let place = Place::of_rows(&scope, &None, "DEFAULT expressions");
+        let value = match self.expr(sql, place) {
+            Err(Failure::Wrong(e)) if matches!(e.sqlstate(), "42703" | "42P01") => {
+                return wrong("0A000", "cannot use column reference in DEFAULT expression");
+            }
+            found => found?,
+        };
+        if has_subquery(&value.expr) {
+            return wrong("0A000", "cannot use subquery in DEFAULT expression");
+        }
+        // Texts are instants of the session's zone, whatever zone the column shows.
+        let seen = match to {
+            DataType::Timestamp(unit, Some(_)) => self.instant(*unit),
+            other => other.clone(),
+        };
+        Ok(value.assigned(&seen)?.cast(to).expr)
     }
 
     /// A qualifier that no table in sight has: `name`, if it is free.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::utils::datafusion_strsim::levenshtein;
-use datafusion::common::{Column, DataFusionError, ScalarValue};
+use datafusion::common::{Column, DataFusionError, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort,
     WindowFunction, WindowFunctionParams,
@@ -13,20 +12,23 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::planner::RawAggregateExpr;
 use datafusion::logical_expr::type_coercion::functions::{UDFCoercionExt, fields_with_udf};
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, Operator, ReturnFieldArgs, ScalarUDF, WindowFrame,
+    AggregateUDF, Expr, Operator, ReturnFieldArgs, ScalarUDF, TypeSignature, WindowFrame,
     WindowFunctionDefinition, lit,
 };
 use datafusion::sql::sqlparser::ast::{
     self, DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArguments, NamedWindowExpr, OrderByExpr, OrderByOptions, WindowSpec, WindowType,
 };
+use thalweg_base::text::nearest;
 use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
+use crate::catalogue;
 use crate::expr::{Place, Typed};
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::grouping::subquery;
 use crate::guard::guarded;
+use crate::meaning::is_spelled;
 use crate::operator::average;
 use crate::rows::CHOICE;
 use crate::scope::Part;
@@ -112,6 +114,27 @@ fn treatment(nulls: ast::NullTreatment) -> NullTreatment {
     }
 }
 
+/// Functions that the binder makes of others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own {
+    Modulo,
+    TimeZone,
+    /// When the statement began, whichever moment of it is asked for.
+    Now,
+}
+
+pub(crate) const OWN: [(&str, Own); 5] = [
+    ("mod", Own::Modulo),
+    ("timezone", Own::TimeZone),
+    ("transaction_timestamp", Own::Now),
+    ("statement_timestamp", Own::Now),
+    ("clock_timestamp", Own::Now),
+];
+
+/// Functions that are called without parentheses.
+pub(crate) const MOMENTS: [&str; 5] =
+    ["current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"];
+
 impl Binder<'_> {
     pub(crate) fn call(&self, function: &Function, place: Place<'_>) -> Result<Typed> {
         let call = Call::of(function)?;
@@ -141,16 +164,20 @@ impl Binder<'_> {
         if let Some(rows) = self.rows_call(name, &call.args, place)? {
             return Ok(rows);
         }
-        if name == "mod"
-            && let [a, b] = call.args[..]
-        {
-            let (a, b) = (self.expr(a, place)?, self.expr(b, place)?);
-            return self.arithmetic(a, Operator::Modulo, b, place);
+        let own = OWN.iter().find(|(own, _)| *own == name).map(|(_, own)| *own);
+        match (own, &call.args[..]) {
+            (Some(Own::Modulo), [a, b]) => {
+                let (a, b) = (self.expr(a, place)?, self.expr(b, place)?);
+                return self.arithmetic(a, Operator::Modulo, b, place);
+            }
+            (Some(Own::TimeZone), [zone, time]) => return self.at_time_zone(time, zone, place),
+            (Some(Own::Now), []) => {
+                return self.now().ok_or_else(|| self.no_function(name));
+            }
+            _ => {}
         }
-        if name == "timezone" && call.args.len() == 2 {
-            return self.at_time_zone(call.args[1], call.args[0], place);
-        }
-        match self.names.get_function_meta(name) {
+        let registered = self.names.get_function_meta(name).filter(|_| catalogue::is_called(name));
+        match registered {
             Some(udf) => {
                 let place = match name {
                     "coalesce" => {
@@ -162,23 +189,24 @@ impl Binder<'_> {
                 if ALIKE.contains(&name) {
                     args = self.same_type(args, &name.to_uppercase())?;
                 }
+                let args = match self.meaning(name, args)? {
+                    Ok(value) => return Ok(value),
+                    Err(args) => args,
+                };
                 if args.len() == 1 && WHOLE.contains(&name) {
                     let args = args.into_iter().map(with_another_digit).collect();
                     return self.call_udf(udf, args).map(without_fraction);
                 }
                 self.call_udf(udf, args)
             }
-            // All of them are when the statement began.
-            None if call.args.is_empty()
-                && matches!(
-                    name,
-                    "transaction_timestamp" | "statement_timestamp" | "clock_timestamp"
-                ) =>
-            {
-                match self.now() {
-                    Some(now) => Ok(now),
-                    None => Err(self.no_function(name)),
-                }
+            None if own.is_some() => {
+                let types: Vec<String> = self
+                    .exprs(call.args.iter().copied(), place)?
+                    .iter()
+                    .map(|arg| types::name(&arg.data_type))
+                    .collect();
+                let message = format!("function {name}({}) does not exist", types.join(", "));
+                Err(self.no_such_call(name, message, &TypeSignature::UserDefined))
             }
             None if self.names.get_window_meta(name).is_some() => {
                 wrong("42809", format!("window function {name} requires an OVER clause"))
@@ -194,13 +222,15 @@ impl Binder<'_> {
             self.names.udaf_names(),
             self.names.udwf_names(),
         ];
-        let near = known.into_iter().flatten().map(|known| (levenshtein(&known, name), known));
-        let near = near.filter(|(distance, _)| *distance <= 1 + name.len() / 3).min();
+        let own = OWN.iter().map(|(name, _)| name.to_string());
+        let known: Vec<String> =
+            known.into_iter().flatten().chain(own).filter(|n| catalogue::is_called(n)).collect();
+        let near = nearest(name, known.iter().map(String::as_str));
         let error = Error::user(format!("function {name} does not exist"))
             .code("42883")
             .about(Subject::Function(name.to_string()));
         Failure::Wrong(match near {
-            Some((_, near)) => error.hint(format!("did you mean {near}? SHOW FUNCTIONS lists all")),
+            Some(near) => error.hint(format!("did you mean {near}? SHOW FUNCTIONS lists all")),
             None => error.hint("SHOW FUNCTIONS lists all"),
         })
     }
@@ -267,7 +297,14 @@ impl Binder<'_> {
     /// The arguments as the types that the function takes.
     fn coerced<F: UDFCoercionExt>(&self, udf: &F, args: Vec<Typed>) -> Result<Vec<Typed>> {
         let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
-        match fields_with_udf(&fields, udf) {
+        let taken = fields_with_udf(&fields, udf).and_then(|taken| {
+            let mut pairs = fields.iter().zip(&taken);
+            match pairs.any(|(f, t)| is_spelled(udf.name(), f.data_type(), t.data_type())) {
+                true => plan_err!("bytes are no text; encode(…, 'hex') spells them"),
+                false => Ok(taken),
+            }
+        });
+        match taken {
             Ok(taken) => {
                 let args = args.into_iter().zip(&taken).map(|(a, f)| a.cast(f.data_type()));
                 Ok(args.collect())
@@ -279,15 +316,32 @@ impl Binder<'_> {
                     .collect();
                 let message =
                     format!("function {}({}) does not exist", udf.name(), given.join(", "));
-                let error = Error::user(message).code("42883");
-                let error = error.about(Subject::Function(udf.name().to_string()));
-                Err(Failure::Wrong(
-                    error
-                        .detail(first_line(&e))
-                        .hint("no function of that name takes these arguments; add explicit casts"),
-                ))
+                let failure =
+                    self.no_such_call(udf.name(), message, &udf.signature().type_signature);
+                Err(match failure {
+                    Failure::Wrong(error) => Failure::Wrong(error.detail(first_line(&e))),
+                    other => other,
+                })
             }
         }
+    }
+
+    /// A function of that name that does not take the arguments that it is called with.
+    fn no_such_call(&self, name: &str, message: String, signature: &TypeSignature) -> Failure {
+        let error = Error::user(message).code("42883").about(Subject::Function(name.to_string()));
+        let ways = catalogue::ways(name, signature);
+        Failure::Wrong(match ways.len() {
+            0 => error.hint("no function of that name takes these arguments; add explicit casts"),
+            1..=WAYS_SHOWN_MAX => {
+                error.hint(format!("there is {}; add explicit casts", ways.join(", ")))
+            }
+            _ => {
+                let first = ways[..WAYS_SHOWN_MAX].join(", ");
+                error.hint(format!(
+                    "there is {first} and more: SELECT * FROM system.functions WHERE name = '{name}'"
+                ))
+            }
+        })
     }
 
     fn aggregate(
@@ -500,6 +554,11 @@ impl Binder<'_> {
             name => name,
         };
         if let Some(udwf) = self.names.get_window_meta(name) {
+            // DataFusion's look for it where it is not.
+            if VALUED.contains(&udwf.name()) && call.args.is_empty() {
+                let message = format!("function {name}() does not exist");
+                return Err(self.no_such_call(name, message, &udwf.signature().type_signature));
+            }
             let mut args = self.exprs(call.args.iter().copied(), inside)?;
             // The first is a value, but for `ntile(4)`.
             let values = usize::from(args.len() > 1);
@@ -626,6 +685,12 @@ fn without_fraction(value: Typed) -> Typed {
     }
 }
 
+/// Functions of a window that are of a value.
+const VALUED: [&str; 5] = ["first_value", "last_value", "nth_value", "lead", "lag"];
+
+/// Ways to call a function that a hint lists.
+const WAYS_SHOWN_MAX: usize = 5;
+
 /// Functions that give whole numbers.
 const WHOLE: [&str; 4] = ["ceil", "ceiling", "floor", "trunc"];
 
@@ -687,7 +752,8 @@ fn misplaced(name: &str, clause: &str) -> Failure {
     })
 }
 
+/// What DataFusion says, without the kind of its error before it.
 fn first_line(e: &DataFusionError) -> String {
-    let text = e.strip_backtrace();
+    let text = e.message();
     text.lines().next().unwrap_or_default().to_string()
 }

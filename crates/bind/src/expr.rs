@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::binder::{Binder, Ctes};
-use crate::failure::{Result, not_covered, wrong};
+use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::rounded;
 use crate::guard::guarded;
 use crate::literal;
@@ -135,6 +135,21 @@ impl Typed {
         }
     }
 
+    /// As the value of a column that it is put into.
+    pub fn assigned(self, to: &DataType) -> Result<Typed> {
+        if !self.is_open() && !types::may_assign(&self.data_type, to) {
+            return wrong(
+                "42804",
+                format!(
+                    "a column of type {} takes no values of type {}; they need an explicit cast",
+                    types::name(to),
+                    types::name(&self.data_type)
+                ),
+            );
+        }
+        Ok(self.converted(to, false))
+    }
+
     /// As a condition.
     pub fn condition(self, clause: &str) -> Result<Expr> {
         if self.data_type == DataType::Boolean || self.is_open() {
@@ -198,7 +213,7 @@ impl Binder<'_> {
         place: Place<'_>,
         clause: &'static str,
     ) -> Result<Expr> {
-        self.expr(sql, place)?.condition(clause)
+        self.expr(sql, place)?.condition(clause).at(sql)
     }
 
     pub(crate) fn exprs<'e>(
@@ -210,6 +225,10 @@ impl Binder<'_> {
     }
 
     pub(crate) fn expr(&self, sql: &ast::Expr, place: Place<'_>) -> Result<Typed> {
+        self.any_expr(sql, place).at(sql)
+    }
+
+    fn any_expr(&self, sql: &ast::Expr, place: Place<'_>) -> Result<Typed> {
         use ast::Expr as Sql;
         match sql {
             Sql::Value(value) => self.literal(&value.value),

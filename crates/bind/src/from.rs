@@ -15,7 +15,7 @@ use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::{Place, Typed};
-use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::failure::{Failure, Placed, Result, not_covered, wrong};
 use crate::grouping::subquery;
 use crate::rows::RowsOf;
 use crate::scope::{Entry, Part, Scope};
@@ -86,17 +86,26 @@ impl Binder<'_> {
     ) -> Result<Rows> {
         for join in joins {
             if let Some(item) = self.beside(&join.relation, &rows, parent, ctes)? {
-                rows = self.join_lateral(rows, join, item, parent, ctes)?;
+                rows = self.join_lateral(rows, join, item, parent, ctes).at(join)?;
                 continue;
             }
             let right = self.factor(&join.relation, parent, ctes)?;
-            check_names(&rows.entries, &right.entries)?;
-            rows = self.join(rows, join, right, parent, ctes)?;
+            check_names(&rows.entries, &right.entries).at(join)?;
+            rows = self.join(rows, join, right, parent, ctes).at(join)?;
         }
         Ok(rows)
     }
 
     fn factor(
+        &self,
+        factor: &TableFactor,
+        parent: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        self.any_factor(factor, parent, ctes).at(factor)
+    }
+
+    fn any_factor(
         &self,
         factor: &TableFactor,
         parent: Option<&Scope<'_>>,
@@ -632,7 +641,7 @@ fn seen_from_within(condition: Expr, around: &[Entry]) -> Result<Expr> {
     let seen = condition.transform_up(|e| {
         if subquery(&e).is_some() {
             let what = "a subquery in the condition of a lateral join";
-            return Err(Failure::NotCovered(what).into());
+            return Err(Failure::NotCovered(what, None).into());
         }
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         Ok(match around.iter().find(|entry| entry.column == *column) {

@@ -16,7 +16,9 @@
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
+//! * `meaning.rs`: functions that mean something else than DataFusion's.
 //! * `rows.rs`: functions that give rows.
+//! * [`catalogue`]: all functions and operators, with what they take and return.
 //! * `guard.rs`: what stands before an operand of AND or OR guards it.
 //! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
@@ -29,6 +31,7 @@
 
 mod binder;
 mod call;
+pub mod catalogue;
 mod expr;
 mod failure;
 mod from;
@@ -38,6 +41,7 @@ pub mod guard;
 mod lambda;
 mod length;
 mod literal;
+mod meaning;
 mod operator;
 mod planner;
 mod query;
@@ -53,4 +57,4 @@ mod zone;
 
 pub use binder::{Binder, Bound};
 pub use failure::Failure;
-pub use types::of_sql as sql_type;
+pub use types::{no_type, of_sql as sql_type};

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{self, BinaryOperator, FunctionArg, Functio
 
 use crate::binder::Binder;
 use crate::expr::{Place, Typed};
-use crate::failure::{Result, not_covered, wrong};
+use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::checked::checked;
 use crate::functions::quotient::{quotient, quotient_type};
 use crate::guard::guarded;
@@ -72,6 +72,45 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
     })
 }
 
+/// The operators between two expressions, and what they give.
+pub(crate) const OPERATORS: [(&str, &str); 35] = [
+    ("=", "equal"),
+    ("<>", "not equal"),
+    ("!=", "not equal"),
+    ("<", "less than"),
+    ("<=", "less than or equal"),
+    (">", "greater than"),
+    (">=", "greater than or equal"),
+    ("<=>", "equal, where NULL is equal to NULL"),
+    ("AND", "both are true"),
+    ("OR", "one is true"),
+    ("+", "sum; a time and a span later"),
+    ("-", "difference; a time and a span earlier, or the span between two times"),
+    ("*", "product"),
+    ("/", "quotient; of whole numbers without its fraction"),
+    ("%", "remainder, with the sign of the dividend"),
+    ("^", "power, of doubles"),
+    ("||", "concatenation of texts or lists"),
+    ("~", "matches a regular expression"),
+    ("~*", "matches a regular expression, without regard to case"),
+    ("!~", "does not match a regular expression"),
+    ("!~*", "does not match a regular expression, without regard to case"),
+    ("~~", "LIKE"),
+    ("~~*", "ILIKE"),
+    ("!~~", "NOT LIKE"),
+    ("!~~*", "NOT ILIKE"),
+    ("&", "bitwise and"),
+    ("|", "bitwise or"),
+    ("#", "bitwise exclusive or"),
+    (">>", "bits shifted to the right"),
+    ("<<", "bits shifted to the left"),
+    ("@>", "the left list has all items of the right one"),
+    ("<@", "the right list has all items of the left one"),
+    ("&&", "the lists have an item in common"),
+    ("IS DISTINCT FROM", "not equal, where NULL is equal to NULL"),
+    ("IS NOT DISTINCT FROM", "equal, where NULL is equal to NULL"),
+];
+
 /// Whether it is PostgreSQL's `^`, which the parser takes for another language's exclusive or.
 pub(crate) fn is_power(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::PGExp | BinaryOperator::BitwiseXor)
@@ -101,7 +140,7 @@ impl Binder<'_> {
             return self.logic(left, op, right, place);
         }
         let (l, r) = (self.expr(left, place)?, self.expr(right, place)?);
-        match kind {
+        let value = match kind {
             Kind::Items(function) => self.scalar(function, vec![l, r]),
             Kind::ItemsOf(function) => self.scalar(function, vec![r, l]),
             Kind::Comparison(op) => self.compare(l, op, r),
@@ -109,7 +148,8 @@ impl Binder<'_> {
             Kind::Power => self.power(l, r),
             Kind::Other(op) => self.other(l, op, r),
             Kind::Logic(_) => not_covered("this operator"),
-        }
+        };
+        value.behind(left)
     }
 
     /// AND and OR of many operands: a chain is long where programs write it, and the stack is not.

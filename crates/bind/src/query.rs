@@ -19,11 +19,11 @@ use datafusion::sql::sqlparser::ast::{
 use crate::binder::{Binder, Ctes, Named, Output, Relation};
 use crate::call::sort;
 use crate::expr::{Place, Typed};
-use crate::failure::{Result, not_covered, wrong};
+use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::literal::count;
 use crate::operator::whole;
 use crate::scope::{Part, Scope};
-use crate::select::Order;
+use crate::select::{Order, unsupported_clause};
 use crate::types::{self, DIGITS_MAX, TEXT, common};
 use crate::unnest::has_subquery;
 
@@ -34,7 +34,7 @@ impl Binder<'_> {
         parent: Option<&Scope<'_>>,
         ctes: &Ctes,
     ) -> Result<Relation> {
-        self.apart(|| self.bind_parts(query, parent, ctes))
+        self.apart(|| self.bind_parts(query, parent, ctes)).at(query)
     }
 
     fn bind_parts(
@@ -50,17 +50,21 @@ impl Binder<'_> {
             limit_clause,
             fetch,
             locks,
-            for_clause: None,
-            settings: None,
-            format_clause: None,
+            for_clause,
+            settings,
+            format_clause,
             pipe_operators,
-        } = query
-        else {
-            return not_covered("this clause of a query");
-        };
-        // A query sees one snapshot, which nobody changes.
-        if !locks.iter().all(is_shared) || !pipe_operators.is_empty() {
-            return not_covered("this clause of a query");
+        } = query;
+        let clauses = [
+            // A query sees one snapshot, which nobody changes.
+            (!locks.iter().all(is_shared), "FOR UPDATE"),
+            (for_clause.is_some(), "this FOR clause of a query"),
+            (settings.is_some(), "SETTINGS of a query"),
+            (format_clause.is_some(), "FORMAT of a query"),
+            (!pipe_operators.is_empty(), "|> in a query"),
+        ];
+        if let Some((_, clause)) = clauses.iter().find(|(is_written, _)| *is_written) {
+            return Err(unsupported_clause(clause));
         }
         let own = match with {
             Some(with) => self.with(with, parent, ctes)?,
@@ -75,7 +79,7 @@ impl Binder<'_> {
             Some(_) => return not_covered("INTERPOLATE"),
         };
         let relation = match body.as_ref() {
-            SetExpr::Select(select) => self.select(select, &order, parent, &own)?,
+            SetExpr::Select(select) => self.select(select, &order, parent, &own).at(body.as_ref())?,
             other => {
                 let relation = self.set_expr(other, parent, &own)?;
                 self.ordered(relation, &order, parent, &own)?
@@ -99,7 +103,7 @@ impl Binder<'_> {
                 );
             }
             let mut relation = match with.recursive {
-                true => self.recursive(&name, cte, parent, &own)?,
+                true => self.recursive(&name, cte, parent, &own).at(cte)?,
                 false => self.bind_query(&cte.query, parent, &own)?,
             };
             let columns = &cte.alias.columns;
@@ -242,7 +246,9 @@ impl Binder<'_> {
         ctes: &Ctes,
     ) -> Result<Relation> {
         match body {
-            SetExpr::Select(select) => self.select(select, &Order::default(), parent, ctes),
+            SetExpr::Select(select) => {
+                self.select(select, &Order::default(), parent, ctes).at(body)
+            }
             SetExpr::Query(query) => self.bind_query(query, parent, ctes),
             SetExpr::Values(values) => self.values(values, parent, ctes),
             SetExpr::SetOperation { .. } => {
@@ -250,13 +256,14 @@ impl Binder<'_> {
                 let mut steps = vec![];
                 let mut now = body;
                 while let SetExpr::SetOperation { left, op, set_quantifier, right } = now {
-                    steps.push((*op, *set_quantifier, right));
+                    steps.push((*op, *set_quantifier, right.as_ref()));
                     now = left;
                 }
                 let mut relation = self.apart(|| self.set_expr(now, parent, ctes))?;
                 for (op, quantifier, right) in steps.into_iter().rev() {
-                    let right = self.apart(|| self.set_expr(right, parent, ctes))?;
-                    relation = self.set_operation(relation, op, quantifier, right)?;
+                    let sql = right;
+                    let right = self.apart(|| self.set_expr(sql, parent, ctes))?;
+                    relation = self.set_operation(relation, op, quantifier, right).at(sql)?;
                 }
                 Ok(relation)
             }
@@ -458,11 +465,15 @@ impl Binder<'_> {
         let place = Place::of_rows(&scope, ctes, "VALUES");
         let mut rows: Vec<Vec<Typed>> = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
-            let row = self.exprs(&row.content, place)?;
-            if rows.first().is_some_and(|first| first.len() != row.len()) {
-                return wrong("42601", "VALUES lists must all be the same length");
+            let values = self.exprs(&row.content, place)?;
+            if rows.first().is_some_and(|first| first.len() != values.len()) {
+                let error = wrong("42601", "VALUES lists must all be the same length");
+                return match row.content.first() {
+                    Some(first) => error.at(first),
+                    None => error,
+                };
             }
-            rows.push(row);
+            rows.push(values);
         }
         if rows.first().is_none_or(Vec::is_empty) {
             return wrong("42601", "VALUES needs at least one value");
@@ -480,15 +491,7 @@ impl Binder<'_> {
         fewer: bool,
     ) -> Result<Relation> {
         let converted = |value: Typed, to: &Option<DataType>| match to {
-            Some(to) if !value.is_open() && !types::may_assign(&value.data_type, to) => wrong(
-                "42804",
-                format!(
-                    "a column of type {} takes no values of type {}; they need an explicit cast",
-                    types::name(to),
-                    types::name(&value.data_type)
-                ),
-            ),
-            Some(to) => Ok(value.converted(to, false)),
+            Some(to) => value.assigned(to),
             None => Ok(value),
         };
         if let SetExpr::Values(values) = query.body.as_ref()
@@ -501,24 +504,24 @@ impl Binder<'_> {
                 None => None,
             };
             let rows = self.rows_of(values, None, &ctes)?;
-            check_width(rows[0].len(), types, fewer)?;
-            let rows = rows.into_iter().map(|row| {
-                let row = row.into_iter().zip(types);
-                row.map(|(value, to)| Ok(converted(value, to)?.expr)).collect()
+            check_width(rows[0].len(), types, fewer).at(query)?;
+            let rows = rows.into_iter().zip(&values.rows).map(|(row, written)| {
+                let row = row.into_iter().zip(types).zip(&written.content);
+                row.map(|((value, to), sql)| Ok(converted(value, to).at(sql)?.expr)).collect()
             });
             let rows: Vec<Vec<Expr>> = rows.collect::<Result<_>>()?;
             let unknown = vec![false; rows[0].len()];
             return of_values(rows, unknown);
         }
         let relation = self.bind_query(query, None, &None)?;
-        check_width(relation.columns.len(), types, fewer)?;
+        check_width(relation.columns.len(), types, fewer).at(query)?;
         let columns = relation.columns.iter().zip(types).map(|(output, to)| {
             let expr = Expr::Column(output.column.clone());
             let mut value = Typed::new(expr, output.data_type.clone(), output.nullable);
             value.unknown = output.unknown;
             Ok(converted(value, to)?.expr.alias(self.fresh("assigned")))
         });
-        let columns = columns.collect::<Result<Vec<Expr>>>()?;
+        let columns = columns.collect::<Result<Vec<Expr>>>().at(query)?;
         let titles = relation.columns.iter().map(|output| output.title.clone());
         let titles: Vec<String> = titles.collect();
         let plan = LogicalPlanBuilder::from(relation.plan).project(columns)?.build()?;
@@ -579,13 +582,14 @@ impl Binder<'_> {
                             return wrong(
                                 "42P10",
                                 format!("ORDER BY position {at} is not in select list"),
-                            );
+                            )
+                            .at(by);
                         }
                     }
                 }
                 None => self.value(&by.expr, place)?.expr,
             };
-            sorts.push(self.sort(expr, by)?);
+            sorts.push(self.sort(expr, by).at(by)?);
         }
         let plan = LogicalPlanBuilder::from(relation.plan).sort(sorts)?.build()?;
         Ok(Relation { plan, columns: relation.columns })
@@ -601,7 +605,7 @@ impl Binder<'_> {
             None => (None, None),
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
                 if !limit_by.is_empty() {
-                    return not_covered("LIMIT BY");
+                    return not_covered("LIMIT BY").at(&limit_by[0]);
                 }
                 (limit.as_ref(), offset.as_ref().map(|o| &o.value))
             }
@@ -613,7 +617,7 @@ impl Binder<'_> {
         };
         if let Some(fetch) = fetch {
             if fetch.with_ties || fetch.percent {
-                return not_covered("FETCH … WITH TIES and PERCENT");
+                return not_covered("FETCH … WITH TIES and PERCENT").at(fetch);
             }
             most = match &fetch.quantity {
                 Some(quantity) => self.count(quantity, "FETCH")?,
@@ -634,6 +638,10 @@ impl Binder<'_> {
 
     /// A number of rows; `None` if it is NULL: all of them.
     fn count(&self, expr: &ast::Expr, clause: &'static str) -> Result<Option<Expr>> {
+        self.count_of(expr, clause).at(expr)
+    }
+
+    fn count_of(&self, expr: &ast::Expr, clause: &'static str) -> Result<Option<Expr>> {
         let scope = Self::nothing();
         let ctes: Ctes = None;
         let value = self.expr(expr, Place::of_rows(&scope, &ctes, clause))?;

@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::Column;
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
+use thalweg_base::text::nearest;
 use thalweg_base::{Error, Place};
 
 use crate::expr::Typed;
@@ -239,19 +240,10 @@ impl<'p> Scope<'p> {
 
     /// The column whose name is nearest to a misspelt one.
     fn similar(&self, name: &str) -> Option<&Entry> {
-        let mut scope = Some(self);
-        let mut best: Option<(usize, &Entry)> = None;
-        while let Some(now) = scope {
-            for entry in &now.entries {
-                let distance = distance(&name.to_lowercase(), &entry.name.to_lowercase());
-                let near = distance <= name.len().max(3) / 3;
-                if near && best.is_none_or(|(least, _)| distance < least) {
-                    best = Some((distance, entry));
-                }
-            }
-            scope = now.parent;
-        }
-        best.map(|(_, entry)| entry)
+        let scopes = std::iter::successors(Some(self), |scope| scope.parent);
+        let entries = scopes.flat_map(|scope| &scope.entries);
+        let near = nearest(name, entries.clone().map(|entry| entry.name.as_str()))?;
+        entries.clone().find(|entry| entry.name == near)
     }
 }
 
@@ -290,22 +282,6 @@ fn ambiguous(parts: &[Part], found: &[&Entry]) -> Error {
     let error = Error::user(format!("column reference \"{}\" is ambiguous", shown(parts)));
     let hint = format!("it could be {}", all.join(" or "));
     located(error.code("42702").hint(hint), &parts[0])
-}
-
-/// Levenshtein's distance: how many letters to insert, delete or replace.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -350,12 +326,5 @@ mod tests {
             found(&[part("v"), part("a")]),
             Err("missing FROM-clause entry for table \"v\"".into())
         );
-    }
-
-    #[test]
-    fn distances_are_counted() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", "abc"), 0);
     }
 }

@@ -10,11 +10,12 @@ use datafusion::sql::sqlparser::ast::{
     self, Distinct, ExcludeSelectItem, GroupByExpr, ObjectName, OrderByExpr, OrderByOptions,
     Select, SelectItem, SelectItemQualifiedWildcardKind, Value, WildcardAdditionalOptions,
 };
+use thalweg_base::{Error, Subject};
 
 use crate::binder::{Binder, Ctes, Output, Relation};
 use crate::call::sort;
 use crate::expr::{Place, Typed};
-use crate::failure::{Result, not_covered, wrong};
+use crate::failure::{Failure, Placed, Result, not_covered, wrong};
 use crate::grouping::{Computed, has_aggregates, one_set, rebase, subquery};
 use crate::scope::{Entry, Part, Scope};
 use crate::title;
@@ -187,18 +188,20 @@ impl Binder<'_> {
                 }
                 SelectItem::Wildcard(options) => {
                     if select.from.is_empty() {
-                        return wrong("42601", "SELECT * with no tables specified is not valid");
+                        return wrong("42601", "SELECT * with no tables specified is not valid")
+                            .at(item);
                     }
-                    self.wildcard(None, options, select, scope, ctes, &mut items)?;
+                    self.wildcard(None, options, select, scope, ctes, &mut items).at(item)?;
                 }
                 SelectItem::QualifiedWildcard(
                     SelectItemQualifiedWildcardKind::ObjectName(name),
                     options,
                 ) => {
                     let qualifier = parts(name)?;
-                    self.wildcard(Some(&qualifier), options, select, scope, ctes, &mut items)?;
+                    self.wildcard(Some(&qualifier), options, select, scope, ctes, &mut items)
+                        .at(item)?;
                 }
-                _ => return not_covered("this item of the select list"),
+                _ => return not_covered("this item of the select list").at(item),
             }
         }
         Ok(items)
@@ -290,8 +293,12 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// An expression of GROUP BY: a place in the select list, a column, an alias, or anything else.
     fn group(&self, expr: &ast::Expr, items: &[Item<'_>], place: Place<'_>) -> Result<Expr> {
+        self.group_of(expr, items, place).at(expr)
+    }
+
+    /// An expression of GROUP BY: a place in the select list, a column, an alias, or anything else.
+    fn group_of(&self, expr: &ast::Expr, items: &[Item<'_>], place: Place<'_>) -> Result<Expr> {
         if let Some(at) = position(expr) {
             let item = at.checked_sub(1).and_then(|at| items.get(at as usize));
             let Some(item) = item else {
@@ -331,7 +338,7 @@ impl Binder<'_> {
                 return Ok(keys.cloned().collect());
             }
             GroupByExpr::Expressions(exprs, modifiers) if modifiers.is_empty() => exprs,
-            _ => return not_covered("this GROUP BY"),
+            other => return not_covered("this GROUP BY").at(other),
         };
         let mut groups: Vec<Expr> = vec![];
         for expr in exprs {
@@ -353,7 +360,7 @@ impl Binder<'_> {
                 ast::Expr::Cube(keys) => {
                     let keys = lists(keys)?;
                     if keys.iter().any(|k| k.len() != 1) {
-                        return not_covered("CUBE of lists");
+                        return not_covered("CUBE of lists").at(expr);
                     }
                     Expr::GroupingSet(GroupingSet::Cube(keys.concat()))
                 }
@@ -373,8 +380,12 @@ impl Binder<'_> {
         one_set(groups)
     }
 
-    /// An expression that may name a column of the result: of ORDER BY and DISTINCT ON.
     fn output(&self, expr: &ast::Expr, items: &[Item<'_>], place: Place<'_>) -> Result<Typed> {
+        self.output_of(expr, items, place).at(expr)
+    }
+
+    /// An expression that may name a column of the result: of ORDER BY and DISTINCT ON.
+    fn output_of(&self, expr: &ast::Expr, items: &[Item<'_>], place: Place<'_>) -> Result<Typed> {
         if let Some(at) = position(expr) {
             let item = at.checked_sub(1).and_then(|at| items.get(at as usize));
             return match item {
@@ -414,7 +425,7 @@ impl Binder<'_> {
         }
         let key = |by: &'o OrderByExpr| {
             if by.with_fill.is_some() {
-                return not_covered("WITH FILL");
+                return not_covered("WITH FILL").at(by);
             }
             Ok(Key { expr: self.output(&by.expr, items, place)?.expr, options: &by.options })
         };
@@ -677,20 +688,21 @@ pub(crate) fn parts(name: &ObjectName) -> Result<Vec<Part>> {
 }
 
 /// What a SELECT may have that the binder does nothing of.
+/// What no SELECT may have, by the words that it is written with.
 fn check_clauses(select: &Select) -> Result<()> {
     let Select {
         select_token: _,
         optimizer_hints: _,
         distinct: _,
-        select_modifiers: None,
-        top: None,
+        select_modifiers,
+        top,
         top_before_distinct: _,
         projection,
-        exclude: None,
-        into: None,
+        exclude,
+        into,
         from: _,
         lateral_views,
-        prewhere: None,
+        prewhere,
         selection: _,
         connect_by,
         group_by: _,
@@ -701,17 +713,35 @@ fn check_clauses(select: &Select) -> Result<()> {
         named_window: _,
         qualify: _,
         window_before_qualify: _,
-        value_table_mode: None,
+        value_table_mode,
         flavor: _,
-    } = select
-    else {
-        return not_covered("this clause of SELECT");
-    };
-    let none = lateral_views.is_empty()
-        && connect_by.is_empty()
-        && cluster_by.is_empty()
-        && distribute_by.is_empty()
-        && sort_by.is_empty()
-        && !projection.is_empty();
-    if none { Ok(()) } else { not_covered("this clause of SELECT") }
+    } = select;
+    let clauses = [
+        (select_modifiers.is_some(), "this modifier of SELECT"),
+        (top.is_some(), "TOP"),
+        (exclude.is_some(), "EXCLUDE behind the select list"),
+        (into.is_some(), "INTO of a query"),
+        (!lateral_views.is_empty(), "LATERAL VIEW"),
+        (prewhere.is_some(), "PREWHERE"),
+        (!connect_by.is_empty(), "CONNECT BY"),
+        (!cluster_by.is_empty(), "CLUSTER BY of a query"),
+        (!distribute_by.is_empty(), "DISTRIBUTE BY"),
+        (!sort_by.is_empty(), "SORT BY"),
+        (value_table_mode.is_some(), "SELECT AS"),
+        (projection.is_empty(), "a SELECT without a select list"),
+    ];
+    match clauses.iter().find(|(is_written, _)| *is_written) {
+        Some((_, clause)) => Err(unsupported_clause(clause)),
+        None => Ok(()),
+    }
+}
+
+/// A clause that is refused, at the first of its words.
+pub(crate) fn unsupported_clause(clause: &str) -> Failure {
+    let error = Error::unsupported(format!("{clause} is not supported"));
+    let word = clause.split(' ').find(|w| w.chars().all(|c| c.is_ascii_uppercase()));
+    Failure::Wrong(match word {
+        Some(word) => error.about(Subject::Word(word.into())),
+        None => error,
+    })
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{ScalarValue, Spans};
+use datafusion::common::{ScalarValue, Span, Spans};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
 };
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query, Spanned};
 
 use crate::binder::{Binder, Relation};
 use crate::expr::{Place, Typed};
@@ -37,13 +37,13 @@ impl Binder<'_> {
 
     pub(crate) fn exists(&self, query: &Query, negated: bool, place: Place<'_>) -> Result<Typed> {
         let relation = self.subquery(query, place)?;
-        let exists = Exists::new(subquery(relation.plan), negated);
+        let exists = Exists::new(subquery(relation.plan, query), negated);
         Ok(Typed::boolean(Expr::Exists(exists), false))
     }
 
     pub(crate) fn scalar_subquery(&self, query: &Query, place: Place<'_>) -> Result<Typed> {
         let (relation, column) = self.one_column(query, place)?;
-        let expr = Expr::ScalarSubquery(subquery(relation.plan));
+        let expr = Expr::ScalarSubquery(subquery(relation.plan, query));
         Ok(Typed { expr, nullable: true, ..column })
     }
 
@@ -60,7 +60,7 @@ impl Binder<'_> {
         let value = self.expr(expr, place)?;
         let (relation, column) = self.one_column(query, place)?;
         let (value, plan) = self.matched(value, relation, column, Operator::Eq)?;
-        let found = InSubquery::new(Box::new(value), subquery(plan), negated);
+        let found = InSubquery::new(Box::new(value), subquery(plan, query), negated);
         Ok(Typed::boolean(Expr::InSubquery(found), true))
     }
 
@@ -97,7 +97,7 @@ impl Binder<'_> {
         let rows = |condition: Expr| -> Result<Expr> {
             let plan =
                 LogicalPlanBuilder::from(relation.plan.clone()).filter(condition)?.build()?;
-            Ok(Expr::Exists(Exists::new(subquery(plan), false)))
+            Ok(Expr::Exists(Exists::new(subquery(plan, query), false)))
         };
         let found = rows(equal.clone())?;
         let found = match nullable {
@@ -134,7 +134,7 @@ impl Binder<'_> {
                 let (relation, column) = self.one_column(query, place)?;
                 let (value, plan) = self.matched(value, relation, column, op)?;
                 let quantifier = if all { SetQuantifier::All } else { SetQuantifier::Any };
-                let found = SetComparison::new(Box::new(value), subquery(plan), op, quantifier);
+                let found = SetComparison::new(Box::new(value), subquery(plan, query), op, quantifier);
                 Ok(Typed::boolean(Expr::SetComparison(found), true))
             }
         }
@@ -207,7 +207,9 @@ fn outer(value: Typed) -> Result<Typed> {
     Ok(Typed { expr: expr.data, ..value })
 }
 
-fn subquery(plan: LogicalPlan) -> Subquery {
+/// A query within an expression, with its place in the text for the errors of what makes a join of it.
+fn subquery(plan: LogicalPlan, written: &Query) -> Subquery {
     let outer_ref_columns = plan.all_out_ref_exprs();
-    Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() }
+    let spans = Span::try_from_sqlparser_span(written.span());
+    Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans(spans.into_iter().collect()) }
 }

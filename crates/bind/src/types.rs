@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
 };
 
-use thalweg_base::Error;
+use thalweg_base::{Error, Subject};
 
 use crate::failure::{Result, wrong};
 use crate::scope::Part;
@@ -132,21 +132,48 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         }
         SqlType::Numeric(info) | SqlType::Decimal(info) => decimal(info)?,
         SqlType::Interval { fields: None, precision: None } => INTERVAL,
+        // As in PostgreSQL, a list of `int[3]` may have any length.
         SqlType::Array(
-            ArrayElemTypeDef::AngleBracket(inner) | ArrayElemTypeDef::SquareBracket(inner, None),
+            ArrayElemTypeDef::AngleBracket(inner) | ArrayElemTypeDef::SquareBracket(inner, _),
         ) => {
             let item = Field::new_list_field(of_sql(inner, zone)?, true);
             DataType::List(Arc::new(item))
         }
+        SqlType::Struct(fields, _) => {
+            let fields = fields.iter().enumerate().map(|(at, field)| {
+                let name = match &field.field_name {
+                    Some(name) => Part::of(name).text,
+                    None => format!("c{at}"),
+                };
+                Ok(Field::new(name, of_sql(&field.field_type, zone)?, true))
+            });
+            DataType::Struct(fields.collect::<Result<_>>()?)
+        }
         SqlType::Custom(name, _) => {
             let part = name.0.last().and_then(|part| part.as_ident()).map(Part::of);
-            let name = part.map_or_else(|| name.to_string(), |part| part.text);
-            return wrong("42704", format!("type \"{name}\" does not exist"));
+            return Err(no_type(&part.map_or_else(|| name.to_string(), |part| part.text)).into());
         }
-        other => {
-            return Err(Error::unsupported(format!("type {other} is not supported")).into());
-        }
+        other => return Err(no_type(&other.to_string()).into()),
     })
+}
+
+/// A type that is not there: one of PostgreSQL's that is not there yet, or a name of nothing.
+pub fn no_type(name: &str) -> Error {
+    const KNOWN: [&str; 16] = [
+        "uuid", "json", "jsonb", "xml", "money", "bit", "inet", "cidr", "macaddr", "point",
+        "tsvector", "tsquery", "oid", "name", "enum", "hstore",
+    ];
+    let base = name.split(['(', '[']).next().unwrap_or_default().trim().to_lowercase();
+    let is_word = base.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if !is_word || KNOWN.contains(&base.as_str()) {
+        return Error::unsupported(format!("type {name} is not supported"))
+            .hint("store it as text: VARCHAR")
+            .about(Subject::Word(base));
+    }
+    Error::user(format!("type {} does not exist", thalweg_base::text::quoted(&base)))
+        .code("42704")
+        .hint("docs/sql.md lists the types")
+        .about(Subject::Word(base))
 }
 
 /// Whether it is a NUMERIC of any digits.

@@ -181,7 +181,7 @@ impl Binder<'_> {
                 (true, false) => &mut sides[0],
                 (false, false) => {
                     let what = "a subquery over both sides of an outer join in its condition";
-                    return Err(Failure::NotCovered(what).into());
+                    return Err(Failure::NotCovered(what, None).into());
                 }
             };
             match self.found_below(expr, Standing::Elsewhere, side) {
@@ -288,18 +288,29 @@ impl Binder<'_> {
         standing: Standing,
         below: &mut Below<'_, '_>,
     ) -> Result<Option<Expr>> {
+        let start = subquery(&expr).and_then(|query| query.spans.first());
         let inner = |s: Subquery| -> Result<LogicalPlan> {
             self.unnested(Arc::unwrap_or_clone(s.subquery))
         };
-        match expr {
-            Expr::ScalarSubquery(s) => below.scalar(inner(s)?, standing).map(Some),
-            Expr::Exists(e) => below.exists(inner(e.subquery)?, e.negated, standing),
-            Expr::InSubquery(i) => below.found(*i.expr, inner(i.subquery)?, i.negated, standing),
+        let found = match expr {
+            Expr::ScalarSubquery(s) => {
+                inner(s).and_then(|plan| below.scalar(plan, standing).map(Some))
+            }
+            Expr::Exists(e) => {
+                inner(e.subquery).and_then(|plan| below.exists(plan, e.negated, standing))
+            }
+            Expr::InSubquery(i) => inner(i.subquery)
+                .and_then(|plan| below.found(*i.expr, plan, i.negated, standing)),
             Expr::SetComparison(c) => {
-                below.compared(*c.expr, c.op, c.quantifier, inner(c.subquery)?).map(Some)
+                inner(c.subquery)
+                    .and_then(|plan| below.compared(*c.expr, c.op, c.quantifier, plan).map(Some))
             }
             other => Ok(Some(other)),
-        }
+        };
+        found.map_err(|failure| match start {
+            Some(span) => failure.within((span.start.line as u32, span.start.column as u32)),
+            None => failure,
+        })
     }
 }
 
@@ -331,7 +342,7 @@ fn has_subqueries(plan: &LogicalPlan) -> DfResult<bool> {
 impl From<Failure> for DataFusionError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Refused(e) => *e,
+            Failure::Refused(e, None) => *e,
             other => DataFusionError::External(Box::new(other)),
         }
     }

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use arrow::datatypes::{Field, Schema};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     self, AlterColumnOperation, AlterTable, AlterTableOperation, CastKind, ColumnDef, ColumnOption,
     ColumnOptionDef, Expr, Ident, ObjectName, RenameTableNameKind,
@@ -19,9 +18,9 @@ use crate::answer::Tag;
 use crate::dml::{Job, apply, target};
 use crate::error::from_datafusion;
 use crate::runtime::checkpoint;
-use crate::statement::{self, Started};
+use crate::statement::Started;
 use crate::write::{Target, Writers};
-use crate::{ddl, declared, names};
+use crate::{bound, ddl, declared, names};
 
 pub async fn run(job: &Job<'_>, alter: AlterTable) -> Result<Started> {
     let done = Ok(Started::Done(Tag::Done("ALTER TABLE".into())));
@@ -129,7 +128,7 @@ async fn add_column(job: &Job<'_>, schema: &str, table: &Table, column: &ColumnD
             }
         }
     }
-    let field = declared(job.state, column).await?;
+    let field = declared(job.state, column)?;
     let default = ddl::default_of(column);
     let initial = match &default {
         None => None,
@@ -144,16 +143,9 @@ async fn add_column(job: &Job<'_>, schema: &str, table: &Table, column: &ColumnD
 }
 
 /// The column that a definition makes, by the rules of CREATE TABLE.
-async fn declared(state: &SessionState, column: &ColumnDef) -> Result<Field> {
-    // Its default is checked apart: here only the type counts.
-    let mut column = column.clone();
-    column.options.retain(|o| !matches!(o.option, ColumnOption::Default(_)));
-    let create = statement::parse(state, &format!("CREATE TABLE declared ({column})"))?;
-    let plan = state.statement_to_plan(create).await.map_err(from_datafusion)?;
-    let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
-        return Err(Error::internal("a CREATE TABLE that is planned as something else"));
-    };
-    let schema = ddl::table_schema(create.input.schema().as_arrow(), false)?;
+fn declared(state: &SessionState, column: &ColumnDef) -> Result<Field> {
+    let field = bound::field_of(state, column).map_err(from_datafusion)?;
+    let schema = ddl::table_schema(&Schema::new(vec![field]), false)?;
     let length = declared::length(&column.data_type)?;
     Ok(declared::declare(&schema, &[length]).field(0).clone())
 }
@@ -192,7 +184,7 @@ async fn alter_column(
                 data_type: data_type.clone(),
                 options,
             };
-            let new = declared(job.state, &definition).await?;
+            let new = declared(job.state, &definition)?;
             // A text that is too long is refused, and not cut, as by a cast that the statement writes.
             let is_text = declared::length(data_type)?.is_some();
             let data_type = if is_text { &ast::DataType::Text } else { data_type };

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::{
     DFSchema, DataFusionError, ResolvedTableReference, Result as DfResult, ScalarValue,
@@ -15,24 +15,28 @@ use datafusion::common::{
 };
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::cte_worktable::CteWorkTable;
-use datafusion::datasource::provider_as_source;
+use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
-    AggregateUDF, DdlStatement, DmlStatement, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan,
+    AggregateUDF, DdlStatement, DmlStatement, EmptyRelation, Expr, HigherOrderUDF, LogicalPlan,
     LogicalPlanBuilder, PlanType, ScalarUDF, TableSource, ToStringifiedPlan, WindowUDF, WriteOp,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{self, Query};
-use thalweg_base::Error;
+use thalweg_base::text::nearest;
+use thalweg_base::{Error, Subject};
+use thalweg_bind::catalogue::{self, Function};
 use thalweg_bind::{Binder, Bound, Failure};
 
-use crate::error::into_datafusion;
+use crate::dml::target::expression;
+use crate::error::{from_datafusion, into_datafusion};
 use crate::rules::equal_floats;
+use crate::table::StoredTable;
 use crate::{names, quantified};
 
 /// What the columns of a result are called, where that is not what the plan calls them.
@@ -82,7 +86,10 @@ pub(crate) async fn plan(
             ast::Statement::Insert(insert) => insertion(state, statement, insert).await,
             ast::Statement::CreateTable(create) => match &create.query {
                 Some(query) => table_of_query(state, statement, create, query).await,
-                None => Ok(None),
+                None => {
+                    let plan = table_of_columns(state, create).await?;
+                    Ok(Some((plan, Titles::default())))
+                }
             },
             ast::Statement::CreateView(create) => view(state, statement, create).await,
             _ => Ok(None),
@@ -230,8 +237,8 @@ async fn insertion(
     let columns = schema.fields().iter().zip(&given).map(|(field, at)| {
         let value = match at.and_then(|at| columns.get(at)) {
             Some(column) => Expr::Column(column.clone()),
-            None => match target.get_column_default(field.name()) {
-                Some(default) => default.clone().cast_to(field.data_type(), &DFSchema::empty())?,
+            None => match default_text(&target, field.name())? {
+                Some(text) => default(state, &text, field.data_type())?,
                 None => Expr::Literal(ScalarValue::try_new_null(field.data_type())?, None),
             },
         };
@@ -278,6 +285,54 @@ async fn table_of_query(
     };
     made.input = Arc::new(named_once(bound)?);
     Ok(Some((plan, Titles::default())))
+}
+
+/// `CREATE TABLE` of columns. DataFusion reads its clauses and constraints; what its columns are, it is not
+/// asked.
+async fn table_of_columns(
+    state: &SessionState,
+    create: &ast::CreateTable,
+) -> DfResult<LogicalPlan> {
+    let fields = create.columns.iter().map(|column| field_of(state, column));
+    let fields = fields.collect::<DfResult<Vec<Field>>>()?;
+    let mut other = create.clone();
+    for column in &mut other.columns {
+        column.data_type = ast::DataType::Integer(None);
+        column.options.retain(|o| !matches!(o.option, ast::ColumnOption::Default(_)));
+    }
+    let mut plan = state.statement_to_plan(create_statement(other)).await?;
+    if let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(made)) = &mut plan {
+        let schema = Arc::new(DFSchema::try_from(Schema::new(fields))?);
+        let empty = EmptyRelation { produce_one_row: false, schema };
+        made.input = Arc::new(LogicalPlan::EmptyRelation(empty));
+    }
+    Ok(plan)
+}
+
+/// A column as its definition says, but for its default.
+pub(crate) fn field_of(state: &SessionState, column: &ast::ColumnDef) -> DfResult<Field> {
+    let data_type = sql_type(state, &column.data_type)?;
+    let mut options = column.options.iter();
+    let not_null = options.any(|o| matches!(o.option, ast::ColumnOption::NotNull));
+    Ok(Field::new(names::ident(&column.name), data_type, !not_null))
+}
+
+/// The default of a column, as an expression of its type.
+pub(crate) fn default(state: &SessionState, text: &str, to: &DataType) -> DfResult<Expr> {
+    let sql = expression(text).map_err(into_datafusion)?;
+    let names = Names { state, tables: HashMap::new() };
+    let bound = settled(Binder::new(&names).default(&sql, to));
+    // Places are those of this text, which is not that of the statement.
+    bound.map_err(|e| into_datafusion(from_datafusion(e).nowhere()))
+}
+
+/// The text of a default, if it is a stored table's column and has one.
+fn default_text(target: &Arc<dyn TableSource>, column: &str) -> DfResult<Option<String>> {
+    let provider = source_as_provider(target)?;
+    let Some(table) = provider.downcast_ref::<StoredTable>() else { return Ok(None) };
+    let table = table.table();
+    let at = table.arrow_schema.index_of(column)?;
+    Ok(table.columns[at].default.clone())
 }
 
 fn create_statement(create: ast::CreateTable) -> Statement {
@@ -372,12 +427,25 @@ fn bound(names: &Names<'_>, query: &Query, into: Option<Into<'_>>) -> DfResult<B
 
 fn settled<T>(bound: Result<T, Failure>) -> DfResult<T> {
     bound.map_err(|failure| match failure {
-        Failure::NotCovered(what) => {
-            into_datafusion(Error::unsupported(format!("{what} is not supported")))
+        Failure::NotCovered(what, place) => {
+            let error = Error::unsupported(format!("{what} is not supported"));
+            into_datafusion(match place {
+                Some((line, column)) => error.within(line, column),
+                None => error,
+            })
         }
-        Failure::Refused(e) => *e,
+        Failure::Refused(e, Some((line, column))) => {
+            into_datafusion(from_datafusion(*e).within(line, column))
+        }
+        Failure::Refused(e, None) => *e,
         Failure::Wrong(e) => into_datafusion(e),
     })
+}
+
+/// All functions that statements can call.
+pub(crate) fn functions(state: &SessionState) -> Vec<Function> {
+    let names = Names { state, tables: HashMap::new() };
+    catalogue::functions(&names, state.table_functions().keys().cloned())
 }
 
 /// Tables and functions that a statement may name.
@@ -430,7 +498,16 @@ impl ContextProvider for Names<'_> {
         args: Vec<Expr>,
     ) -> DfResult<Arc<dyn TableSource>> {
         let Some(function) = self.state.table_functions().get(name) else {
-            return Err(DataFusionError::Plan(format!("table function '{name}' not found")));
+            let known = self.state.table_functions().keys().map(String::as_str);
+            let error = Error::user(format!("function {name} does not exist")).code("42883");
+            let error = error.about(Subject::Function(name.into()));
+            return Err(into_datafusion(match nearest(name, known) {
+                _ if self.state.scalar_functions().contains_key(name) => {
+                    error.hint(format!("it gives a value and no rows: SELECT {name}(…)"))
+                }
+                Some(near) => error.hint(format!("did you mean {near}? SHOW FUNCTIONS lists all")),
+                None => error.hint("SHOW FUNCTIONS lists all"),
+            }));
         };
         let context = SimplifyContext::builder()
             .with_config_options(Arc::clone(self.state.config_options()))

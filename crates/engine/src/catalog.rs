@@ -10,7 +10,7 @@ use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, InformationSch
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, SchemaProvider, TableProvider,
 };
-use datafusion::common::{DFSchema, DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::{TableType, ViewTable};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
@@ -220,6 +220,7 @@ impl CatalogProvider for Handle {
                 access: Arc::clone(&catalog.access),
                 snapshot,
                 viewer,
+                state: Weak::clone(&catalog.state.read()),
             })),
             PG_CATALOG => {
                 let session = Weak::clone(&catalog.session.read());
@@ -271,7 +272,7 @@ impl SchemaProvider for SchemaHandle {
             Some((name, ROWS)) => match self.schema.tables.get(name) {
                 Some(table) => {
                     let source = self.source(table, name).await?;
-                    Ok(Some(Arc::new(self.stored(source, true)?)))
+                    Ok(Some(Arc::new(self.stored(source, true))))
                 }
                 None => Ok(None),
             },
@@ -304,7 +305,7 @@ impl SchemaHandle {
     ) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = self.schema.tables.get(name) {
             let source = self.source(table, name).await?;
-            return Ok(Some(Arc::new(self.stored(source, false)?)));
+            return Ok(Some(Arc::new(self.stored(source, false))));
         }
         if let Some(view) = self.schema.views.get(name) {
             return self.view(name, &view.sql, version).await.map(Some);
@@ -388,20 +389,7 @@ impl SchemaHandle {
         checked.map_err(into_datafusion)
     }
 
-    fn stored(&self, source: Source, row_ids: bool) -> Result<StoredTable> {
-        let mut defaults = HashMap::new();
-        let mut state = None;
-        for (column, field) in source.table.columns.iter().zip(source.table.arrow_schema.fields()) {
-            if let Some(text) = &column.default {
-                // A copy of much, which most tables do without.
-                let state = match &state {
-                    Some(state) => state,
-                    None => &*state.insert(self.catalog.state()?),
-                };
-                let expr = state.create_logical_expr(text, &DFSchema::empty())?;
-                defaults.insert(field.name().clone(), expr);
-            }
-        }
+    fn stored(&self, source: Source, row_ids: bool) -> StoredTable {
         let has_instants = |f: &Arc<arrow::datatypes::Field>| {
             matches!(f.data_type(), arrow::datatypes::DataType::Timestamp(_, Some(_)))
         };
@@ -410,7 +398,7 @@ impl SchemaHandle {
             false => None,
         };
         let transactions = &self.catalog.transactions;
-        Ok(StoredTable::new(source, row_ids, defaults, transactions, zone.as_deref()))
+        StoredTable::new(source, row_ids, transactions, zone.as_deref())
     }
 
     /// The table with its metadata; the first query of a table waits here for the store.
@@ -457,7 +445,8 @@ impl SchemaHandle {
             self.plan_text(name, sql, version).await
         };
         self.catalog.view_depth.fetch_sub(1, Ordering::Relaxed);
-        match planned.map_err(|e| e.context(format!("view {}", quoted(name))))? {
+        // Places are those of the view's text, which the statement does not have.
+        match planned.map_err(|e| into_datafusion(from_datafusion(e).nowhere()))? {
             LogicalPlan::Ddl(DdlStatement::CreateView(view)) => {
                 let plan = Arc::unwrap_or_clone(view.input);
                 Ok(Arc::new(ViewTable::new(plan, Some(sql.to_string()))))

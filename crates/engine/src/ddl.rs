@@ -9,11 +9,11 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::catalog::information_schema::INFORMATION_SCHEMA;
-use datafusion::common::{DFSchema, SchemaReference, TableReference};
+use datafusion::common::{DFSchema, SchemaReference, TableReference, internal_err};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, ExprSchemable, LogicalPlan};
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Projection,
+};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
@@ -26,13 +26,15 @@ use thalweg_storage::{
 
 use crate::answer::Tag;
 use crate::bytea::{self, is_binary};
+use crate::bound;
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::declared;
-use crate::error::{from_arrow, from_datafusion, into_datafusion, no_relation};
+use crate::error::{from_arrow, from_datafusion, no_relation};
 use crate::files;
 use crate::pg::{self, PG_CATALOG};
 use crate::runtime::Run;
 use crate::session::Inner;
+use crate::sql_type::sql_type_of;
 use crate::statement;
 use crate::system::SYSTEM;
 use crate::write::{Target, Writers};
@@ -397,40 +399,36 @@ pub(crate) async fn commit(
 /// Refuses a default that INSERT could not use: one that names columns, or is of another type.
 pub(crate) fn check_default(state: &SessionState, text: &str, field: &Field) -> Result<()> {
     constant(state, text, field.data_type()).map(drop).map_err(|e| {
-        Error::user(format!(
+        let error = Error::user(format!(
             "the DEFAULT of column {} is no {}: {}",
             quoted(field.name()),
-            field.data_type(),
+            sql_type_of(field),
             e.message()
-        ))
-        .hint("a default is an expression without columns and subqueries, such as 0 or now()")
+        ));
+        let error = match e.code_text() {
+            Some(code) => error.code(code),
+            None => error,
+        };
+        let hint = "a default is an expression without columns and subqueries, such as 0 or now()";
+        error.hint(e.hint_text().unwrap_or(hint)).about(Subject::After("default".into()))
     })
 }
 
-/// The value of an expression without columns, of length 1.
+/// The value of a default, of length 1.
 pub(crate) fn constant(state: &SessionState, text: &str, data_type: &DataType) -> Result<ArrayRef> {
-    let empty = DFSchema::empty();
     let value = (|| {
-        let expr = state.create_logical_expr(text, &empty)?;
-        // The planner's cast takes the characters for the bytes.
-        let spells = is_binary(data_type) && expr.get_type(&empty)?.is_string();
-        let expr = if spells { expr } else { expr.cast_to(data_type, &empty)? };
-        // now() has a value only once it is simplified.
-        let context = SimplifyContext::builder()
-            .with_schema(Arc::new(empty.clone()))
-            .with_config_options(Arc::clone(state.config_options()))
-            .with_query_execution_start_time(state.execution_props().query_execution_start_time)
-            .build();
-        let simplifier = ExprSimplifier::new(context);
-        let expr = simplifier.simplify(simplifier.coerce(expr, &empty)?)?;
-        let expr = state.create_physical_expr(expr, &empty)?;
+        let expr = bound::default(state, text, data_type)?;
+        let plan = LogicalPlanBuilder::empty(true).project([expr.alias("value")])?.build()?;
+        // As in a query: rules give casts their meaning, and now() its value.
+        let plan = state.optimize(&plan)?;
+        let LogicalPlan::Projection(Projection { expr, .. }) = &plan else {
+            return internal_err!("a constant that is optimized to {}", plan.display());
+        };
+        let expr = expr[0].clone().unalias();
+        let expr = state.create_physical_expr(expr, &DFSchema::empty())?;
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-        let value = expr.evaluate(&one)?.into_array(1)?;
-        match spells {
-            true => bytea::from_texts(&value, data_type, false).map_err(into_datafusion),
-            false => Ok(value),
-        }
+        expr.evaluate(&one)?.into_array(1)
     })();
     value.map_err(from_datafusion)
 }

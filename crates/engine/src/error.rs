@@ -5,7 +5,7 @@ mod words;
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::parquet::errors::ParquetError;
-use thalweg_base::{Error, Kind, Place, Subject};
+use thalweg_base::{Error, Kind, Place};
 
 use crate::runtime::Run;
 
@@ -165,7 +165,7 @@ fn syntax(message: &str) -> Error {
 fn unsupported(message: &str) -> Error {
     let message = clean(message);
     if let Some(name) = message.strip_prefix("Unsupported SQL type ") {
-        return no_type(name);
+        return thalweg_bind::no_type(name);
     }
     let is_dump =
         message.contains(" { ") || message.contains("Span(") || message.contains("Ident {");
@@ -180,25 +180,6 @@ fn unsupported(message: &str) -> Error {
     };
     Error::unsupported(format!("this form of SQL is not supported: {what}"))
         .hint("docs/sql.md lists what is there, with examples")
-}
-
-/// Types of PostgreSQL that are not there yet, and names that are no types.
-fn no_type(name: &str) -> Error {
-    const KNOWN: [&str; 16] = [
-        "uuid", "json", "jsonb", "xml", "money", "bit", "inet", "cidr", "macaddr", "point",
-        "tsvector", "tsquery", "oid", "name", "enum", "hstore",
-    ];
-    let base = name.split(['(', '[']).next().unwrap_or_default().trim().to_lowercase();
-    let is_word = base.chars().all(|c| c.is_alphanumeric() || c == '_');
-    if !is_word || KNOWN.contains(&base.as_str()) {
-        return Error::unsupported(format!("type {name} is not supported"))
-            .hint("store it as text: VARCHAR")
-            .about(Subject::Word(base));
-    }
-    Error::user(format!("type {} does not exist", thalweg_base::text::quoted(&base)))
-        .code("42704")
-        .hint("docs/sql.md lists the types")
-        .about(Subject::Word(base))
 }
 
 /// `ConnectByRoot(…)` as `connect by root`: the name of a node of the parser.

@@ -46,35 +46,6 @@ pub fn folded(name: &ObjectName) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// The candidate that is most like a name, if one is so like it that it may have been meant.
-pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_lowercase();
-    let most = (name.chars().count() / 3).clamp(1, 3);
-    let distances = candidates.map(|c| (distance(&name, &c.to_lowercase(), most), c));
-    let (distance, near) = distances.min_by_key(|(distance, _)| *distance)?;
-    (distance <= most && distance < name.chars().count()).then_some(near)
-}
-
-/// How many characters have to be changed, added or left out (Levenshtein), as long as these are
-/// not more than `most`.
-fn distance(a: &str, b: &str, most: usize) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > most {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let changed = before + usize::from(x != y);
-            before = row[j + 1];
-            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 /// Two columns that differ by case alone, and a name that may mean either.
 fn ambiguous(name: &str, columns: &[&str]) -> Error {
     let all: Vec<String> = columns.iter().map(|c| quoted(c)).collect();

@@ -4,12 +4,12 @@
 //! the thing as what it is missed as: a column is no alias, and a function has a parenthesis.
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use thalweg_base::text::nearest;
 use thalweg_base::{Error, Place, Subject};
 
 use crate::access::Privilege;
 use crate::dialect::Thalweg;
 use crate::dml::target::full_name;
-use crate::names;
 use crate::session::Inner;
 
 /// The error with the character of `sql` that it is at, if that can be told.
@@ -17,7 +17,11 @@ pub(crate) fn located(sql: &str, error: Error) -> Error {
     let position = match error.place() {
         None | Some(Place::At(_)) => return error,
         Some(Place::Line(line, column)) => offset(sql, u64::from(*line), u64::from(*column)),
-        Some(Place::Of(subject)) => find(sql, subject),
+        Some(Place::Of(subject)) => find(sql, subject, (0, 0)),
+        Some(Place::From(line, column, subject)) => {
+            let start = (u64::from(*line), u64::from(*column));
+            find(sql, subject, start).or_else(|| offset(sql, start.0, start.1))
+        }
     };
     match position {
         Some(position) => error.at(Place::At(position)),
@@ -27,7 +31,7 @@ pub(crate) fn located(sql: &str, error: Error) -> Error {
 
 /// For a relation that is not there: the one that may have been meant, of those the role may read.
 pub(crate) fn suggest(session: &Inner, error: Error) -> Error {
-    let Some(Place::Of(Subject::Relation(name))) = error.place() else { return error };
+    let Some(Subject::Relation(name)) = error.subject() else { return error };
     if error.sqlstate() != "42P01" {
         return error;
     }
@@ -45,7 +49,7 @@ pub(crate) fn suggest(session: &Inner, error: Error) -> Error {
             }
         }
     }
-    let near = names::nearest(name, known.iter().map(String::as_str));
+    let near = nearest(name, known.iter().map(String::as_str));
     // Of the same name in another schema, before one that is only like it.
     let same = known.iter().find(|full| full.rsplit('.').next() == Some(name.as_str()));
     match same.map(String::as_str).or(near).map(String::from) {
@@ -71,11 +75,14 @@ fn offset(sql: &str, line: u64, column: u64) -> Option<u32> {
     u32::try_from(before + column).ok()
 }
 
-fn find(sql: &str, subject: &Subject) -> Option<u32> {
+/// The first place from this line and character on where the statement names the subject.
+fn find(sql: &str, subject: &Subject, start: (u64, u64)) -> Option<u32> {
     let tokens = Tokenizer::new(&Thalweg, sql).tokenize_with_location().ok()?;
     let tokens: Vec<TokenWithSpan> =
         tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_))).collect();
-    let Location { line, column } = Text(&tokens).find(subject)?;
+    let before = |t: &TokenWithSpan| (t.span.start.line, t.span.start.column) < start;
+    let first = tokens.partition_point(before);
+    let Location { line, column } = Text(&tokens).find(subject, first)?;
     offset(sql, line, column)
 }
 
@@ -83,8 +90,8 @@ fn find(sql: &str, subject: &Subject) -> Option<u32> {
 struct Text<'a>(&'a [TokenWithSpan]);
 
 impl Text<'_> {
-    fn find(&self, subject: &Subject) -> Option<Location> {
-        let all = 0..self.0.len();
+    fn find(&self, subject: &Subject, first: usize) -> Option<Location> {
+        let all = first..self.0.len();
         let found = match subject {
             Subject::Column(Some(table), name) => {
                 let name = [table.as_str(), name.as_str()];
@@ -270,6 +277,18 @@ mod tests {
         check("SELECT 1 + 'x'", Subject::Operator("+".into()), "         ^");
         check("SELECT 1 + 'x'", Subject::Literal("x".into()), "           ^");
         assert_eq!(at("SELECT 1", column("a")), None);
+    }
+
+    #[test]
+    fn names_are_found_from_a_place_on() {
+        let at = |sql: &str, line, column, subject| {
+            located(sql, Error::user("x").about(subject).within(line, column)).position()
+        };
+        let plus = || Subject::Operator("+".into());
+        assert_eq!(at("SELECT 1 + 2,\n 'a' + b", 2, 5, plus()), Some(20));
+        let f = || Subject::Function("f".into());
+        assert_eq!(at("SELECT f(1), f('a')", 1, 14, f()), Some(14));
+        assert_eq!(at("SELECT f(1), a", 1, 14, f()), Some(14), "the start, where it is not named");
     }
 
     #[test]

@@ -24,8 +24,10 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{CopyToSource, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::{Expr, Query, Statement, TableFactor, Visit, Visitor};
-use thalweg_base::{Error, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Query, Spanned, Statement, TableFactor, Visit, Visitor,
+};
+use thalweg_base::{Error, Result, Subject};
 
 use crate::walk::walk;
 
@@ -59,8 +61,15 @@ struct Refuse<'a> {
 }
 
 impl Refuse<'_> {
-    fn note(&mut self, result: Result<()>) -> ControlFlow<()> {
-        self.found = result;
+    /// Goes on, unless the node is refused: at its place in the text.
+    fn note(&mut self, node: &impl Spanned, result: Result<()>) -> ControlFlow<()> {
+        self.found = result.map_err(|e| {
+            let start = node.span().start;
+            match start.line {
+                0 => e,
+                line => e.within(line as u32, start.column as u32),
+            }
+        });
         if self.found.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 }
@@ -69,11 +78,11 @@ impl Visitor for Refuse<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        self.note(query::query(query))
+        self.note(query, query::query(query))
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        self.note(table::factor(factor))
+        self.note(factor, table::factor(factor))
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
@@ -82,7 +91,7 @@ impl Visitor for Refuse<'_> {
             return ControlFlow::Continue(());
         }
         let state = self.state;
-        self.note(expr::expr(state, expr))
+        self.note(expr, expr::expr(state, expr))
     }
 
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
@@ -94,7 +103,7 @@ impl Visitor for Refuse<'_> {
             Statement::Truncate(truncate) => change::truncate(truncate),
             other => define::statement(other),
         };
-        self.note(result)
+        self.note(statement, result)
     }
 }
 
@@ -104,5 +113,11 @@ fn no(present: bool, what: &str, instead: &str) -> Result<()> {
 }
 
 fn unsupported(what: &str, instead: &str) -> Error {
-    Error::unsupported(format!("{what} is not supported")).hint(instead)
+    let error = Error::unsupported(format!("{what} is not supported")).hint(instead);
+    // The first of its words that are written in capitals is one of the statement.
+    let is_word = |w: &&str| w.len() > 1 && w.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    match what.split(' ').find(is_word) {
+        Some(word) => error.about(Subject::Word(word.into())),
+        None => error,
+    }
 }

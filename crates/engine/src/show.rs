@@ -31,6 +31,15 @@ pub fn query(statement: &Statement, snapshot: &Snapshot) -> Result<Option<String
             let schemas = "SELECT schema_name FROM information_schema.schemata WHERE true";
             filtered(schemas, "schema_name", show_options)? + " ORDER BY 1"
         }
+        Statement::ShowFunctions { filter } => {
+            let functions = "SELECT name, kind, arguments, returns, description \
+                             FROM system.functions WHERE true";
+            let text = match filter {
+                Some(filter) => functions.to_string() + &condition("name", filter)?,
+                None => functions.to_string(),
+            };
+            text + " ORDER BY name, kind, arguments"
+        }
         Statement::ShowCreate {
             obj_type: ShowCreateObject::Table | ShowCreateObject::View,
             obj_name,
@@ -104,23 +113,27 @@ fn filtered(query: &str, name: &str, options: &ShowStatementOptions) -> Result<S
         let schema = schema.map(|part| names::folded(&ObjectName(vec![part])));
         text += &format!(" AND table_schema = {}", literal(&schema.unwrap_or_default()));
     }
-    use ShowStatementFilter as F;
     let (ShowStatementFilterPosition::Infix(filter) | ShowStatementFilterPosition::Suffix(filter)) =
         match &options.filter_position {
             Some(position) => position,
             None => return Ok(text),
         };
-    text += &match filter {
+    text += &condition(name, filter)?;
+    Ok(text)
+}
+
+fn condition(name: &str, filter: &ShowStatementFilter) -> Result<String> {
+    use ShowStatementFilter as F;
+    Ok(match filter {
         F::Like(pattern) | F::NoKeyword(pattern) => {
             format!(" AND {name} LIKE {}", literal(pattern))
         }
         F::ILike(pattern) => format!(" AND {name} ILIKE {}", literal(pattern)),
         F::Where(_) => {
             return Err(Error::unsupported("SHOW takes no WHERE")
-                .hint("query information_schema.tables instead"));
+                .hint("query information_schema.tables or system.functions instead"));
         }
-    };
-    Ok(text)
+    })
 }
 
 fn literal(text: &str) -> String {

@@ -4,8 +4,10 @@
 //! are made as they are read: a list of a million chunks is never all in memory. `queries`, `slots`,
 //! `quanta`, `workloads` and `query_log` show the scheduler as it is when they are read.
 
+mod functions;
+
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{
@@ -19,16 +21,18 @@ use datafusion::catalog::streaming::StreamingTable;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result as DfResult;
 use datafusion::datasource::TableType;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::RwLock;
 use thalweg_base::limits::BATCH_ROWS;
-use thalweg_base::{ExtentId, Result, SnapshotId};
+use thalweg_base::{Error, ExtentId, Result, SnapshotId};
 use thalweg_scheduler::{Class, Phase, SlotView};
 use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 
 use crate::access::{self, Object, Privilege, Registry, Seen, Viewer};
+use crate::bound;
 use crate::error::{from_arrow, into_datafusion};
 use crate::runtime::{Driver, Listed, Logged, Origin, blocking};
 use crate::sql_type::sql_type_of;
@@ -51,9 +55,10 @@ enum Listing {
     QueryLog,
     Roles,
     Grants,
+    Functions,
 }
 
-const LISTINGS: [(&str, Listing); 13] = [
+const LISTINGS: [(&str, Listing); 14] = [
     ("tables", Listing::Tables),
     ("columns", Listing::Columns),
     ("extents", Listing::Extents),
@@ -67,6 +72,7 @@ const LISTINGS: [(&str, Listing); 13] = [
     ("query_log", Listing::QueryLog),
     ("roles", Listing::Roles),
     ("grants", Listing::Grants),
+    ("functions", Listing::Functions),
 ];
 
 /// Of the tables of this schema.
@@ -83,6 +89,7 @@ pub struct SystemSchema {
     pub last: SnapshotId,
     pub access: Arc<Registry>,
     pub viewer: Viewer,
+    pub state: Weak<RwLock<SessionState>>,
 }
 
 impl fmt::Debug for SystemSchema {
@@ -109,6 +116,7 @@ impl SchemaProvider for SystemSchema {
             listing: *listing,
             seen,
             viewer: self.viewer.clone(),
+            state: Weak::clone(&self.state),
             access: Arc::clone(&self.access),
             schema: schema(*listing),
             database: self.database.clone(),
@@ -140,6 +148,7 @@ struct Part {
     seen: Seen,
     viewer: Viewer,
     access: Arc<Registry>,
+    state: Weak<RwLock<SessionState>>,
 }
 
 impl fmt::Debug for Part {
@@ -168,6 +177,7 @@ impl PartitionStream for Part {
             Listing::Workloads => stream::once(async move { part.workloads() }).boxed(),
             Listing::QueryLog => stream::once(async move { part.query_log().await }).boxed(),
             Listing::Roles | Listing::Grants => stream::once(async move { part.rights() }).boxed(),
+            Listing::Functions => stream::once(async move { part.functions() }).boxed(),
             // These look into the extents, table by table.
             Listing::Columns => self
                 .each_table()
@@ -221,6 +231,15 @@ impl Part {
             _ => access::grants(&access),
         };
         rows.map_err(into_datafusion)
+    }
+
+    /// What the session has registered, and what the binder sees to itself.
+    fn functions(&self) -> DfResult<RecordBatch> {
+        let Some(state) = self.state.upgrade() else {
+            return Err(into_datafusion(Error::internal("the session is closed")));
+        };
+        let all = bound::functions(&state.read());
+        functions::rows(&all).map_err(into_datafusion)
     }
 
     fn each_table(&self) -> impl futures::Stream<Item = Named> + Send + use<> {
@@ -727,6 +746,7 @@ fn schema(listing: Listing) -> SchemaRef {
         ],
         Listing::Roles => return access::roles_schema(),
         Listing::Grants => return access::grants_schema(),
+        Listing::Functions => return functions::schema(),
     };
     let fields = columns.into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

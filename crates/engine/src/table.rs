@@ -1,6 +1,5 @@
 //! A stored table as DataFusion sees it.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -33,7 +32,6 @@ pub struct StoredTable {
     stored: SchemaRef,
     /// Offers a last column of what names each row to `Transaction::delete`.
     row_ids: bool,
-    defaults: HashMap<String, Expr>,
     /// Where rows that are inserted go. Plans are kept beyond the session that made them, and its
     /// transactions are not.
     transactions: Weak<Transactions>,
@@ -71,12 +69,10 @@ fn thinned(statistics: Statistics, share: f64) -> Statistics {
 }
 
 impl StoredTable {
-    /// With `row_ids`, it has a last column [`ROW_ID`]. `defaults` are by column; instants are shown in
-    /// `zone`.
+    /// With `row_ids`, it has a last column [`ROW_ID`]. Instants are shown in `zone`.
     pub fn new(
         source: Source,
         row_ids: bool,
-        defaults: HashMap<String, Expr>,
         transactions: &Arc<Transactions>,
         zone: Option<&str>,
     ) -> Self {
@@ -85,7 +81,7 @@ impl StoredTable {
         let schema = zoned::shown(&stored, zone).unwrap_or_else(|| Arc::clone(&stored));
         let statistics = OnceLock::new();
         let transactions = Arc::downgrade(transactions);
-        StoredTable { source, schema, stored, row_ids, defaults, transactions, statistics }
+        StoredTable { source, schema, stored, row_ids, transactions, statistics }
     }
 
     pub fn table(&self) -> &Arc<Table> {
@@ -148,10 +144,6 @@ impl TableProvider for StoredTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
-    }
-
-    fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        self.defaults.get(column)
     }
 
     fn supports_filters_pushdown(

@@ -378,7 +378,7 @@ impl<'b, 'a> Below<'b, 'a> {
         let equal = Domain::of_equal(self.binder, &plan, &columns)?.filter(|_| !one_row);
         let pushed = match equal {
             Some(domain) => match domain.push(plan.clone()) {
-                Err(Failure::NotCovered(_)) => None,
+                Err(Failure::NotCovered(..)) => None,
                 pushed => Some((domain, pushed?)),
             },
             None => None,

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::parser::Parser;
-use thalweg_base::text::quoted;
+use thalweg_base::text::{nearest, quoted};
 use thalweg_base::{Error, Result};
 use thalweg_storage::{RelationKind, Snapshot, Table};
 
@@ -84,7 +84,7 @@ impl Target {
             let fields = self.table.arrow_schema.fields();
             let all: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
             let wanted = names::folded(name);
-            let near = names::nearest(&wanted, all.iter().copied());
+            let near = nearest(&wanted, all.iter().copied());
             let hint = near.map_or_else(
                 || format!("its columns are {}", all.join(", ")),
                 |near| format!("did you mean {near}?"),

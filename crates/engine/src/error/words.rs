@@ -3,10 +3,8 @@
 //! beginnings, and the types and literals in all others are spelled as in SQL.
 
 use datafusion::common::{Column, SchemaError};
-use thalweg_base::text::quoted;
+use thalweg_base::text::{nearest, quoted};
 use thalweg_base::{Error, Subject};
-
-use crate::names::nearest;
 
 /// A column that is not there, or there twice.
 pub fn of_schema(e: &SchemaError) -> Error {

@@ -452,7 +452,7 @@ async fn declared(session: &Inner, columns: &str) -> Result<(SchemaRef, Vec<Opti
     let named = |e: Error| e.context("the declared columns");
     let statement = crate::parse::statement(&state, &sql).map_err(named)?;
     let defaults = ddl::defaults(&statement);
-    let plan = state.statement_to_plan(statement).await;
+    let plan = crate::statement::plan(&state, statement).await;
     match plan.map_err(|e| named(from_datafusion(e)))? {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             let schema = ddl::table_schema(create.input.schema().as_arrow(), false)?;

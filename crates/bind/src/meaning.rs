@@ -1,0 +1,61 @@
+//! Functions that mean something else than DataFusion's of the same name, and arguments that these would
+//! take for what they are not.
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, Operator, lit};
+use thalweg_base::{Error, Subject};
+
+use crate::binder::Binder;
+use crate::expr::Typed;
+use crate::failure::Result;
+use crate::functions::rounded;
+use crate::operator::binary;
+use crate::types;
+
+impl Binder<'_> {
+    /// The value of a call, or its arguments if the function means what DataFusion's does.
+    pub(crate) fn meaning(
+        &self,
+        name: &str,
+        mut args: Vec<Typed>,
+    ) -> Result<std::result::Result<Typed, Vec<Typed>>> {
+        match (name, &mut args[..]) {
+            // Half goes to the even number, as it does in a cast.
+            ("round", [x]) if types::is_float(&x.data_type) => {
+                let call = ScalarFunction::new_udf(rounded::whole(), vec![x.expr.clone()]);
+                return Ok(Ok(Typed { expr: Expr::ScalarFunction(call), ..x.clone() }));
+            }
+            // Negative integers have 32 bits.
+            ("to_hex", [x])
+                if matches!(x.data_type, DataType::Int8 | DataType::Int16 | DataType::Int32) =>
+            {
+                let wide = x.clone().cast(&DataType::Int64);
+                let bits = binary(wide.expr, Operator::BitwiseAnd, lit(i64::from(u32::MAX)));
+                *x = Typed::new(bits, DataType::Int64, wide.nullable);
+            }
+            // It does not see to their scales.
+            ("lcm", args) if args.iter().any(|arg| types::is_decimal(&arg.data_type)) => {
+                let error = Error::unsupported("lcm of numerics is not supported");
+                let error = error.hint("it is of whole numbers: lcm(a::bigint, b::bigint)");
+                return Err(error.about(Subject::Function(name.into())).into());
+            }
+            _ => {}
+        }
+        Ok(Err(args))
+    }
+}
+
+/// Whether a function would take the bytes of an argument for the text that spells them: it would count
+/// eight characters of `'\x616263'`.
+pub(crate) fn is_spelled(function: &str, given: &DataType, taken: &DataType) -> bool {
+    let is_bytes = matches!(
+        given,
+        DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_)
+    );
+    // These are of the texts that values are shown as.
+    is_bytes && types::is_text(taken) && !matches!(function, "concat" | "concat_ws")
+}
