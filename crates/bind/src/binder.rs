@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::TableReference;
-use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::logical_expr::planner::ContextProvider;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{self, Query};
 
 use crate::expr::Place;

@@ -205,7 +205,8 @@ impl All<'_, '_> {
     fn asked(&self, name: &str, kind: Kind) -> Vec<Vec<String>> {
         let mut ways = vec![];
         for n in 1..=3 {
-            let takes = |t: &&str| returns(self.binder, name, kind, &vec![t.to_string(); n]).is_some();
+            let takes =
+                |t: &&str| returns(self.binder, name, kind, &vec![t.to_string(); n]).is_some();
             let taken: Vec<&str> = TYPES.into_iter().filter(takes).collect();
             match taken.len() == TYPES.len() {
                 true => ways.push(vec!["anyelement".to_string(); n]),
@@ -303,11 +304,10 @@ fn sample(text: &str, any: &DataType) -> Option<DataType> {
         "timestamptz" => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
         "interval" => INTERVAL,
         "bytea" => DataType::Binary,
-        "record" => {
-            DataType::Struct(vec![Field::new("a", any.clone(), true)].into())
-        }
+        "record" => DataType::Struct(vec![Field::new("a", any.clone(), true)].into()),
         "map" => {
-            let entries = vec![Field::new("key", TEXT, false), Field::new("value", any.clone(), true)];
+            let entries =
+                vec![Field::new("key", TEXT, false), Field::new("value", any.clone(), true)];
             let entries = Field::new("entries", DataType::Struct(entries.into()), false);
             DataType::Map(Arc::new(entries), false)
         }
@@ -380,12 +380,10 @@ fn of_class(arg: &Coercion) -> Vec<String> {
         TypeSignatureClass::Decimal => one("numeric"),
         TypeSignatureClass::Numeric => NUMBERS.map(String::from).to_vec(),
         TypeSignatureClass::Binary => one("bytea"),
-        TypeSignatureClass::Native(logical) => {
-            match logical.default_cast_for(&DataType::Null) {
-                Ok(data_type) => vec![name(&data_type)],
-                Err(_) => one("anyelement"),
-            }
-        }
+        TypeSignatureClass::Native(logical) => match logical.default_cast_for(&DataType::Null) {
+            Ok(data_type) => vec![name(&data_type)],
+            Err(_) => one("anyelement"),
+        },
     }
 }
 
@@ -397,7 +395,9 @@ fn name(data_type: &DataType) -> String {
         DataType::Timestamp(_, None) => "timestamp".into(),
         DataType::Timestamp(_, Some(_)) => "timestamptz".into(),
         DataType::Time32(_) | DataType::Time64(_) => "time".into(),
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => "anyarray".into(),
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
+            "anyarray".into()
+        }
         DataType::Null => "anyelement".into(),
         other => types::name(other),
     }
@@ -421,8 +421,10 @@ fn returns(binder: &Binder<'_>, function: &str, kind: Kind, args: &[String]) -> 
         bound(binder, &call, &samples).or_else(|| {
             // The last column is what an ordered-set aggregate orders by.
             let (last, others) = samples.split_last()?;
-            let columns = (1..=others.len()).map(|n| format!("a{n}")).collect::<Vec<_>>().join(", ");
-            let by = format!("\"{function}\"({columns}) WITHIN GROUP (ORDER BY a{})", samples.len());
+            let columns =
+                (1..=others.len()).map(|n| format!("a{n}")).collect::<Vec<_>>().join(", ");
+            let by =
+                format!("\"{function}\"({columns}) WITHIN GROUP (ORDER BY a{})", samples.len());
             (kind == Kind::Aggregate && *last != DataType::Null)
                 .then(|| bound(binder, &by, &samples))?
         })

@@ -56,7 +56,9 @@ impl<T> Placed for Result<T> {
     #[inline(always)]
     fn behind(self, left: &impl Spanned) -> Self {
         match self {
-            Err(Failure::Wrong(e)) if matches!(e.place(), Some(Place::Of(Subject::Operator(_)))) => {
+            Err(Failure::Wrong(e))
+                if matches!(e.place(), Some(Place::Of(Subject::Operator(_)))) =>
+            {
                 Err(Failure::Wrong(match start(left.span().end) {
                     Some((line, column)) => e.within(line, column),
                     None => e,

@@ -79,7 +79,9 @@ impl Binder<'_> {
             Some(_) => return not_covered("INTERPOLATE"),
         };
         let relation = match body.as_ref() {
-            SetExpr::Select(select) => self.select(select, &order, parent, &own).at(body.as_ref())?,
+            SetExpr::Select(select) => {
+                self.select(select, &order, parent, &own).at(body.as_ref())?
+            }
             other => {
                 let relation = self.set_expr(other, parent, &own)?;
                 self.ordered(relation, &order, parent, &own)?

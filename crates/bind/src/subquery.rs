@@ -134,7 +134,8 @@ impl Binder<'_> {
                 let (relation, column) = self.one_column(query, place)?;
                 let (value, plan) = self.matched(value, relation, column, op)?;
                 let quantifier = if all { SetQuantifier::All } else { SetQuantifier::Any };
-                let found = SetComparison::new(Box::new(value), subquery(plan, query), op, quantifier);
+                let found =
+                    SetComparison::new(Box::new(value), subquery(plan, query), op, quantifier);
                 Ok(Typed::boolean(Expr::SetComparison(found), true))
             }
         }
@@ -211,5 +212,9 @@ fn outer(value: Typed) -> Result<Typed> {
 fn subquery(plan: LogicalPlan, written: &Query) -> Subquery {
     let outer_ref_columns = plan.all_out_ref_exprs();
     let spans = Span::try_from_sqlparser_span(written.span());
-    Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans(spans.into_iter().collect()) }
+    Subquery {
+        subquery: Arc::new(plan),
+        outer_ref_columns,
+        spans: Spans(spans.into_iter().collect()),
+    }
 }

@@ -299,12 +299,11 @@ impl Binder<'_> {
             Expr::Exists(e) => {
                 inner(e.subquery).and_then(|plan| below.exists(plan, e.negated, standing))
             }
-            Expr::InSubquery(i) => inner(i.subquery)
-                .and_then(|plan| below.found(*i.expr, plan, i.negated, standing)),
-            Expr::SetComparison(c) => {
-                inner(c.subquery)
-                    .and_then(|plan| below.compared(*c.expr, c.op, c.quantifier, plan).map(Some))
+            Expr::InSubquery(i) => {
+                inner(i.subquery).and_then(|plan| below.found(*i.expr, plan, i.negated, standing))
             }
+            Expr::SetComparison(c) => inner(c.subquery)
+                .and_then(|plan| below.compared(*c.expr, c.op, c.quantifier, plan).map(Some)),
             other => Ok(Some(other)),
         };
         found.map_err(|failure| match start {

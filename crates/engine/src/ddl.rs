@@ -25,8 +25,8 @@ use thalweg_storage::{
 };
 
 use crate::answer::Tag;
-use crate::bytea::{self, is_binary};
 use crate::bound;
+use crate::bytea::{self, is_binary};
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::declared;
 use crate::error::{from_arrow, from_datafusion, no_relation};

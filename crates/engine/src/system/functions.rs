@@ -10,8 +10,7 @@ use thalweg_bind::catalogue::Function;
 use crate::error::from_arrow;
 
 pub fn schema() -> SchemaRef {
-    let names =
-        ["name", "kind", "arguments", "returns", "alias_of", "description", "example"];
+    let names = ["name", "kind", "arguments", "returns", "alias_of", "description", "example"];
     let fields = names.map(|name| Field::new(name, DataType::Utf8, true));
     Arc::new(Schema::new(fields.to_vec()))
 }

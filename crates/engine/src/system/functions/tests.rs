@@ -107,7 +107,10 @@ fn every_function_says_what_it_is_for_and_what_it_takes() {
         named.map(|f| (f.arguments.as_str(), f.returns.as_deref())).collect()
     };
     assert_eq!(of("upper"), [("text", Some("text"))]);
-    assert_eq!(of("mod"), [("bigint, bigint", Some("bigint")), ("numeric, numeric", Some("numeric"))]);
+    assert_eq!(
+        of("mod"),
+        [("bigint, bigint", Some("bigint")), ("numeric, numeric", Some("numeric"))]
+    );
     assert_eq!(of("row_number"), [("", Some("bigint"))]);
     assert_eq!(of("coalesce"), [("VARIADIC anyelement", Some("anyelement"))]);
 }
@@ -129,7 +132,10 @@ fn the_page_of_the_docs_is_up_to_date() {
         std::fs::write(&path, &page).expect("docs/functions.md is written");
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == page, "docs/functions.md is not what system.functions says: `make docs` writes it");
+    assert!(
+        there == page,
+        "docs/functions.md is not what system.functions says: `make docs` writes it"
+    );
 }
 
 /// A table for each kind, with one line per function.
@@ -165,8 +171,10 @@ fn page(all: &[Function]) -> String {
                 _ => code(&format!("{name}({})", way.arguments)),
             });
             let calls: Vec<String> = calls.collect();
-            let gives: Vec<&str> =
-                ways.iter().map(|way| way.returns.as_deref().unwrap_or("as its arguments say")).collect();
+            let gives: Vec<&str> = ways
+                .iter()
+                .map(|way| way.returns.as_deref().unwrap_or("as its arguments say"))
+                .collect();
             let same = gives.iter().all(|g| *g == gives[0]);
             let gives = if same { gives[0].to_string() } else { gives.join("<br>") };
             let mut text = ways[0].description.clone().unwrap_or_default().replace('|', "\\|");
