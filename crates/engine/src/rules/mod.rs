@@ -23,6 +23,7 @@ pub mod range_frames;
 pub mod read_times;
 pub mod simplify;
 pub mod single_distinct;
+pub mod window_limits;
 pub mod zones;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = read_times::install(builder);
     let builder = ignored_nulls::install(range_frames::install(builder));
     let builder = lost_constants::install(ordered_limits::install(builder));
+    let builder = window_limits::install(builder);
     let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
     fuse::install(late_columns::install(builder))
 }
