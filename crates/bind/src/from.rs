@@ -445,14 +445,16 @@ impl Binder<'_> {
     ) -> Result<Rows> {
         let name = alias.map(|a| Part::of(&a.name).text).or_else(|| name.map(str::to_string));
         let own = self.qualifier(name.as_deref().unwrap_or("subquery"));
-        let plan = LogicalPlanBuilder::from(relation.plan).alias(own.clone())?.build()?;
+        let plan = LogicalPlanBuilder::from(relation.plan).alias(own)?.build()?;
         let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
         let others: Vec<Option<String>> =
             relation.columns.iter().map(|output| output.other.clone()).collect();
-        let entries = relation.columns.into_iter().map(|output| Entry {
+        // Of two columns that have one name below the alias, one has got another.
+        let columns = plan.schema().columns();
+        let entries = relation.columns.into_iter().zip(columns).map(|(output, column)| Entry {
             table: table.clone(),
             name: output.title,
-            column: Column::new(Some(own.clone()), output.column.name),
+            column,
             data_type: output.data_type,
             nullable: output.nullable,
             hidden: false,
