@@ -52,8 +52,8 @@ impl Binder<'_> {
                 let kept = binary(most, Operator::Gt, lit(0_i64))
                     .and(binary(number(place), Operator::Gt, first))
                     .and(binary(number(rank), Operator::LtEq, last));
-                let plan = LogicalPlanBuilder::window_plan(input, windows)?;
-                let rows = LogicalPlanBuilder::from(plan).filter(kept)?.project(columns)?;
+                let rows = LogicalPlanBuilder::from(input).window(windows)?;
+                let rows = rows.filter(kept)?.project(columns)?;
                 Ok(rows.sort(expr)?.build()?)
             }
             // Ordered by constants alone, all rows are equal.

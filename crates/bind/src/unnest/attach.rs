@@ -529,13 +529,17 @@ fn has_one_row(plan: &LogicalPlan, columns: &[Column]) -> Result<bool> {
     if columns.is_empty() {
         return Ok(false);
     }
-    Ok(plan.exists_node(|node| match node {
-        // Of grouping sets the empty one is a group of all rows as well.
+    Ok(plan.exists_node(has_group_of_all))
+}
+
+/// Of grouping sets the empty one is a group of all rows as well.
+fn has_group_of_all(node: &LogicalPlan) -> bool {
+    match node {
         LogicalPlan::Aggregate(a) => {
             a.group_expr.is_empty() || matches!(&a.group_expr[..], [Expr::GroupingSet(_)])
         }
         _ => false,
-    }))
+    }
 }
 
 trait ExistsNode {
@@ -592,9 +596,7 @@ fn over_nothing(plan: &LogicalPlan, column: &Column) -> Result<Option<Expr>> {
             Ok(all.then_some(expr.data))
         }
         LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
-            let below_is_plain = !aggregate
-                .input
-                .exists_node(|n| matches!(n, LogicalPlan::Aggregate(a) if a.group_expr.is_empty()));
+            let below_is_plain = !aggregate.input.exists_node(has_group_of_all);
             let Expr::AggregateFunction(call) = aggregate.aggr_expr[at].clone().unalias() else {
                 return Ok(None);
             };

@@ -158,7 +158,9 @@ impl Domain<'_, '_> {
             return not_covered("coalesce");
         };
         let mut columns: Vec<Expr> = own.iter().cloned().map(Expr::Column).collect();
-        columns.extend(schema.columns().into_iter().take(own_keys).map(Expr::Column));
+        // Behind the keys of sets is the number of the set, which nobody above names.
+        let named = own_keys.saturating_sub(1);
+        columns.extend(schema.columns().into_iter().take(named).map(Expr::Column));
         for (at, figure) in figures.into_iter().enumerate() {
             let (relation, name) = figure.qualified_name();
             let column = Expr::Column(Column::new(relation.clone(), &name));
