@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::common::{Column, DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::{

@@ -269,7 +269,7 @@ impl Binder<'_> {
     }
 
     /// A subquery that stands by itself.
-    pub(super) fn found_below(
+    fn found_below(
         &self,
         expr: Expr,
         standing: Standing,

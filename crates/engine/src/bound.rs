@@ -430,7 +430,8 @@ impl ContextProvider for Names<'_> {
         args: Vec<Expr>,
     ) -> DfResult<Arc<dyn TableSource>> {
         let Some(function) = self.state.table_functions().get(name) else {
-            return Err(DataFusionError::Plan(format!("table function '{name}' not found")));
+            let error = Error::user(format!("function {name} does not exist")).code("42883");
+            return Err(into_datafusion(error.hint("SHOW FUNCTIONS lists all")));
         };
         let context = SimplifyContext::builder()
             .with_config_options(Arc::clone(self.state.config_options()))
