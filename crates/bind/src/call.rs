@@ -26,11 +26,10 @@ use crate::binder::Binder;
 use crate::catalogue;
 use crate::expr::{Place, Typed};
 use crate::failure::{Failure, Result, not_covered, wrong};
-use crate::grouping::subquery;
 use crate::guard::guarded;
 use crate::meaning::is_spelled;
 use crate::operator::average;
-use crate::rows::CHOICE;
+use crate::rows::{CHOICE, series_item};
 use crate::scope::Part;
 use crate::types;
 
@@ -137,6 +136,11 @@ pub(crate) const MOMENTS: [&str; 5] =
 
 impl Binder<'_> {
     pub(crate) fn call(&self, function: &Function, place: Place<'_>) -> Result<Typed> {
+        if let (FunctionArguments::Subquery(query), [name]) = (&function.args, &function.name.0[..])
+            && name.as_ident().is_some_and(|name| Part::of(name).text == "array")
+        {
+            return self.array_subquery(query, place);
+        }
         let call = Call::of(function)?;
         let name = call.name.as_str();
         if matches!(function.args, FunctionArguments::None)
@@ -196,6 +200,10 @@ impl Binder<'_> {
                 if args.len() == 1 && WHOLE.contains(&name) {
                     let args = args.into_iter().map(with_another_digit).collect();
                     return self.call_udf(udf, args).map(without_fraction);
+                }
+                if let Some(item) = series_item(name, &args) {
+                    let list = DataType::new_list(item, true);
+                    return Ok(self.call_udf(udf, args)?.cast(&list));
                 }
                 self.call_udf(udf, args)
             }
@@ -350,8 +358,13 @@ impl Binder<'_> {
         udaf: Arc<AggregateUDF>,
         place: Place<'_>,
     ) -> Result<Typed> {
-        if let Some(clause) = place.without_aggregates {
-            return Err(misplaced(&call.name, clause));
+        // Of a query around it may be another clause.
+        let is_misplaced = |clause: Option<&'static str>| match clause {
+            Some(clause) => Err(misplaced(&call.name, clause)),
+            None => Ok(()),
+        };
+        if place.scope.parent.is_none() {
+            is_misplaced(place.without_aggregates)?;
         }
         let inside = Place {
             without_aggregates: Some(AGGREGATES),
@@ -385,13 +398,17 @@ impl Binder<'_> {
                     order_by: vec![],
                     null_treatment: call.null_treatment,
                 };
+                is_misplaced(place.without_aggregates)?;
                 if let Some(planned) = self.planned_aggregate(raw, inside)? {
                     return Ok(planned);
                 }
             }
         }
         let (mut args, order_by) = self.arguments(call, &udaf, inside)?;
-        check_level(&call.name, &args)?;
+        let named = args.iter().map(|arg| &arg.expr).chain(filter.as_deref());
+        let named = named.chain(order_by.iter().map(|sort| &sort.expr));
+        let level = place.scope.level(named)?;
+        is_misplaced(level.map_or(place.without_aggregates, |scope| scope.without_aggregates))?;
         if let Some(filter) = &filter {
             // Arguments are computed for all rows.
             for arg in &mut args {
@@ -415,7 +432,10 @@ impl Binder<'_> {
             let expr = Expr::AggregateFunction(AggregateFunction { func: udaf, params });
             // Plans show what is counted as it is written.
             let expr = if call.is_star { expr.alias("count(*)") } else { expr };
-            let result = Typed::new(expr, returned.data_type().clone(), nullable);
+            let mut result = Typed::new(expr, returned.data_type().clone(), nullable);
+            if let Some(scope) = level {
+                result = scope.lifted(result, self.fresh("aggregate"))?;
+            }
             Ok(if is_unsigned { result } else { signed(result) })
         };
         self.aggregated(udaf, args, of)
@@ -644,24 +664,6 @@ impl Binder<'_> {
 pub(crate) fn sort(expr: Expr, options: &OrderByOptions) -> Sort {
     let asc = options.asc.unwrap_or(true);
     Sort::new(expr, asc, options.nulls_first.unwrap_or(!asc))
-}
-
-/// An aggregate is of the query whose columns it is over.
-fn check_level(name: &str, args: &[Typed]) -> Result<()> {
-    let is = |wanted: fn(&Expr) -> bool| {
-        args.iter().any(|arg| arg.expr.exists(|e| Ok(wanted(e))).unwrap_or(true))
-    };
-    let is_outer = is(|e| matches!(e, Expr::OuterReferenceColumn(..)));
-    if !is_outer || is(|e| matches!(e, Expr::Column(_)) || subquery(e).is_some()) {
-        return Ok(());
-    }
-    let error = Error::unsupported(format!(
-        "{name} is over columns of an outer query alone, and so an aggregate of that query"
-    ));
-    Err(error
-        .hint("compute it there, in a subquery of FROM, and name its column here")
-        .about(Subject::Function(name.to_string()))
-        .into())
 }
 
 /// A decimal with room for what its values are rounded to: `ceil(99.99)` is 100.

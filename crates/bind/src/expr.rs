@@ -18,7 +18,7 @@ use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::rounded;
 use crate::guard::guarded;
 use crate::literal;
-use crate::operator::{as_row, is_power, signed_base};
+use crate::operator::{as_row, signed_power};
 use crate::rows::CHOICE;
 use crate::scope::{Part, Scope};
 use crate::types::{self, TEXT, common, is_text};
@@ -767,13 +767,15 @@ impl Binder<'_> {
                     self.negative(&value.value)
                 }
                 ast::Expr::Interval(interval) => self.interval(interval, true),
-                // A sign binds tighter than `^`, and the parser has it the other way.
-                ast::Expr::BinaryOp { op, .. } if is_power(op) => {
-                    self.expr(&signed_base(expr.clone()), place)
-                }
-                _ => self.negated(self.number(expr, "-", place)?),
+                _ => match signed_power(op, expr) {
+                    Some(power) => self.expr(&power, place),
+                    None => self.negated(self.number(expr, "-", place)?),
+                },
             },
-            UnaryOperator::Plus => self.number(expr, "+", place),
+            UnaryOperator::Plus => match signed_power(op, expr) {
+                Some(power) => self.expr(&power, place),
+                None => self.number(expr, "+", place),
+            },
             _ => not_covered("this operator"),
         }
     }

@@ -15,9 +15,9 @@ use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::{Place, Typed};
-use crate::failure::{Failure, Placed, Result, not_covered, wrong};
+use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::grouping::subquery;
-use crate::rows::RowsOf;
+use crate::rows::{RowsOf, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
 
 /// Rows, and the names of their columns.
@@ -194,8 +194,7 @@ impl Binder<'_> {
             return Ok(Some(Lateral::Query(subquery, alias.as_ref())));
         }
         let Some(call) = RowsOf::of(factor)? else { return Ok(None) };
-        let mut around = Scope::within(parent);
-        around.entries.clone_from(&left.entries);
+        let around = beside_rows(left, parent);
         let args = self.arguments_of(&call, Some(&around), ctes)?;
         let is_of_left = |e: &Expr| match e {
             Expr::OuterReferenceColumn(_, column) => {
@@ -220,8 +219,7 @@ impl Binder<'_> {
         parent: Option<&Scope<'_>>,
         ctes: &Ctes,
     ) -> Result<Rows> {
-        let mut around = Scope::within(parent);
-        around.entries.clone_from(&left.entries);
+        let around = beside_rows(&left, parent);
         let Rows { mut plan, entries: mut right } = match item {
             Lateral::Query(query, alias) => {
                 let relation = self.bind_query(query, Some(&around), ctes)?;
@@ -333,6 +331,9 @@ impl Binder<'_> {
         keeps: bool,
         ctes: &Ctes,
     ) -> Result<Rows> {
+        if self.gives_one_value(&call.name) {
+            return self.value_of_function(call, around, ctes);
+        }
         let args = self.arguments_of(call, around, ctes)?;
         let depends =
             |e: &Expr| matches!(e, Expr::OuterReferenceColumn(..)) || subquery(e).is_some();
@@ -346,9 +347,49 @@ impl Binder<'_> {
         self.rows_of_lists(call, args, keeps)
     }
 
+    /// Whether a function in FROM is one of expressions, and has one row there.
+    fn gives_one_value(&self, name: &str) -> bool {
+        let gives_rows = name == "unnest" || matches!(name, "generate_series" | "range");
+        !gives_rows
+            && (self.names.get_function_meta(name).is_some()
+                || self.names.get_aggregate_meta(name).is_some()
+                || is_clock(name))
+    }
+
+    /// `FROM upper('x') AS u`
+    fn value_of_function(
+        &self,
+        call: &RowsOf<'_>,
+        around: Option<&Scope<'_>>,
+        ctes: &Ctes,
+    ) -> Result<Rows> {
+        let scope = Scope::within(around);
+        let place = Place::of_rows(&scope, ctes, "functions in FROM");
+        let value = self.value(&call.written(), place)?;
+        let table = call.alias.map_or(call.name.clone(), |a| Part::of(&a.name).text);
+        let own = self.qualifier(&table);
+        let name = self.fresh("value");
+        let mut entries = vec![Entry {
+            table: Some(Arc::from([table.clone()])),
+            name: table,
+            column: Column::new(Some(own.clone()), &name),
+            data_type: value.data_type,
+            nullable: value.nullable,
+            hidden: false,
+            also: false,
+            unknown: false,
+        }];
+        let row = LogicalPlanBuilder::empty(true).project([value.expr.alias(name)])?;
+        if let Some(alias) = call.alias {
+            rename(&mut entries, alias)?;
+        }
+        Ok(Rows { plan: row.alias(own)?.build()?, entries })
+    }
+
     fn table_function(&self, call: &RowsOf<'_>, args: Vec<Typed>) -> Result<Rows> {
         let RowsOf { name: function, alias, .. } = call;
         let alias = *alias;
+        let item = series_item(function, &args);
         let values = args.into_iter().map(|value| {
             // The functions take the widest of what is alike.
             let to = match &value.data_type {
@@ -376,6 +417,11 @@ impl Binder<'_> {
                     let time = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
                     let typed = Typed::new(column, field.data_type().clone(), true);
                     typed.cast(&time).expr.alias_qualified(relation.cloned(), field.name())
+                }
+                DataType::Int64 if item.is_some() => {
+                    let typed = Typed::new(column, DataType::Int64, true);
+                    let int = typed.cast(&DataType::Int32).expr;
+                    int.alias_qualified(relation.cloned(), field.name())
                 }
                 _ => column,
             }
@@ -408,14 +454,16 @@ impl Binder<'_> {
     ) -> Result<Rows> {
         let name = alias.map(|a| Part::of(&a.name).text).or_else(|| name.map(str::to_string));
         let own = self.qualifier(name.as_deref().unwrap_or("subquery"));
-        let plan = LogicalPlanBuilder::from(relation.plan).alias(own.clone())?.build()?;
+        let plan = LogicalPlanBuilder::from(relation.plan).alias(own)?.build()?;
         let table: Option<Arc<[String]>> = name.map(|name| Arc::from([name]));
         let others: Vec<Option<String>> =
             relation.columns.iter().map(|output| output.other.clone()).collect();
-        let entries = relation.columns.into_iter().map(|output| Entry {
+        // Of two columns that have one name below the alias, one has got another.
+        let columns = plan.schema().columns();
+        let entries = relation.columns.into_iter().zip(columns).map(|(output, column)| Entry {
             table: table.clone(),
             name: output.title,
-            column: Column::new(Some(own.clone()), output.column.name),
+            column,
             data_type: output.data_type,
             nullable: output.nullable,
             hidden: false,
@@ -638,11 +686,8 @@ pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
 
 /// A condition over columns of a query around, as a query within it has to name them.
 fn seen_from_within(condition: Expr, around: &[Entry]) -> Result<Expr> {
+    // Queries within the condition name the columns of both sides as those of a query around already.
     let seen = condition.transform_up(|e| {
-        if subquery(&e).is_some() {
-            let what = "a subquery in the condition of a lateral join";
-            return Err(Failure::NotCovered(what, None).into());
-        }
         let Expr::Column(column) = &e else { return Ok(Transformed::no(e)) };
         Ok(match around.iter().find(|entry| entry.column == *column) {
             Some(entry) => Transformed::yes(entry.outer().expr),
@@ -650,6 +695,15 @@ fn seen_from_within(condition: Expr, around: &[Entry]) -> Result<Expr> {
         })
     });
     Ok(seen?.data)
+}
+
+/// What stands right of some rows, and may name their columns.
+fn beside_rows<'p>(left: &Rows, parent: Option<&'p Scope<'p>>) -> Scope<'p> {
+    Scope {
+        entries: left.entries.clone(),
+        without_aggregates: Some("FROM clause of their own query level"),
+        ..Scope::within(parent)
+    }
 }
 
 /// What stands for each row left of it.

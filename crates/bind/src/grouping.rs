@@ -34,17 +34,19 @@ pub(crate) fn has_aggregates<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> b
 }
 
 impl Binder<'_> {
-    /// The groups of `input`, with all aggregates of `exprs`.
+    /// The groups of `input`, with all aggregates of `exprs`, and those that queries within have, under
+    /// these names.
     pub(crate) fn grouped<'e>(
         &self,
         input: LogicalPlan,
         groups: Vec<Expr>,
         exprs: impl IntoIterator<Item = &'e Expr>,
+        named_within: Vec<(Expr, String)>,
     ) -> Result<(LogicalPlan, Computed)> {
         let mut aggregates = find_aggregate_exprs(exprs);
         check_orders(&aggregates)?;
         let (input, groups, stand_ins) = self.keys_of_sets(input, groups)?;
-        if groups.is_empty() && aggregates.is_empty() {
+        if groups.is_empty() && aggregates.is_empty() && named_within.is_empty() {
             // HAVING alone makes a group of all rows, too.
             let Some(count) = self.names.get_aggregate_meta("count") else {
                 return not_covered("count");
@@ -77,6 +79,10 @@ impl Binder<'_> {
                 named
             })
             .collect();
+        let named_within = named_within
+            .into_iter()
+            .map(|(aggregate, name)| with_stand_ins(aggregate, &stand_ins).alias(name));
+        let named: Vec<Expr> = named.into_iter().chain(named_within).collect();
         let options = LogicalPlanBuilderOptions::new().with_add_implicit_group_by_exprs(false);
         let builder = LogicalPlanBuilder::from(input).with_options(options);
         let mut plan = builder.aggregate(groups, named)?.build()?;
@@ -96,8 +102,8 @@ impl Binder<'_> {
     }
 
     /// Keys of grouping sets that are no columns are computed below the groups: optimizer rules take
-    /// constants out of them, and lose count. The last value says which column stands for an
-    /// expression.
+    /// constants out of them, and lose count. Of columns of one name the rules take one for the other, so
+    /// that these get others as well. The last value says which column stands for an expression.
     fn keys_of_sets(
         &self,
         input: LogicalPlan,
@@ -106,12 +112,16 @@ impl Binder<'_> {
         let [Expr::GroupingSet(set)] = &groups[..] else {
             return Ok((input, groups, HashMap::new()));
         };
-        let computed: Vec<Expr> = set
-            .distinct_expr()
-            .into_iter()
-            .filter(|key| !matches!(key, Expr::Column(_)))
-            .cloned()
-            .collect();
+        let keys = set.distinct_expr();
+        let has_namesake = |column: &Column| {
+            let is = |key: &&&Expr| matches!(key, Expr::Column(c) if c.name == column.name);
+            keys.iter().filter(is).count() > 1
+        };
+        let is_computed = |key: &&&Expr| match key {
+            Expr::Column(column) => has_namesake(column),
+            _ => true,
+        };
+        let computed: Vec<Expr> = keys.iter().filter(is_computed).map(|k| (*k).clone()).collect();
         let set = without_repeats(set.clone());
         if computed.is_empty() {
             return Ok((input, vec![Expr::GroupingSet(set)], HashMap::new()));

@@ -114,25 +114,31 @@ pub fn guard_each_other(conditions: &[&Expr], types: Types<'_>) -> Result<Option
 }
 
 /// Functions that have no value for some numbers.
-const PARTIAL: [&str; 12] = [
+const PARTIAL: [&str; 13] = [
     "divide", "modulo", "quotient", "div", "mod", "sqrt", "ln", "log", "log10", "log2", "acos",
-    "asin",
+    "asin", "exp",
 ];
 
 /// Whether the expression itself (not what is in it) is an error for some values.
-fn may_fail(expr: &Expr, types: Types<'_>) -> bool {
+pub(crate) fn may_fail(expr: &Expr, types: Types<'_>) -> bool {
     let is_constant = |e: &Expr| matches!(e, Expr::Literal(..));
     match expr {
         Expr::BinaryExpr(b) => {
             matches!(b.op, Operator::Divide | Operator::Modulo) && !is_constant(&b.right)
         }
         Expr::ScalarFunction(call) => {
-            PARTIAL.contains(&call.func.name()) && !call.args.last().is_none_or(is_constant)
+            match call.func.name() {
+                // Both operands decide.
+                "power" | "pow" | "log" => !call.args.iter().all(is_constant),
+                // A constant divisor, which is not zero: there would be no plan.
+                name => PARTIAL.contains(&name) && !call.args.last().is_none_or(is_constant),
+            }
         }
         // Not every text spells a number or a time.
         Expr::Cast(cast) => {
             let is_text_column = |e: &Expr| match e {
                 Expr::Column(column) => types(column).is_some_and(|t| is_text(&t)),
+                Expr::OuterReferenceColumn(field, _) => is_text(field.data_type()),
                 _ => false,
             };
             !is_text(cast.field.data_type())

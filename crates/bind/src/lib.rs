@@ -12,6 +12,7 @@
 //! * [`Binder`] (`binder.rs`): what a statement has for the whole of its binding.
 //! * `scope.rs`: which names an expression may use. `title.rs`: what a column of the result is called.
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
+//!   `ties.rs`: `WITH TIES`.
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
@@ -50,6 +51,7 @@ mod scope;
 mod select;
 pub mod span;
 mod subquery;
+mod ties;
 mod title;
 mod types;
 mod unnest;

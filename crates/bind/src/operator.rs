@@ -135,6 +135,14 @@ impl Binder<'_> {
         if let (Some(l), Some(r)) = (as_row(left), as_row(right)) {
             return self.rows(&l, op, &r, place);
         }
+        if let (Some(row), ast::Expr::Subquery(query), Some(op)) =
+            (as_row(left), unnested(right), comparison(op))
+        {
+            return self.row_and_subquery(&row, op, query, place);
+        }
+        if let Some(in_turn) = powers_in_turn(left, op, right) {
+            return self.expr(&in_turn, place);
+        }
         let Some(kind) = kind(op) else { return not_covered("this operator") };
         if let Kind::Logic(op) = kind {
             return self.logic(left, op, right, place);
@@ -197,29 +205,31 @@ impl Binder<'_> {
         right: &[ast::Expr],
         place: Place<'_>,
     ) -> Result<Typed> {
+        let Some(op) = comparison(op) else { return not_covered("this operator of rows") };
+        self.compare_rows(self.exprs(left, place)?, op, self.exprs(right, place)?)
+    }
+
+    /// The values of two rows.
+    pub(crate) fn compare_rows(
+        &self,
+        left: Vec<Typed>,
+        op: Operator,
+        right: Vec<Typed>,
+    ) -> Result<Typed> {
         if left.len() != right.len() {
             return wrong("42601", "unequal number of entries in row expressions");
         }
-        let (op, joined_by) = match op {
-            BinaryOperator::Eq => (Operator::Eq, Operator::And),
-            BinaryOperator::NotEq => (Operator::NotEq, Operator::Or),
-            BinaryOperator::Lt => {
-                return self.order_of_rows(left, Operator::Lt, None, right, place);
-            }
-            BinaryOperator::Gt => {
-                return self.order_of_rows(left, Operator::Gt, None, right, place);
-            }
-            BinaryOperator::LtEq => {
-                return self.order_of_rows(left, Operator::Lt, Some(Operator::LtEq), right, place);
-            }
-            BinaryOperator::GtEq => {
-                return self.order_of_rows(left, Operator::Gt, Some(Operator::GtEq), right, place);
-            }
+        let joined_by = match op {
+            Operator::Eq | Operator::IsNotDistinctFrom => Operator::And,
+            Operator::NotEq => Operator::Or,
+            Operator::Lt | Operator::Gt => return self.order_of_rows(left, op, None, right),
+            Operator::LtEq => return self.order_of_rows(left, Operator::Lt, Some(op), right),
+            Operator::GtEq => return self.order_of_rows(left, Operator::Gt, Some(op), right),
             _ => return not_covered("this operator of rows"),
         };
         let mut all: Option<Typed> = None;
-        for (l, r) in left.iter().zip(right) {
-            let one = self.compare(self.expr(l, place)?, op, self.expr(r, place)?)?;
+        for (l, r) in left.into_iter().zip(right) {
+            let one = self.compare(l, op, r)?;
             all = Some(match all {
                 None => one,
                 Some(so_far) => joined(so_far, joined_by, one),
@@ -234,15 +244,13 @@ impl Binder<'_> {
     /// `(a, b) < (c, d)`: `a < c OR a = c AND b < d`; the last pair is compared by `last`, if it is given.
     fn order_of_rows(
         &self,
-        left: &[ast::Expr],
+        left: Vec<Typed>,
         op: Operator,
         last: Option<Operator>,
-        right: &[ast::Expr],
-        place: Place<'_>,
+        right: Vec<Typed>,
     ) -> Result<Typed> {
         let mut found: Option<Typed> = None;
-        for (l, r) in left.iter().zip(right).rev() {
-            let (l, r) = (self.expr(l, place)?, self.expr(r, place)?);
+        for (l, r) in left.into_iter().zip(right).rev() {
             found = Some(match found {
                 None => self.compare(l, last.unwrap_or(op), r)?,
                 Some(further) => {
@@ -515,13 +523,55 @@ pub(crate) fn as_row(expr: &ast::Expr) -> Option<Cow<'_, [ast::Expr]>> {
     }
 }
 
-/// `-a ^ b` as `(-a) ^ b`
-pub(crate) fn signed_base(power: ast::Expr) -> ast::Expr {
+/// `- a ^ b` and `- - a ^ b`, of which the parser makes the sign of a power, as the power of the base with
+/// its signs: `(- a) ^ b`. `None` if there is no power behind the signs.
+pub(crate) fn signed_power(sign: ast::UnaryOperator, expr: &ast::Expr) -> Option<ast::Expr> {
+    let mut signs = vec![sign];
+    let mut now = expr;
+    while let ast::Expr::UnaryOp { op, expr } = now
+        && is_sign(*op)
+    {
+        signs.push(*op);
+        now = expr;
+    }
+    match now {
+        ast::Expr::BinaryOp { op, .. } if is_power(op) => Some(on_base(now.clone(), &|base| {
+            let signed = |expr, op: &ast::UnaryOperator| ast::Expr::UnaryOp {
+                op: *op,
+                expr: Box::new(expr),
+            };
+            signs.iter().rev().fold(base, signed)
+        })),
+        _ => None,
+    }
+}
+
+/// `a ^ - b ^ c`, which is read from the left, as `(a ^ (- b)) ^ c`: the parser takes the sign for that of
+/// `b ^ c`. `None` if it is another.
+fn powers_in_turn(left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Option<ast::Expr> {
+    let ast::Expr::UnaryOp { op: sign, expr } = right else { return None };
+    if !is_power(op) || !is_sign(*sign) {
+        return None;
+    }
+    let power = signed_power(*sign, expr)?;
+    Some(on_base(power, &|base| ast::Expr::BinaryOp {
+        left: Box::new(left.clone()),
+        op: op.clone(),
+        right: Box::new(base),
+    }))
+}
+
+fn is_sign(op: ast::UnaryOperator) -> bool {
+    matches!(op, ast::UnaryOperator::Minus | ast::UnaryOperator::Plus)
+}
+
+/// A chain of powers over another base.
+fn on_base(power: ast::Expr, make: &dyn Fn(ast::Expr) -> ast::Expr) -> ast::Expr {
     match power {
         ast::Expr::BinaryOp { left, op, right } if is_power(&op) => {
-            ast::Expr::BinaryOp { left: Box::new(signed_base(*left)), op, right }
+            ast::Expr::BinaryOp { left: Box::new(on_base(*left, make)), op, right }
         }
-        base => ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: Box::new(base) },
+        base => make(base),
     }
 }
 

@@ -87,7 +87,8 @@ impl Binder<'_> {
                 self.ordered(relation, &order, parent, &own)?
             }
         };
-        self.limited(relation, limit_clause.as_ref(), fetch.as_ref())
+        let is_ordered = order.all.is_some() || !order.by.is_empty();
+        self.limited(relation, is_ordered, limit_clause.as_ref(), fetch.as_ref())
     }
 
     fn with(&self, with: &With, parent: Option<&Scope<'_>>, ctes: &Ctes) -> Result<Ctes> {
@@ -600,6 +601,7 @@ impl Binder<'_> {
     fn limited(
         &self,
         relation: Relation,
+        is_ordered: bool,
         limit: Option<&LimitClause>,
         fetch: Option<&Fetch>,
     ) -> Result<Relation> {
@@ -618,8 +620,8 @@ impl Binder<'_> {
             None => None,
         };
         if let Some(fetch) = fetch {
-            if fetch.with_ties || fetch.percent {
-                return not_covered("FETCH … WITH TIES and PERCENT").at(fetch);
+            if fetch.percent {
+                return not_covered("FETCH … PERCENT").at(fetch);
             }
             most = match &fetch.quantity {
                 Some(quantity) => self.count(quantity, "FETCH")?,
@@ -633,8 +635,15 @@ impl Binder<'_> {
         if most.is_none() && skipped.is_none() {
             return Ok(relation);
         }
-        let builder = LogicalPlanBuilder::from(relation.plan);
-        let plan = builder.limit_by_expr(skipped, most)?.build()?;
+        let plan = match (fetch.is_some_and(|fetch| fetch.with_ties), most) {
+            (true, Some(_)) if !is_ordered => {
+                return wrong("42601", "WITH TIES cannot be specified without ORDER BY clause");
+            }
+            (true, Some(most)) => self.with_ties(relation.plan, skipped, most)?,
+            (_, most) => {
+                LogicalPlanBuilder::from(relation.plan).limit_by_expr(skipped, most)?.build()?
+            }
+        };
         Ok(Relation { plan, columns: relation.columns })
     }
 

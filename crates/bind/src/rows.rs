@@ -12,7 +12,8 @@ use datafusion::common::{Column, NullHandling, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Unnest;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    self, FunctionArg, FunctionArgExpr, TableAlias, TableFactor,
+    self, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    TableAlias, TableFactor,
 };
 use thalweg_base::{Error, Subject};
 
@@ -55,6 +56,21 @@ impl<'t> RowsOf<'t> {
             TableFactor::Table {
                 name, alias, args: Some(args), with_ordinality: false, ..
             } if args.settings.is_none() => (name, &args.args, alias),
+            // `FROM current_date`
+            TableFactor::Table { name, alias, args: None, version: None, .. } => {
+                return Ok(match &name.0[..] {
+                    [part] => part
+                        .as_ident()
+                        .map(|name| Part::of(name))
+                        .filter(|name| !name.quoted && is_clock(&name.text))
+                        .map(|name| RowsOf {
+                            name: name.text,
+                            args: vec![],
+                            alias: alias.as_ref(),
+                        }),
+                    _ => None,
+                });
+            }
             _ => return Ok(None),
         };
         let name = match reference(name)? {
@@ -67,6 +83,38 @@ impl<'t> RowsOf<'t> {
         });
         Ok(Some(RowsOf { name, args: args.collect::<Result<_>>()?, alias: alias.as_ref() }))
     }
+}
+
+impl RowsOf<'_> {
+    /// The call as an expression.
+    pub fn written(&self) -> ast::Expr {
+        let arg = |arg: &&ast::Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr((*arg).clone()));
+        let list = FunctionArgumentList {
+            duplicate_treatment: None,
+            args: self.args.iter().map(arg).collect(),
+            clauses: vec![],
+        };
+        ast::Expr::Function(Function {
+            name: vec![Ident::with_quote('"', &self.name)].into(),
+            uses_odbc_syntax: false,
+            parameters: FunctionArguments::None,
+            args: match is_clock(&self.name) {
+                true => FunctionArguments::None,
+                false => FunctionArguments::List(list),
+            },
+            filter: None,
+            null_treatment: None,
+            over: None,
+            within_group: vec![],
+        })
+    }
+}
+
+/// Functions that are called without parentheses.
+pub(crate) fn is_clock(name: &str) -> bool {
+    let clocks =
+        ["current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"];
+    clocks.contains(&name)
 }
 
 impl Binder<'_> {
@@ -100,9 +148,13 @@ impl Binder<'_> {
     /// The lists whose items are the rows of a function.
     fn lists(&self, name: &str, args: Vec<Typed>) -> Result<Vec<Typed>> {
         if name != UNNEST {
+            let item = series_item(name, &args);
             let list = self.scalar(name, args)?;
             return match list.data_type {
-                DataType::List(_) | DataType::LargeList(_) => Ok(vec![list]),
+                DataType::List(_) | DataType::LargeList(_) => Ok(vec![match item {
+                    Some(item) => list.cast(&DataType::new_list(item, true)),
+                    None => list,
+                }]),
                 _ => not_covered("this function in FROM"),
             };
         }
@@ -224,6 +276,13 @@ pub(crate) fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
     });
     let columns: Vec<Expr> = columns.collect();
     Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
+}
+
+/// The type of the items of a series, if it is none that the function gives: those of ints are ints.
+pub(crate) fn series_item(name: &str, args: &[Typed]) -> Option<DataType> {
+    let is_int = |t: &Typed| matches!(t.data_type, DataType::Int16 | DataType::Int32);
+    let all = args.iter().all(|arg| is_int(arg) || arg.is_open()) && args.iter().any(is_int);
+    (matches!(name, SERIES | "range") && all).then_some(DataType::Int32)
 }
 
 fn item_type(list: &DataType) -> DataType {

@@ -1,16 +1,20 @@
 //! Which names an expression may use, and which columns these are.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
 use thalweg_base::text::nearest;
 use thalweg_base::{Error, Place};
 
 use crate::expr::Typed;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, not_covered};
+use crate::grouping::subquery;
 
 /// A column that the text can name.
 #[derive(Clone, Debug)]
@@ -88,11 +92,87 @@ pub struct Scope<'p> {
     /// Items of the select list so far, by alias: a name that is no column may be one of them.
     pub aliases: Vec<(String, Typed)>,
     pub parent: Option<&'p Scope<'p>>,
+    /// Aggregates of this query that stand in queries within it, and the columns that hold them.
+    pub aggregates: Rc<RefCell<Vec<(Expr, String)>>>,
+    /// The clause that the query within stands in, if it takes no aggregates of this one.
+    pub without_aggregates: Option<&'static str>,
 }
 
 impl<'p> Scope<'p> {
     pub fn within(parent: Option<&'p Scope<'p>>) -> Self {
         Scope { parent, ..Scope::default() }
+    }
+
+    /// Whether it is a column of this query.
+    fn has(&self, column: &Column) -> bool {
+        self.entries.iter().any(|entry| entry.column == *column)
+            || self.aggregates.borrow().iter().any(|(_, name)| *name == column.name)
+    }
+
+    /// The query around that an aggregate of these expressions belongs to: the nearest one whose columns
+    /// they name. `None` if that is this query, or they name no columns at all.
+    pub fn level<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+    ) -> Result<Option<&Scope<'p>>> {
+        let mut is_own = false;
+        let mut has_query = false;
+        let mut outer: Vec<Column> = vec![];
+        for expr in exprs {
+            expr.apply(|e| {
+                match e {
+                    Expr::Column(_) => is_own = true,
+                    Expr::OuterReferenceColumn(_, column) => outer.push(column.clone()),
+                    _ => {}
+                }
+                for e in subquery(e).iter().flat_map(|s| &s.outer_ref_columns) {
+                    if let Expr::OuterReferenceColumn(_, column) = e {
+                        has_query = true;
+                        is_own |= self.has(column);
+                        outer.push(column.clone());
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        if is_own || outer.is_empty() {
+            return Ok(None);
+        }
+        let mut now = self.parent;
+        while let Some(scope) = now {
+            if outer.iter().any(|column| scope.has(column)) {
+                return match has_query {
+                    true => not_covered("an aggregate of an outer query over a subquery"),
+                    false => Ok(Some(scope)),
+                };
+            }
+            now = scope.parent;
+        }
+        Ok(None)
+    }
+
+    /// An aggregate of this query, as the query within that has it sees it. `name` is for a new one.
+    pub fn lifted(&self, aggregate: Typed, name: String) -> Result<Typed> {
+        let expr = aggregate.expr.transform_up(|e| {
+            Ok(match e {
+                Expr::OuterReferenceColumn(_, column) if self.has(&column) => {
+                    Transformed::yes(Expr::Column(column))
+                }
+                e => Transformed::no(e),
+            })
+        })?;
+        let expr = expr.data;
+        let mut aggregates = self.aggregates.borrow_mut();
+        let name = match aggregates.iter().find(|(other, _)| *other == expr) {
+            Some((_, name)) => name.clone(),
+            None => {
+                aggregates.push((expr, name.clone()));
+                name
+            }
+        };
+        let field = Field::new(&name, aggregate.data_type.clone(), true);
+        let expr = Expr::OuterReferenceColumn(Arc::new(field), Column::from_name(name));
+        Ok(Typed { expr, nullable: true, ..aggregate })
     }
 
     /// Whether all columns are of the table with this name.

@@ -125,10 +125,13 @@ impl Binder<'_> {
             groups = groups.into_iter().map(|e| rebase(e, &computed)).collect::<Result<_>>()?;
             all.rebase(&computed)?;
         }
-        let is_grouped =
-            !groups.is_empty() || makes_one_group(select) || has_aggregates(all.iter());
+        let of_queries_within = scope.aggregates.take();
+        let is_grouped = !groups.is_empty()
+            || makes_one_group(select)
+            || has_aggregates(all.iter())
+            || !of_queries_within.is_empty();
         if is_grouped {
-            let (grouped, computed) = self.grouped(plan, groups, all.iter())?;
+            let (grouped, computed) = self.grouped(plan, groups, all.iter(), of_queries_within)?;
             all.rebase(&computed)?;
             for expr in all.iter() {
                 self.check_grouped(expr, &grouped, &scope)?;

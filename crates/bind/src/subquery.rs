@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{ScalarValue, Span, Spans};
-use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::common::{Column, ScalarValue, Span, Spans};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, AggregateFunctionParams, Exists, InSubquery, SetComparison, SetQuantifier,
+    Sort,
+};
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
+    Expr, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery, lit, when,
 };
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query, Spanned};
 
@@ -16,11 +19,13 @@ use crate::expr::{Place, Typed};
 use crate::failure::{Result, not_covered, wrong};
 use crate::functions::quantified::quantified;
 use crate::operator::{self, as_row};
+use crate::scope::Scope;
 use crate::types::TEXT;
 
 impl Binder<'_> {
     fn subquery(&self, query: &Query, place: Place<'_>) -> Result<Relation> {
-        self.bind_query(query, Some(place.scope), place.named)
+        let around = Scope { without_aggregates: place.without_aggregates, ..place.scope.clone() };
+        self.bind_query(query, Some(&around), place.named)
     }
 
     /// One that gives one column.
@@ -55,7 +60,7 @@ impl Binder<'_> {
         place: Place<'_>,
     ) -> Result<Typed> {
         if let Some(row) = as_row(expr) {
-            return self.row_in_subquery(&row, query, negated, place);
+            return self.row_of_any(&row, Operator::Eq, query, (false, negated), place);
         }
         let value = self.expr(expr, place)?;
         let (relation, column) = self.one_column(query, place)?;
@@ -64,50 +69,129 @@ impl Binder<'_> {
         Ok(Typed::boolean(Expr::InSubquery(found), true))
     }
 
-    /// `(a, b) IN (SELECT c, d …)`: whether there is a row of which it is true that it equals, or else one
-    /// of which that is not known.
-    fn row_in_subquery(
+    /// A row as a query beside it sees it, that query, and how the two compare.
+    fn row_beside(
         &self,
         row: &[ast::Expr],
+        op: Operator,
         query: &Query,
-        negated: bool,
         place: Place<'_>,
-    ) -> Result<Typed> {
+    ) -> Result<(Relation, Typed)> {
         let values = self.exprs(row, place)?;
         let relation = self.subquery(query, place)?;
         if values.len() != relation.columns.len() {
             let few = if values.len() > relation.columns.len() { "few" } else { "many" };
             return wrong("42601", format!("subquery has too {few} columns"));
         }
-        let mut equal: Option<Expr> = None;
-        let mut nullable = false;
-        for (value, output) in values.into_iter().zip(&relation.columns) {
-            let outer = outer(value)?;
+        let values = values.into_iter().map(|value| outer(value, place));
+        let columns = relation.columns.iter().map(|output| {
             let column = Expr::Column(output.column.clone());
-            let mut column = Typed::new(column, output.data_type.clone(), output.nullable);
-            column.unknown = output.unknown;
-            let one = self.compare(outer, Operator::Eq, column)?;
-            nullable |= one.nullable;
-            equal = Some(match equal {
-                None => one.expr,
-                Some(so_far) => so_far.and(one.expr),
-            });
-        }
-        let Some(equal) = equal else { return not_covered("a row without columns") };
+            let column = Typed::new(column, output.data_type.clone(), output.nullable);
+            Typed { unknown: output.unknown, ..column }
+        });
+        let columns = columns.collect();
+        let compared = self.compare_rows(values.collect::<Result<_>>()?, op, columns)?;
+        Ok((relation, compared))
+    }
+
+    /// `(a, b) = (SELECT c, d …)`: NULL if there is no row.
+    pub(crate) fn row_and_subquery(
+        &self,
+        row: &[ast::Expr],
+        op: Operator,
+        query: &Query,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let (relation, compared) = self.row_beside(row, op, query, place)?;
+        let named = compared.expr.alias(self.fresh("compared"));
+        let plan = LogicalPlanBuilder::from(relation.plan).project([named])?.build()?;
+        Ok(Typed::boolean(Expr::ScalarSubquery(subquery(plan)), true))
+    }
+
+    /// `(a, b) < ANY (SELECT c, d …)`: whether there is a row of which it is true, or else one of which that
+    /// is not known. `negated` says whether it is the opposite that is asked of each row, and whether the
+    /// answer is turned round: ALL is both.
+    fn row_of_any(
+        &self,
+        row: &[ast::Expr],
+        op: Operator,
+        query: &Query,
+        negated: (bool, bool),
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let (relation, compared) = self.row_beside(row, op, query, place)?;
+        let nullable = compared.nullable;
+        let holds = match negated.0 {
+            true => Expr::Not(Box::new(compared.expr)),
+            false => compared.expr,
+        };
         let rows = |condition: Expr| -> Result<Expr> {
             let plan =
                 LogicalPlanBuilder::from(relation.plan.clone()).filter(condition)?.build()?;
             Ok(Expr::Exists(Exists::new(subquery(plan, query), false)))
         };
-        let found = rows(equal.clone())?;
+        let found = rows(holds.clone())?;
         let found = match nullable {
             false => found,
             true => when(found, lit(true))
-                .when(rows(equal.is_null())?, lit(ScalarValue::Boolean(None)))
+                .when(rows(holds.is_null())?, lit(ScalarValue::Boolean(None)))
                 .otherwise(lit(false))?,
         };
-        let expr = if negated { Expr::Not(Box::new(found)) } else { found };
+        let expr = if negated.1 { Expr::Not(Box::new(found)) } else { found };
         Ok(Typed::boolean(expr, nullable))
+    }
+
+    /// `ARRAY(SELECT …)`: the rows of a query as a list, in the order that it gives them.
+    pub(crate) fn array_subquery(&self, query: &Query, place: Place<'_>) -> Result<Typed> {
+        let (relation, column) = self.one_column(query, place)?;
+        let Some(array_agg) = self.names.get_aggregate_meta("array_agg") else {
+            return not_covered("ARRAY of a query");
+        };
+        let (plan, order_by) = self.in_order(relation.plan)?;
+        let list = DataType::new_list(column.data_type.clone(), true);
+        let params = AggregateFunctionParams {
+            args: vec![column.expr],
+            distinct: false,
+            filter: None,
+            order_by,
+            null_treatment: None,
+        };
+        let items = Expr::AggregateFunction(AggregateFunction { func: array_agg, params });
+        let name = self.fresh("items");
+        let items = items.alias(&name);
+        let rows = LogicalPlanBuilder::from(plan).aggregate(Vec::<Expr>::new(), [items])?;
+        // Without rows it is an empty list.
+        let empty = ScalarValue::List(ScalarValue::new_list_nullable(&[], &column.data_type));
+        let empty = Typed::new(lit(empty), list.clone(), false);
+        let items = Typed::new(Expr::Column(Column::from_name(name)), list.clone(), true);
+        let value = self.scalar("coalesce", vec![items, empty])?;
+        let plan = rows.project([value.expr.alias(self.fresh("list"))])?.build()?;
+        Ok(Typed::new(Expr::ScalarSubquery(subquery(plan)), list, false))
+    }
+
+    /// A plan, and the order of its rows by its own columns.
+    fn in_order(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Sort>)> {
+        match plan {
+            LogicalPlan::Sort(sort) => {
+                let by = sort.expr.clone();
+                Ok((LogicalPlan::Sort(sort), by))
+            }
+            LogicalPlan::Limit(Limit { skip, fetch, input }) => {
+                let (input, by) = self.in_order(Arc::unwrap_or_clone(input))?;
+                Ok((LogicalPlan::Limit(Limit { skip, fetch, input: Arc::new(input) }), by))
+            }
+            // Keys that are no columns of the result are dropped above the order.
+            LogicalPlan::Projection(Projection { mut expr, input, .. }) => {
+                let (input, mut by) = self.in_order(Arc::unwrap_or_clone(input))?;
+                for sort in &mut by {
+                    let name = self.fresh("order");
+                    expr.push(std::mem::take(&mut sort.expr).alias(&name));
+                    sort.expr = Expr::Column(Column::from_name(name));
+                }
+                Ok((LogicalPlanBuilder::from(input).project(expr)?.build()?, by))
+            }
+            other => Ok((other, vec![])),
+        }
     }
 
     /// `ANY` and `ALL`.
@@ -126,6 +210,9 @@ impl Binder<'_> {
             ast::Expr::Subquery(query) => query,
             list => return self.of_list(left, op, list, all, place),
         };
+        if let Some(row) = as_row(left) {
+            return self.row_of_any(&row, op, query, (all, all), place);
+        }
         match (op, all) {
             (Operator::Eq, false) => self.in_subquery(left, query, false, place),
             (Operator::NotEq, true) => self.in_subquery(left, query, true, place),
@@ -187,23 +274,34 @@ impl Binder<'_> {
 }
 
 /// An expression of a query, as a query within it sees it.
-fn outer(value: Typed) -> Result<Typed> {
-    let mut is_plain = true;
+fn outer(value: Typed, place: Place<'_>) -> Result<Typed> {
+    let mut is_of_rows = true;
     let expr = value.expr.transform_up(|e| {
         Ok(match e {
             Expr::Column(column) => {
-                let field = Field::new(&column.name, value.data_type.clone(), true);
-                Transformed::yes(Expr::OuterReferenceColumn(Arc::new(field), column))
+                let entry = place.scope.entries.iter().find(|entry| entry.column == column);
+                match entry {
+                    Some(entry) => Transformed::yes(entry.outer().expr),
+                    None => {
+                        is_of_rows = false;
+                        Transformed::no(Expr::Column(column))
+                    }
+                }
             }
             e => {
-                is_plain &= matches!(e, Expr::Literal(..) | Expr::OuterReferenceColumn(..));
+                let is_apart = matches!(
+                    e,
+                    Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::Unnest(_)
+                );
+                is_of_rows &= !is_apart && !e.is_volatile_node();
                 Transformed::no(e)
             }
         })
     })?;
-    // The types of columns within an expression are not known here.
-    if !is_plain {
-        return not_covered("expressions in a row before IN");
+    if !is_of_rows {
+        return not_covered(
+            "a row of aggregates, windows or random values beside a subquery (compute them in a query within FROM)",
+        );
     }
     Ok(Typed { expr: expr.data, ..value })
 }

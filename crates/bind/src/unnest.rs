@@ -20,6 +20,8 @@
 mod attach;
 mod decided;
 mod domain;
+mod fails;
+mod guarded;
 pub(crate) mod once;
 mod push;
 mod simple;
@@ -91,7 +93,12 @@ impl Binder<'_> {
             LogicalPlan::Filter(Filter { predicate, input, .. }) => {
                 let mut below = Below::new(self, Arc::unwrap_or_clone(input));
                 let mut kept = vec![];
-                for condition in split_conjunction_owned(predicate) {
+                let conditions = split_conjunction_owned(predicate);
+                // A subquery is asked only where the other conditions hold, wherever they are written.
+                for condition in conditions.iter().filter(|c| !has_subquery(c)) {
+                    below.guard(Expr::IsTrue(Box::new(condition.clone())));
+                }
+                for condition in conditions {
                     if has_subquery(&condition) {
                         kept.extend(self.condition_below(condition, &mut below)?);
                     } else {
@@ -259,26 +266,6 @@ impl Binder<'_> {
             },
         };
         Ok(Some(if negated { Expr::Not(Box::new(expr)) } else { expr }))
-    }
-
-    fn value_below(
-        &self,
-        expr: Expr,
-        standing: Standing,
-        below: &mut Below<'_, '_>,
-    ) -> Result<Expr> {
-        // Bottom-up: the value that a subquery is compared with may have one itself.
-        let replaced = expr.transform_up(|expr| {
-            if subquery(&expr).is_none() {
-                return Ok(Transformed::no(expr));
-            }
-            match self.found_below(expr, standing, below) {
-                Ok(Some(expr)) => Ok(Transformed::yes(expr)),
-                Ok(None) => Err(DataFusionError::Internal("a value became a join".into())),
-                Err(failure) => Err(DataFusionError::from(failure)),
-            }
-        });
-        Ok(replaced?.data)
     }
 
     /// A subquery that stands by itself.

@@ -14,16 +14,21 @@ use std::sync::Arc;
 use super::Standing;
 use super::decided::decided;
 use super::domain::{Domain, Keys, outer_columns};
+use super::fails::fails;
+use super::has_subquery;
 use super::once::{always_has_rows, is_always_one_row, is_one_row, nullable, one_row};
 use super::simple::{is_aggregated, is_filtered, is_of_one_row, stays_nullable};
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
+use crate::guard::guarded;
 use crate::operator::binary;
 
 /// Rows of an operator's input, to which subqueries are joined.
 pub(super) struct Below<'b, 'a> {
     binder: &'b Binder<'a>,
     plan: LogicalPlan,
+    /// What is true of the rows for which the subquery in turn is asked.
+    guards: Vec<Expr>,
 }
 
 /// A subquery for all rows around it at once.
@@ -37,7 +42,43 @@ struct Joined {
 
 impl<'b, 'a> Below<'b, 'a> {
     pub fn new(binder: &'b Binder<'a>, plan: LogicalPlan) -> Self {
-        Below { binder, plan }
+        Below { binder, plan, guards: vec![] }
+    }
+
+    /// How many guards there are, for [`Below::unguard`].
+    pub fn guards(&self) -> usize {
+        self.guards.len()
+    }
+
+    /// From here on subqueries are asked only of the rows where this is true.
+    pub fn guard(&mut self, condition: Expr) {
+        if !condition.is_volatile() && !has_subquery(&condition) {
+            self.guards.push(condition);
+        }
+    }
+
+    /// Takes back the guards after the first so many.
+    pub fn unguard(&mut self, length: usize) {
+        self.guards.truncate(length);
+    }
+
+    /// Whether the subquery must be asked of no other rows than those that the guards let pass.
+    fn is_guarded(&self, plan: &LogicalPlan) -> Result<bool> {
+        Ok(!self.guards.is_empty() && fails(plan)?)
+    }
+
+    /// The rows that the guards let pass, each of which guards those behind it.
+    fn guarded_rows(&self) -> Result<LogicalPlan> {
+        let schema = self.plan.schema();
+        let types = |column: &Column| {
+            let at = schema.maybe_index_of_column(column)?;
+            Some(schema.field(at).data_type().clone())
+        };
+        let mut before: Vec<Expr> = vec![];
+        for guard in &self.guards {
+            before.push(guarded(guard.clone(), Operator::And, &before, &types)?);
+        }
+        Ok(LogicalPlanBuilder::from(self.plan.clone()).filter(all_of(before))?.build()?)
     }
 
     pub fn columns(&self) -> Vec<Column> {
@@ -93,11 +134,12 @@ impl<'b, 'a> Below<'b, 'a> {
     /// The value of a subquery.
     pub fn scalar(&mut self, plan: LogicalPlan, standing: Standing) -> Result<Expr> {
         let columns = self.outer(&plan)?;
+        let is_guarded = self.is_guarded(&plan)?;
         if self.sees_all(&plan)? {
             if columns.is_empty() {
                 return Ok(Expr::ScalarSubquery(subquery(self.maybe_none(plan)?)));
             }
-            if standing != Standing::Elsewhere && is_aggregated(&plan, &columns) {
+            if !is_guarded && standing != Standing::Elsewhere && is_aggregated(&plan, &columns) {
                 return Ok(Expr::ScalarSubquery(subquery(self.apart(plan)?)));
             }
         }
@@ -106,7 +148,7 @@ impl<'b, 'a> Below<'b, 'a> {
         };
         let default = empty_value(&plan, &value, &columns)?;
         let is_one = is_one_row(&plan);
-        let mut joined = self.pushed(plan, columns, default.is_none())?;
+        let mut joined = self.pushed(plan, columns, default.is_none() || is_guarded)?;
         let name = self.binder.fresh("value");
         let keys: Vec<Expr> = joined.on.iter().map(|(_, c)| Expr::Column(c.clone())).collect();
         let builder = LogicalPlanBuilder::from(joined.plan);
@@ -200,11 +242,12 @@ impl<'b, 'a> Below<'b, 'a> {
             let op = if negated { Operator::Eq } else { Operator::Gt };
             return Ok(Some(binary(rows, op, lit(0_i64))));
         }
+        let is_guarded = self.is_guarded(&plan)?;
         let in_condition = matches!(standing, Standing::Condition | Standing::WithinCondition);
-        if in_condition && self.sees_all(&plan)? && is_filtered(&plan, &columns) {
+        if in_condition && !is_guarded && self.sees_all(&plan)? && is_filtered(&plan, &columns) {
             return Ok(Some(Expr::Exists(Exists::new(subquery(plan), negated))));
         }
-        let one_row = has_one_row(&plan, &columns)?;
+        let one_row = has_one_row(&plan, &columns)? || is_guarded;
         let joined = self.pushed(plan, columns, one_row)?;
         if standing == Standing::Condition {
             let kind = if negated { JoinType::LeftAnti } else { JoinType::LeftSemi };
@@ -227,7 +270,9 @@ impl<'b, 'a> Below<'b, 'a> {
         let item = plan.schema().columns()[0].clone();
         let item_is_nullable = plan.schema().field(0).is_nullable();
         let is_plain = matches!(value, Expr::Column(_));
+        let is_guarded = self.is_guarded(&plan)?;
         let is_simple = standing == Standing::Condition
+            && (!is_guarded || columns.is_empty())
             && self.sees_all(&plan)?
             && match (negated, columns.is_empty()) {
                 (_, true) => is_plain || !negated,
@@ -239,7 +284,7 @@ impl<'b, 'a> Below<'b, 'a> {
             return Ok(Some(Expr::InSubquery(found)));
         }
         let (value, value_is_nullable) = self.computed(value)?;
-        let one_row = has_one_row(&plan, &columns)?;
+        let one_row = has_one_row(&plan, &columns)? || is_guarded;
         let rows = self.pushed(plan, columns, one_row)?;
         let knows_all = !value_is_nullable && !item_is_nullable;
         // A NULL in the subquery matches nothing, and is asked for apart.
@@ -289,7 +334,7 @@ impl<'b, 'a> Below<'b, 'a> {
         let columns = self.outer(&plan)?;
         let item = Expr::Column(plan.schema().columns()[0].clone());
         let (value, _) = self.computed(value)?;
-        let one_row = has_one_row(&plan, &columns)?;
+        let one_row = has_one_row(&plan, &columns)? || self.is_guarded(&plan)?;
         let mut joined = self.pushed(plan, columns, one_row)?;
         let names = ["all", "known", "least", "greatest"].map(|name| self.binder.fresh(name));
         let figures = [
@@ -387,7 +432,10 @@ impl<'b, 'a> Below<'b, 'a> {
             Some(pushed) => pushed,
             None => {
                 self.plan = decided(std::mem::take(&mut self.plan))?;
-                let domain = Domain::of_values(self.binder, &self.plan, columns)?;
+                let domain = match self.is_guarded(&plan)? {
+                    true => Domain::of_values(self.binder, &self.guarded_rows()?, columns)?,
+                    false => Domain::of_values(self.binder, &self.plan, columns)?,
+                };
                 let pushed = domain.push(plan)?;
                 (domain, pushed)
             }
@@ -481,13 +529,17 @@ fn has_one_row(plan: &LogicalPlan, columns: &[Column]) -> Result<bool> {
     if columns.is_empty() {
         return Ok(false);
     }
-    Ok(plan.exists_node(|node| match node {
-        // Of grouping sets the empty one is a group of all rows as well.
+    Ok(plan.exists_node(has_group_of_all))
+}
+
+/// Of grouping sets the empty one is a group of all rows as well.
+fn has_group_of_all(node: &LogicalPlan) -> bool {
+    match node {
         LogicalPlan::Aggregate(a) => {
             a.group_expr.is_empty() || matches!(&a.group_expr[..], [Expr::GroupingSet(_)])
         }
         _ => false,
-    }))
+    }
 }
 
 trait ExistsNode {
@@ -544,9 +596,7 @@ fn over_nothing(plan: &LogicalPlan, column: &Column) -> Result<Option<Expr>> {
             Ok(all.then_some(expr.data))
         }
         LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
-            let below_is_plain = !aggregate
-                .input
-                .exists_node(|n| matches!(n, LogicalPlan::Aggregate(a) if a.group_expr.is_empty()));
+            let below_is_plain = !aggregate.input.exists_node(has_group_of_all);
             let Expr::AggregateFunction(call) = aggregate.aggr_expr[at].clone().unalias() else {
                 return Ok(None);
             };
@@ -558,7 +608,7 @@ fn over_nothing(plan: &LogicalPlan, column: &Column) -> Result<Option<Expr>> {
     }
 }
 /// Whether a plan is an aggregate without groups, and nothing above it that drops its row.
-fn is_one_group(plan: &LogicalPlan) -> bool {
+pub(super) fn is_one_group(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => is_one_group(&alias.input),
         LogicalPlan::Projection(projection) => is_one_group(&projection.input),

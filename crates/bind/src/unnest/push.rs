@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Column, JoinType, NullEquality};
+use datafusion::common::{Column, JoinType, NullEquality, ScalarValue};
 use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::expr::{WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -114,17 +114,19 @@ impl Domain<'_, '_> {
 
     fn aggregate(&self, aggregate: Aggregate) -> Result<Pushed> {
         let Aggregate { input, group_expr, aggr_expr, schema, .. } = aggregate;
-        let is_one = group_expr.is_empty();
+        let mut is_one = group_expr.is_empty();
+        let own_keys = schema.fields().len() - aggr_expr.len();
         let (input, keys) = self.push(Arc::unwrap_or_clone(input))?;
         let mut groups = self.named(group_expr, &keys)?;
         let figures = self.named(aggr_expr, &keys)?;
         match &mut groups[..] {
             [Expr::GroupingSet(set)] => {
                 let mut all = lists(set.clone());
-                if all.iter().any(Vec::is_empty) {
-                    return not_covered(
-                        "a group of all rows beside others in a correlated subquery",
-                    );
+                match all.iter().filter(|list| list.is_empty()).count() {
+                    0 => {}
+                    // The row that there is without any rows is that of the group of all.
+                    1 => is_one = true,
+                    _ => return not_covered("two totals in a correlated subquery"),
                 }
                 for list in &mut all {
                     carry(list, &keys);
@@ -156,13 +158,22 @@ impl Domain<'_, '_> {
             return not_covered("coalesce");
         };
         let mut columns: Vec<Expr> = own.iter().cloned().map(Expr::Column).collect();
+        // Behind the keys of sets is the number of the set, which nobody above names.
+        let named = own_keys.saturating_sub(1);
+        columns.extend(schema.columns().into_iter().take(named).map(Expr::Column));
         for (at, figure) in figures.into_iter().enumerate() {
             let (relation, name) = figure.qualified_name();
             let column = Expr::Column(Column::new(relation.clone(), &name));
             let Expr::AggregateFunction(call) = figure.unalias() else {
                 return not_covered("this aggregate");
             };
-            let default = call.func.default_value(schema.field(at).data_type())?;
+            let data_type = schema.field(own_keys + at).data_type();
+            let default = match call.func.name() {
+                // In the total no key is grouped by.
+                "grouping" => ScalarValue::Int64(Some((1 << call.params.args.len()) - 1))
+                    .cast_to(data_type)?,
+                _ => call.func.default_value(data_type)?,
+            };
             columns.push(match default.is_null() {
                 true => column,
                 false => coalesce.call(vec![column, lit(default)]).alias_qualified(relation, name),

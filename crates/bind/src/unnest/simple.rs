@@ -6,6 +6,7 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator};
 
+use super::attach::is_one_group;
 use super::domain::equality;
 use crate::grouping::subquery;
 
@@ -17,7 +18,8 @@ pub(super) fn is_filtered(plan: &LogicalPlan, columns: &[Column]) -> bool {
         }
         LogicalPlan::SubqueryAlias(a) => is_filtered(&a.input, columns),
         LogicalPlan::Filter(f) => !has_subquery(&f.predicate) && is_filtered(&f.input, columns),
-        other => is_apart(other, columns),
+        // DataFusion keeps the subquery where the filter stands above one group.
+        other => is_apart(other, columns) && !is_one_group(other),
     }
 }
 

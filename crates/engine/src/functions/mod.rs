@@ -7,7 +7,8 @@
 //! * [`interval_key`], [`interval_max`], [`interval_times`]: what intervals are compared by, and scaled
 //! * [`canonical_float`]: one zero and one NaN; [`cut_text`]: casts to `varchar(n)`
 //! * [`patterns`]: of LIKE and SIMILAR TO; [`text`]: `format`, and bounds of `lpad` and `repeat`
-//! * [`numbers`]: `width_bucket`, `div`; [`aggregates`]: `mode`, `percentile_disc`
+//! * [`numbers`]: `width_bucket`, `div`; [`partial`]: roots and logarithms of numbers that have none;
+//! [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
 
@@ -24,6 +25,7 @@ pub mod list_key;
 pub mod number_pattern;
 pub mod numbers;
 pub mod operators;
+pub mod partial;
 pub mod parts;
 pub mod patterns;
 pub mod spans;
@@ -83,6 +85,19 @@ pub fn register(state: &mut SessionState) {
         [functions::unicode::lpad(), functions::unicode::rpad(), functions::string::repeat()]
     {
         add(of(text::Bounded::new(bounded)));
+    }
+    for function in [
+        functions::math::sqrt(),
+        functions::math::ln(),
+        functions::math::log(),
+        functions::math::log10(),
+        functions::math::log2(),
+        functions::math::power(),
+        functions::math::exp(),
+        functions::math::acos(),
+        functions::math::asin(),
+    ] {
+        add(of(partial::Partial::new(function)));
     }
     add(functions::math::signum().as_ref().clone().with_aliases(["sign"]));
     add(of(numbers::WidthBucket::default()));

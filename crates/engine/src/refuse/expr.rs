@@ -159,6 +159,7 @@ fn function(state: &SessionState, call: &Function) -> Result<()> {
     let mut ignores = null_treatment.as_ref();
     match args {
         FunctionArguments::None => {}
+        FunctionArguments::Subquery(_) if title == "array" => return Ok(()),
         FunctionArguments::Subquery(_) => {
             return Err(unsupported(
                 &format!("{title}(SELECT …)"),

@@ -28,19 +28,21 @@ pub(super) fn query(query: &Query) -> Result<()> {
     let is_plain = matches!(body.as_ref(), SetExpr::Select(_));
     order_by.as_ref().map_or(Ok(()), |order| order_clause(order, is_plain))?;
     limit_clause.as_ref().map_or(Ok(()), limit)?;
-    // FETCH that is a LIMIT has been made one.
+    // FETCH that is a LIMIT has been made one; WITH TIES is more than that.
     if let Some(Fetch { with_ties, percent, quantity: _ }) = fetch {
-        no(
-            *with_ties,
-            "FETCH … WITH TIES",
-            "keep the ties by rank() OVER (ORDER BY …) in QUALIFY",
-        )?;
         no(
             *percent,
             "FETCH … PERCENT",
             "compute the number of rows: LIMIT (SELECT count(*) / 10 FROM …)",
         )?;
-        return Err(unsupported("FETCH together with LIMIT", "write one of them"));
+        let is_limited = match &query.limit_clause {
+            None => false,
+            Some(LimitClause::LimitOffset { limit, offset: _, limit_by: _ }) => limit.is_some(),
+            Some(LimitClause::OffsetCommaLimit { .. }) => true,
+        };
+        if is_limited || !*with_ties {
+            return Err(unsupported("FETCH together with LIMIT", "write one of them"));
+        }
     }
     for LockClause { lock_type, of: _, nonblock: _ } in locks {
         match lock_type {

@@ -40,7 +40,7 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::casts::is_exact;
-use crate::exec::ScanExec;
+use crate::exec::{ScanExec, may_fail};
 
 type Filter = Arc<dyn PhysicalExpr>;
 type Plan = Arc<dyn ExecutionPlan>;
@@ -141,8 +141,10 @@ fn push(
         .collect();
     let mut self_filters = vec![];
     for (n, (child, own)) in plan.children().into_iter().zip(described.self_filters()).enumerate() {
-        let fits =
-            |f: &Filter| !is_volatile(f) && (!child.is::<DataSourceExec>() || survives(f, child));
+        // What may fail is not asked of rows that something further down drops.
+        let fits = |f: &Filter| {
+            !is_volatile(f) && !may_fail(f) && (!child.is::<DataSourceExec>() || survives(f, child))
+        };
         let own_fits = |f: &Filter| fits(f) && wants_no_others(plan);
         // Those of this operator first, and then those from above.
         let mut given: Vec<Filter> = own.iter().filter(|f| own_fits(f)).map(Arc::clone).collect();
