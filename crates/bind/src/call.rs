@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, TimeUnit};
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DataFusionError, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort,

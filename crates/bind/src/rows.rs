@@ -282,7 +282,7 @@ pub(crate) fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
 pub(crate) fn series_item(name: &str, args: &[Typed]) -> Option<DataType> {
     let is_int = |t: &Typed| matches!(t.data_type, DataType::Int16 | DataType::Int32);
     let all = args.iter().all(|arg| is_int(arg) || arg.is_open()) && args.iter().any(is_int);
-    (matches!(name, SERIES | "range") && all).then_some(DataType::Int32)
+    (name == SERIES && all).then_some(DataType::Int32)
 }
 
 fn item_type(list: &DataType) -> DataType {

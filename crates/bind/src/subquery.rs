@@ -105,7 +105,7 @@ impl Binder<'_> {
         let (relation, compared) = self.row_beside(row, op, query, place)?;
         let named = compared.expr.alias(self.fresh("compared"));
         let plan = LogicalPlanBuilder::from(relation.plan).project([named])?.build()?;
-        Ok(Typed::boolean(Expr::ScalarSubquery(subquery(plan)), true))
+        Ok(Typed::boolean(Expr::ScalarSubquery(subquery(plan, query)), true))
     }
 
     /// `(a, b) < ANY (SELECT c, d …)`: whether there is a row of which it is true, or else one of which that
@@ -166,7 +166,7 @@ impl Binder<'_> {
         let items = Typed::new(Expr::Column(Column::from_name(name)), list.clone(), true);
         let value = self.scalar("coalesce", vec![items, empty])?;
         let plan = rows.project([value.expr.alias(self.fresh("list"))])?.build()?;
-        Ok(Typed::new(Expr::ScalarSubquery(subquery(plan)), list, false))
+        Ok(Typed::new(Expr::ScalarSubquery(subquery(plan, query)), list, false))
     }
 
     /// A plan, and the order of its rows by its own columns.

@@ -22,6 +22,7 @@ use thalweg_storage::{AsOf, Database, RelationKind, Schema, Snapshot, Table};
 use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{Loading, Source};
+use crate::files::Known;
 use crate::information::Information;
 use crate::pg::{self, PG_CATALOG, PgCatalog};
 use crate::runtime::{Driver, blocking};
@@ -47,6 +48,7 @@ pub struct Catalog {
     database: Database,
     driver: Arc<Driver>,
     loading: Arc<Loading>,
+    files: Arc<Known>,
     transactions: Arc<Transactions>,
     snapshot: RwLock<Arc<Snapshot>>,
     access: Arc<Registry>,
@@ -86,6 +88,7 @@ impl Catalog {
         database: Database,
         driver: Arc<Driver>,
         loading: Arc<Loading>,
+        files: Arc<Known>,
         transactions: Arc<Transactions>,
         access: Arc<Registry>,
     ) -> Arc<Self> {
@@ -94,6 +97,7 @@ impl Catalog {
             database,
             driver,
             loading,
+            files,
             transactions,
             access,
             viewer: RwLock::new(Viewer::superuser()),
@@ -323,7 +327,7 @@ impl SchemaHandle {
         if self.schema.name == PUBLIC && files::is_path(name) {
             let may = self.viewer.check_member(PG_READ_SERVER_FILES, "read files of the server");
             may.map_err(into_datafusion)?;
-            return files::table(name, &self.catalog.state()?).await;
+            return files::table(name, &self.catalog.state()?, &self.catalog.files).await;
         }
         Ok(None)
     }
@@ -475,7 +479,7 @@ impl SchemaHandle {
     async fn external(&self, name: &str, sql: &str) -> Result<Arc<dyn TableProvider>> {
         match without_tables(&self.catalog.state()?).create_logical_plan(sql).await? {
             LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) => {
-                files::external(&command, &self.catalog.state()?).await
+                files::external(&command, &self.catalog.state()?, &self.catalog.files).await
             }
             _ => Err(broken("external table", name)),
         }

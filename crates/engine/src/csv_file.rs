@@ -3,7 +3,7 @@
 //! DataFusion's writer writes the empty string and NULL alike, and of `ESCAPE` only what its reader
 //! knows. Here NULL is the NULL text (nothing, unless `NULL '…'` says otherwise) without quotes, and
 //! a value that could be taken for it, or for anything but itself, is quoted. Files are read by
-//! DataFusion as before.
+//! the reader of loads, and by DataFusion where it cannot (see `files.rs`).
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};

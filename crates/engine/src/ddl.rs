@@ -178,7 +178,8 @@ impl Job<'_> {
                     check_location(location)?;
                 }
                 // Looks at the files, so that a mistake shows now and not at the first query.
-                let table = files::external(&create, self.state).await.map_err(|e| {
+                let known = self.session.engine.files();
+                let table = files::external(&create, self.state, known).await.map_err(|e| {
                     let place = create.locations.first().map_or("", |l| l.as_str());
                     from_datafusion(e).context(format!("LOCATION {}", quoted(place)))
                 })?;

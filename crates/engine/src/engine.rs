@@ -16,6 +16,7 @@ use crate::config::{Config, Shared};
 use crate::deliver::Flights;
 use crate::error::from_datafusion;
 use crate::exec::Loading;
+use crate::files::Known;
 use crate::plans::Plans;
 use crate::runtime::{Cancel, Runtime, no_workload};
 use crate::session::Session;
@@ -28,6 +29,7 @@ pub struct Engine {
     config: Config,
     flights: Arc<Flights>,
     loading: Arc<Loading>,
+    files: Arc<Known>,
     plans: Plans,
     access: Arc<Registry>,
     audit: AtomicU8,
@@ -73,6 +75,7 @@ impl Engine {
             config,
             flights: Arc::default(),
             loading: Arc::default(),
+            files: Arc::default(),
             plans: Plans::default(),
             sessions: AtomicU64::new(0),
             started: SystemTime::now(),
@@ -218,6 +221,11 @@ impl Engine {
 
     pub(crate) fn flights(&self) -> &Arc<Flights> {
         &self.flights
+    }
+
+    /// What is known of files outside the database.
+    pub(crate) fn files(&self) -> &Arc<Known> {
+        &self.files
     }
 
     pub(crate) fn loading(&self) -> &Arc<Loading> {

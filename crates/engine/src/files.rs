@@ -1,5 +1,9 @@
 //! Tables that are files outside the database: `FROM 'data.parquet'` and `CREATE EXTERNAL TABLE`.
 
+mod delimited;
+mod parquet;
+
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -17,13 +21,17 @@ use datafusion::datasource::listing::{
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use thalweg_base::{Error, text::quoted};
+use thalweg_storage::load::Format;
+
+pub use self::delimited::Known;
+use self::delimited::{DelimitedTable, delimited};
 
 use crate::error::{from_datafusion, into_datafusion};
 
 /// What a name must end in to be taken for a file, with or without a compression suffix.
 const EXTENSIONS: [&str; 9] =
     ["parquet", "csv", "tsv", "json", "jsonl", "ndjson", "arrow", "feather", "avro"];
-const COMPRESSIONS: [&str; 4] = ["gz", "zst", "bz2", "xz"];
+const COMPRESSIONS: [&str; 5] = ["gz", "zst", "bz2", "xz", "zip"];
 
 /// In lower case.
 fn extension(path: &Path) -> Option<String> {
@@ -41,7 +49,11 @@ pub fn is_path(name: &str) -> bool {
 }
 
 /// The file, folder or glob called `name` as a table; `None` if the name is no path.
-pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn TableProvider>>> {
+pub async fn table(
+    name: &str,
+    state: &SessionState,
+    known: &Known,
+) -> Result<Option<Arc<dyn TableProvider>>> {
     if !is_path(name) {
         return Ok(None);
     }
@@ -66,6 +78,10 @@ pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn Ta
             .hint("check that it was copied completely, or write it again"),
         ));
     }
+    if local && let Some((paths, format)) = delimited(name).await? {
+        let table = DelimitedTable::new(name, paths, format, None, state, known).await?;
+        return Ok(Some(Arc::new(table)));
+    }
     let url = ListingTableUrl::parse(name)?;
     let config = ListingTableConfig::new(url);
     let config = match alias(Path::new(name)) {
@@ -81,8 +97,28 @@ pub async fn table(name: &str, state: &SessionState) -> Result<Option<Arc<dyn Ta
     })?;
     let named = |e| into_datafusion(from_datafusion(e).context(format!("file {}", quoted(name))));
     let config = config.infer_partitions_from_path(state).await.map_err(named)?;
+    let config = all_looked_at(config);
     let config = config.infer_schema(state).await.map_err(named)?;
-    Ok(Some(Arc::new(ListingTable::try_new(config)?)))
+    parquet::without_bounds(ListingTable::try_new(config.clone())?, config).map(Some)
+}
+
+/// All rows decide the types of text, and a quoted line end never ends a record: a value beyond the first
+/// thousand rows that the type does not hold would be NULL, or cut.
+fn all_looked_at(mut config: ListingTableConfig) -> ListingTableConfig {
+    let Some(options) = &mut config.options else { return config };
+    if let Some(json) = options.format.downcast_ref::<JsonFormat>() {
+        let json = JsonFormat::default()
+            .with_options(json.options().clone())
+            .with_schema_infer_max_rec(usize::MAX);
+        options.format = Arc::new(json);
+    } else if let Some(csv) = options.format.downcast_ref::<CsvFormat>() {
+        let csv = CsvFormat::default()
+            .with_options(csv.options().clone())
+            .with_newlines_in_values(true)
+            .with_schema_infer_max_rec(usize::MAX);
+        options.format = Arc::new(csv);
+    }
+    config
 }
 
 /// Whether an Arrow file begins as one with a footer and has none. DataFusion takes it for a stream of
@@ -130,15 +166,63 @@ fn alias(path: &Path) -> Option<ListingOptions> {
 pub async fn external(
     command: &CreateExternalTable,
     state: &SessionState,
+    known: &Known,
 ) -> Result<Arc<dyn TableProvider>> {
     let file_type = command.file_type.to_uppercase();
+    if let ("CSV", [location], [], []) = (
+        &*file_type,
+        &command.locations[..],
+        &command.table_partition_cols[..],
+        &command.order_exprs[..],
+    ) && !location.contains("://")
+        && let Some((paths, format)) = delimited(location).await?
+    {
+        let format = told(format, &command.options)?;
+        let declared = Some(Arc::clone(command.schema.inner()));
+        let declared = declared.filter(|columns| !columns.fields().is_empty());
+        let table = DelimitedTable::new(location, paths, format, declared, state, known).await?;
+        return Ok(Arc::new(table));
+    }
     let factory = state.table_factories().get(&file_type).ok_or_else(|| {
         into_datafusion(
             Error::unsupported(format!("external tables cannot be STORED AS {file_type}"))
                 .hint("PARQUET, CSV, JSON and ARROW can"),
         )
     })?;
-    factory.create(state, command).await
+    let table = factory.create(state, command).await?;
+    let Some(listed) = table.downcast_ref::<ListingTable>() else { return Ok(table) };
+    if !command.table_partition_cols.is_empty() {
+        return Ok(table);
+    }
+    let config = ListingTableConfig::new_with_multi_paths(listed.table_paths().clone())
+        .with_listing_options(listed.options().clone())
+        .with_schema(table.schema());
+    parquet::without_bounds(listed.clone(), config)
+}
+
+/// With the options of a statement, by DuckDB's names or with `format.` before them.
+fn told(format: Format, options: &HashMap<String, String>) -> Result<Format> {
+    let Format::Csv(mut csv) = format else { return Ok(format) };
+    let mut options: Vec<(&String, &String)> = options.iter().collect();
+    options.sort();
+    for (option, value) in options {
+        let name = option.strip_prefix("format.").unwrap_or(option);
+        let name = match name {
+            "has_header" => "header",
+            // Decided by the file's name and its first bytes, by all rows, and by quotes.
+            "compression" | "schema_infer_max_rec" | "newlines_in_values" => continue,
+            other => other,
+        };
+        let known = csv.tell(name, std::slice::from_ref(value)).map_err(into_datafusion)?;
+        if !known {
+            return Err(into_datafusion(
+                Error::user(format!("external tables of CSV files have no option {}", quoted(name)))
+                    .hint("HEADER, DELIMITER, QUOTE, ESCAPE, COMMENT, SKIP, NULL, ENCODING, DATEFORMAT, TIMESTAMPFORMAT, DECIMAL_SEPARATOR, THOUSANDS, ALL_VARCHAR, NULL_PADDING and IGNORE_ERRORS are known"),
+            ));
+        }
+    }
+    csv.check().map_err(into_datafusion)?;
+    Ok(Format::Csv(csv))
 }
 
 #[cfg(test)]

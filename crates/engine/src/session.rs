@@ -168,7 +168,9 @@ impl Session {
         let loading = Arc::clone(engine.loading());
         let database = engine.database().clone();
         let access = Arc::clone(engine.access());
-        let catalog = Catalog::new(database, driver, loading, Arc::clone(&transactions), access);
+        let files = Arc::clone(engine.files());
+        let catalog =
+            Catalog::new(database, driver, loading, files, Arc::clone(&transactions), access);
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
         let inner = Arc::new(Inner {

@@ -8,6 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 mod again;
 mod column;
 mod compact;
+mod file_scan;
 mod filter;
 mod give_way;
 mod loading;
@@ -21,6 +22,7 @@ mod split;
 mod take_rows;
 
 pub use again::{Reuse, again};
+pub use file_scan::{FileScanExec, Files};
 pub use filter::{comparison, may_fail, remap};
 pub use loading::Loading;
 pub use pipeline::{MemoryBandwidth, PipelineExec};

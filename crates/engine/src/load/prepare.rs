@@ -361,9 +361,28 @@ async fn infer(
     let inference = Arc::new(inference);
     progress.inferring.store(true, Ordering::Relaxed);
     progress.bytes_total.store(inference.bytes_total(), Ordering::Relaxed);
+    let seen = {
+        let (inference, progress) = (Arc::clone(&inference), Arc::clone(progress));
+        move || progress.bytes_done.store(inference.bytes_done(), Ordering::Relaxed)
+    };
+    look_at_all(&inference, workers, seen).await?;
+    let (rejects, result) = inference.finish();
+    if result.is_err() {
+        // If it succeeds, the load meets them again.
+        rejected.rows.extend(rejects);
+    }
+    result
+}
+
+/// Workers look at all of the input, and say after each piece of it that they have.
+pub(crate) async fn look_at_all(
+    inference: &Arc<Inference>,
+    workers: usize,
+    seen: impl Fn() + Clone + Send + 'static,
+) -> Result<()> {
     let mut tasks = JoinSet::new();
     for _ in 0..workers {
-        let (inference, progress) = (Arc::clone(&inference), Arc::clone(progress));
+        let (inference, seen) = (Arc::clone(inference), seen.clone());
         tasks.spawn(async move {
             loop {
                 let next = Arc::clone(&inference);
@@ -371,7 +390,7 @@ async fn infer(
                 while piece.step() {
                     checkpoint().await;
                 }
-                progress.bytes_done.store(inference.bytes_done(), Ordering::Relaxed);
+                seen();
             }
             Ok(())
         });
@@ -381,12 +400,7 @@ async fn infer(
             joined.map_err(|e| Error::internal(format!("a load worker failed: {e}")))?;
         done.map_err(from_datafusion)?;
     }
-    let (rejects, result) = inference.finish();
-    if result.is_err() {
-        // If it succeeds, the load meets them again.
-        rejected.rows.extend(rejects);
-    }
-    result
+    Ok(())
 }
 
 /// Exchanges types that were found for those that were told.

@@ -95,6 +95,7 @@ pub(super) async fn read(
         defaults: table.defaults.clone(),
         ignore_unknown: table.request.new_columns == NewColumns::Ignore,
         names: table.request.input_columns.clone(),
+        wanted: None,
     };
     let paths: Vec<PathBuf> = files.into_iter().map(|f| f.path).collect();
     let (format, rejects_max) = (table.format.clone(), rejected.left());

@@ -197,7 +197,12 @@ impl CsvLayout {
                 && options.header == Some(false)
                 && block.start < block.data.len() =>
             {
-                FirstRecord { line: block.line, end: block.start, fields: vec![vec![]], quoted: vec![false] }
+                FirstRecord {
+                    line: block.line,
+                    end: block.start,
+                    fields: vec![vec![]],
+                    quoted: vec![false],
+                }
             }
             None => return Ok(None),
         };
@@ -229,7 +234,8 @@ impl CsvLayout {
                 if !trailing
                     && file.fields.is_none()
                     && first.fields.len() > 1
-                    && first.trailing(first.fields.len() - 1) {
+                    && first.trailing(first.fields.len() - 1)
+                {
                     let last = first.names().pop().unwrap_or_default();
                     trailing = find(schema, &last).is_none();
                 }
@@ -247,8 +253,9 @@ impl CsvLayout {
         let trailing = trailing || file.fields.is_some();
         let shape =
             Shape { dialect, fields: layout.inputs, trailing, padded: options.null_padding };
+        let layout = layout.narrowed();
         let spelling = |&(_, target): &(usize, usize)| {
-            let field = schema.field(target);
+            let field = layout.columns.schema.field(target);
             Spelling::of(options, field.name(), field.data_type())
         };
         let spellings = layout.targets.iter().map(spelling).collect();
@@ -279,7 +286,8 @@ pub(super) fn is_header(first: &FirstRecord, schema: &SchemaRef, nulls: &Nulls) 
 
 /// What is wrong with a record of another number of fields.
 fn ragged(block: &Block, shape: &Shape, at: usize, found: usize) -> Fault {
-    let line_end = memchr::memchr(block.newline, &block.data[at..]).map_or(block.data.len(), |n| at + n);
+    let line_end =
+        memchr::memchr(block.newline, &block.data[at..]).map_or(block.data.len(), |n| at + n);
     Fault {
         column: None,
         value: None,
@@ -395,12 +403,14 @@ impl CsvBatches {
                     nullable: layout.columns.schema.field(target).is_nullable(),
                 };
                 let mut from = 0;
-                while let Err((row, why)) =
-                    match spelling.is_plain() {
-                        true => each!(column, sink => stretch.fill(sink, input, from, &mut self.scratch)),
-                        false => each!(column, sink => stretch.respell(sink, input, from, spelling, &mut self.scratch)),
+                while let Err((row, why)) = match spelling.is_plain() {
+                    true => {
+                        each!(column, sink => stretch.fill(sink, input, from, &mut self.scratch))
                     }
-                {
+                    false => {
+                        each!(column, sink => stretch.respell(sink, input, from, spelling, &mut self.scratch))
+                    }
+                } {
                     // Something must stand in the row until it is dropped.
                     each!(column, sink => sink.null());
                     bad.push(BadField { row, input, target, why });
@@ -436,9 +446,8 @@ impl CsvBatches {
         let field = field(&self.block.data, ends, bad.input).unwrap_or_default();
         let field = shape.dialect.quote.map_or(field, |quote| unspaced(field, u16::from(quote)));
         let quote = shape.dialect.quote.filter(|&quote| field.first() == Some(&quote));
-        let value = quote
-            .and_then(|_| enclosed(field, &shape.dialect, &mut self.scratch))
-            .unwrap_or(field);
+        let value =
+            quote.and_then(|_| enclosed(field, &shape.dialect, &mut self.scratch)).unwrap_or(field);
         let (from, to) = (ends[0] as usize, ends[fields] as usize);
         let line = self.lines.of(&self.block, from);
         let fault = layout.fault(bad.target, value, bad.why);

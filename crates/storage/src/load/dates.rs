@@ -135,8 +135,13 @@ fn clock(bytes: &[u8]) -> Option<Clock> {
     } else if !rest.is_empty() {
         return None;
     }
-    (hour < 24 && minute < 60 && second < 60)
-        .then_some(Clock { hour, minute, second, nanos, halves })
+    (hour < 24 && minute < 60 && second < 60).then_some(Clock {
+        hour,
+        minute,
+        second,
+        nanos,
+        halves,
+    })
 }
 
 /// The hour of the day of one before or after noon.
@@ -228,8 +233,18 @@ enum Item {
 }
 
 const MONTHS: [&[u8]; 12] = [
-    b"january", b"february", b"march", b"april", b"may", b"june", b"july", b"august", b"september",
-    b"october", b"november", b"december",
+    b"january",
+    b"february",
+    b"march",
+    b"april",
+    b"may",
+    b"june",
+    b"july",
+    b"august",
+    b"september",
+    b"october",
+    b"november",
+    b"december",
 ];
 
 const DAYS: [&[u8]; 7] =
@@ -363,9 +378,8 @@ impl Pattern {
 
 /// Which of `names` the text begins with, whole or in three letters.
 fn name<'a>(bytes: &'a [u8], names: &[&[u8]]) -> Option<(usize, &'a [u8])> {
-    let begins = |name: &[u8]| {
-        bytes.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name))
-    };
+    let begins =
+        |name: &[u8]| bytes.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
     let index = names.iter().position(|name| begins(&name[..3]))?;
     let length = if begins(names[index]) { names[index].len() } else { 3 };
     Some((index, &bytes[length..]))
@@ -400,7 +414,11 @@ mod tests {
         check("%d.%m.%Y %H:%M", "31.01.2024 9:05", Some("2024-01-31 09:05:00"));
         check("%m/%d/%Y %I:%M:%S %p", "01/31/2024 12:05:00 AM", Some("2024-01-31 00:05:00"));
         check("%m/%d/%Y %I:%M:%S %p", "01/31/2024 13:05:00 AM", None);
-        check("%Y-%m-%dT%H:%M:%S.%g%z", "2024-01-31T10:00:00.5+0200", Some("2024-01-31 10:00:00.500000000+02:00"));
+        check(
+            "%Y-%m-%dT%H:%M:%S.%g%z",
+            "2024-01-31T10:00:00.5+0200",
+            Some("2024-01-31 10:00:00.500000000+02:00"),
+        );
         // What is out of range is for the column to say.
         check("%d/%m/%Y", "31/13/2024", Some("2024-13-31"));
         for bad in ["%d/%m", "%Y-%m-%d-%d", "%d/%m/%Y %M", "%d/%m/%Y %I", "%d%", "%Q", ""] {

@@ -67,7 +67,8 @@ impl fmt::Display for FileDialect {
             _ => text::quoted(&char::from(byte).to_string()),
         };
         let mut parts = Vec::new();
-        parts.extend((self.delimiter != b',').then(|| format!("delimiter {}", one(self.delimiter))));
+        parts
+            .extend((self.delimiter != b',').then(|| format!("delimiter {}", one(self.delimiter))));
         parts.extend((self.quote != Some(b'"')).then(|| match self.quote {
             Some(quote) => format!("quote {}", one(quote)),
             None => "no quotes".into(),
@@ -212,9 +213,10 @@ impl Inference {
     ) -> Result<Option<Piece>> {
         match open {
             None => self.first(file, open),
-            Some(Source::Csv(text, csv)) => {
-                Ok(text.source.next_block()?.map(|b| Piece::Csv(csv::Piece::new(csv, b, &self.faults))))
-            }
+            Some(Source::Csv(text, csv)) => Ok(text
+                .source
+                .next_block()?
+                .map(|b| Piece::Csv(csv::Piece::new(csv, b, &self.faults)))),
             Some(Source::Json(text)) => Ok(text.next_block()?.map(|block| {
                 let (keys, known) = (Arc::clone(&self.json), self.known.clone());
                 Piece::Json(json::Piece::new(keys, known, block, Arc::clone(&self.faults)))

@@ -43,8 +43,8 @@ pub enum Compression {
 }
 
 const DATA_EXTENSIONS: [&str; 14] = [
-    "csv", "tsv", "tab", "txt", "dat", "json", "jsonl", "ndjson", "geojson", "parquet", "pq", "arrow",
-    "feather", "ipc",
+    "csv", "tsv", "tab", "txt", "dat", "json", "jsonl", "ndjson", "geojson", "parquet", "pq",
+    "arrow", "feather", "ipc",
 ];
 
 /// The files meant by `args`: each a file, a folder (searched recursively for known extensions)

@@ -82,9 +82,8 @@ fn in_lines(head: &[u8], whole: bool, newline: u8) -> bool {
     }
     let end = memchr::memchr(newline, text);
     let line = text[..end.unwrap_or(text.len())].trim_ascii();
-    let whole_object = |bytes: &[u8]| {
-        object(bytes, &mut Scratch::default(), |_, _| Ok::<(), Wrong>(())).is_ok()
-    };
+    let whole_object =
+        |bytes: &[u8]| object(bytes, &mut Scratch::default(), |_, _| Ok::<(), Wrong>(())).is_ok();
     if whole_object(line) || (end.is_none() && !whole) {
         return true;
     }
@@ -92,7 +91,11 @@ fn in_lines(head: &[u8], whole: bool, newline: u8) -> bool {
     let cut = cutter.feed(text);
     match cutter.pieces.first() {
         Some(&(start, stop)) => !whole_object(&text[start as usize..stop as usize]),
-        None => whole || cut.is_err() || !line.ends_with(b"{") && !line.ends_with(b",") && !line.ends_with(b"["),
+        None => {
+            whole
+                || cut.is_err()
+                || !line.ends_with(b"{") && !line.ends_with(b",") && !line.ends_with(b"[")
+        }
     }
 }
 
@@ -140,7 +143,15 @@ impl ValueSource {
         self.record += pieces.len() as u64;
         let path = Arc::clone(&self.path);
         let newline = b'\n';
-        Ok(Some(Block { path, file: self.file, data, start: 0, line, newline, pieces: Some(pieces) }))
+        Ok(Some(Block {
+            path,
+            file: self.file,
+            data,
+            start: 0,
+            line,
+            newline,
+            pieces: Some(pieces),
+        }))
     }
 
     fn wrong(&self, wrong: Wrong) -> Error {
@@ -231,7 +242,9 @@ impl Cutter {
             b',' => return wrong("a comma stands where a value is expected"),
             b']' if self.array && !self.comma => (self.array, self.due) = (false, false),
             b']' | b'}' => return wrong("a bracket is closed where a value is expected"),
-            _ if self.array && self.due => return wrong("a comma or the end of the array is expected"),
+            _ if self.array && self.due => {
+                return wrong("a comma or the end of the array is expected");
+            }
             b'[' if !self.array => (self.array, self.due) = (true, false),
             _ => {
                 self.comma = false;

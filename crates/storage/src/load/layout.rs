@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, new_null_array};
-use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use thalweg_base::{Error, Result, text};
 
 use super::block::Block;
@@ -25,13 +25,15 @@ pub struct Columns {
     pub ignore_unknown: bool,
     /// What the columns of the files are called, in their order; instead of their own names.
     pub names: Option<Vec<String>>,
+    /// Which of the columns batches have, in their order; `None`: all. Only for delimited files.
+    pub wanted: Option<Vec<usize>>,
 }
 
 impl Columns {
     /// Files without a column have NULL there; unknown columns are refused.
     pub fn new(schema: SchemaRef) -> Columns {
         let defaults = vec![None; schema.fields().len()];
-        Columns { schema, defaults, ignore_unknown: false, names: None }
+        Columns { schema, defaults, ignore_unknown: false, names: None, wanted: None }
     }
 }
 
@@ -121,6 +123,27 @@ impl Layout {
     /// Finds columns of the table.
     pub(super) fn finder(&self) -> &Finder {
         self.finder.get_or_init(|| Finder::new(&self.columns.schema))
+    }
+
+    /// The same for those columns alone that are wanted.
+    pub(super) fn narrowed(mut self) -> Layout {
+        let Some(wanted) = self.columns.wanted.clone() else { return self };
+        let all = &self.columns;
+        let mut places = vec![None; all.schema.fields().len()];
+        for (place, &column) in wanted.iter().enumerate() {
+            places[column] = Some(place);
+        }
+        let target = |&(input, column): &(usize, usize)| Some((input, places[column]?));
+        self.targets = self.targets.iter().filter_map(target).collect();
+        let fields = wanted.iter().map(|&column| Arc::clone(&all.schema.fields()[column]));
+        self.columns = Arc::new(Columns {
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            defaults: wanted.iter().map(|&column| all.defaults[column].clone()).collect(),
+            ignore_unknown: all.ignore_unknown,
+            names: None,
+            wanted: None,
+        });
+        self
     }
 
     /// Table columns that the input lacks.

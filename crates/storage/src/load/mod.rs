@@ -50,7 +50,9 @@ mod tests;
 
 pub use dates::DateOrder;
 pub use infer::{FileDialect, Inference, Inferred, InferredColumn, Piece, infer};
-pub use input::{Compression, CsvOptions, Format, Sniff, expand, expand_present, format_of, is_pattern};
+pub use input::{
+    Compression, CsvOptions, Format, Sniff, expand, expand_present, format_of, is_pattern,
+};
 pub use layout::{Columns, Matched};
 pub use reader::{Batches, Outcome, Reader, Unit};
 pub use rejects::Reject;

@@ -251,9 +251,10 @@ impl CsvOptions {
                 .hint("for example thousands ','"));
             }
         }
-        for (name, format, clock) in
-            [("dateformat", &self.dateformat, false), ("timestampformat", &self.timestampformat, true)]
-        {
+        for (name, format, clock) in [
+            ("dateformat", &self.dateformat, false),
+            ("timestampformat", &self.timestampformat, true),
+        ] {
             let Some(format) = format else { continue };
             let pattern = Pattern::new(format).map_err(|why| {
                 Error::user(format!("{name} {}: {why}", text::quoted(format)))

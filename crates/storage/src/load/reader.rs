@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use thalweg_base::Result;
 use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_MEMORY_BYTES};
+use thalweg_base::{Error, Result};
 
 use super::arrow_ipc::{ArrowBatches, ArrowSource};
 use super::block::{Block, TextSource};
@@ -78,8 +78,12 @@ impl Reader {
     /// columns they are matched by name, else by position. Files are opened as their turn comes;
     /// here they only have to exist.
     pub fn open(files: Vec<PathBuf>, format: Format, columns: Columns) -> Result<Reader> {
-        if let Format::Csv(options) = &format {
-            options.check()?;
+        match &format {
+            Format::Csv(options) => options.check()?,
+            _ if columns.wanted.is_some() => {
+                return Err(Error::internal("only delimited files are read for some columns"));
+            }
+            _ => {}
         }
         if matches!(format, Format::Csv(_) | Format::JsonLines) {
             for field in columns.schema.fields() {

@@ -358,7 +358,9 @@ mod tests {
         while pos < text.len() {
             pos = records.scan(text.as_bytes(), pos, &shape, 2)?;
             for record in records.ends.chunks_exact(count + 1) {
-                let one = |i| field(text.as_bytes(), record, i).map_or("-", |f| str::from_utf8(f).unwrap());
+                let one = |i| {
+                    field(text.as_bytes(), record, i).map_or("-", |f| str::from_utf8(f).unwrap())
+                };
                 out.push((0..count).map(one).collect());
             }
         }

@@ -279,7 +279,8 @@ impl Trial {
                         columns.resize(column + 1, Quotes::default());
                     }
                     let seen = &mut columns[column];
-                    *(if quoted { &mut seen.quoted } else { &mut seen.bare }) = self.records.len() + 1;
+                    *(if quoted { &mut seen.quoted } else { &mut seen.bare }) =
+                        self.records.len() + 1;
                 }
                 if self.dialect.delimiter != b',' && !quoted && field.contains(&b',') {
                     commas += 1;
@@ -336,7 +337,8 @@ impl Trial {
         let fields_of = |r: &Record| r.fields == most;
         let is_record = |r: &Record| fields_of(r) && !(r.remark && options.sniff.comment);
         // The header and the rows may differ by a delimiter at the end.
-        let head = self.records.iter().position(|r| !(r.hash && r.fields != most && r.fields + 1 != most));
+        let head =
+            self.records.iter().position(|r| !(r.hash && r.fields != most && r.fields + 1 != most));
         if let Some(head) = head.map(|at| (at, self.records[at])) {
             let (at, first) = head;
             let rows = &self.records[at + 1..];
@@ -379,9 +381,8 @@ impl Trial {
         // Nothing that looks like a row, and a table that is told from text with commas in it.
         let titles = above.iter().filter(|r| !r.hash);
         let short = |r: &Record| r.fields == 1 || r.filled * 2 <= self.fields;
-        let apart = above.iter().all(|r| r.hash)
-            || self.fields > 2
-            || self.records[self.first].apart;
+        let apart =
+            above.iter().all(|r| r.hash) || self.fields > 2 || self.records[self.first].apart;
         options.sniff.skip && titles.clone().all(short) && apart
     }
 
@@ -440,7 +441,9 @@ mod tests {
     /// Delimiter, quote, escape, comment, blanks before quotes, and the lines above.
     fn shown(found: &Found) -> String {
         let Dialect { delimiter, quote, escape, comment, spaces, .. } = found.dialect;
-        let one = |b: Option<u8>| b.map_or("-".to_owned(), |b| char::from(b).escape_default().to_string());
+        let one = |b: Option<u8>| {
+            b.map_or("-".to_owned(), |b| char::from(b).escape_default().to_string())
+        };
         let mut text = format!("{} {} {}", one(Some(delimiter)), one(quote), one(escape));
         if comment.is_some() {
             text += &format!(" comment {}", one(comment));
@@ -527,9 +530,8 @@ mod tests {
         let alphabet = b",;\t|\"'\\#\n\r a1 ";
         for round in 0..3000 {
             let length = prng.below(60) as usize;
-            let text: Vec<u8> = (0..length)
-                .map(|_| alphabet[prng.below(alphabet.len() as u64) as usize])
-                .collect();
+            let text: Vec<u8> =
+                (0..length).map(|_| alphabet[prng.below(alphabet.len() as u64) as usize]).collect();
             let mut options = CsvOptions::sniffed();
             options.null_padding = round % 3 == 0;
             let found = csv(&text, round % 2 == 0, &options, newline(&text));

@@ -27,8 +27,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     fn of(options: &CsvOptions) -> Option<Numbers> {
-        let numbers =
-            Numbers { decimal: options.decimal_separator, thousands: options.thousands };
+        let numbers = Numbers { decimal: options.decimal_separator, thousands: options.thousands };
         (numbers.decimal != b'.' || numbers.thousands.is_some()).then_some(numbers)
     }
 
@@ -86,7 +85,9 @@ impl Spelling {
         };
         let lower = name.to_lowercase();
         let order = || options.orders.iter().find(|(column, _)| column.to_lowercase() == lower);
-        found.or_else(|| order().map(|(_, order)| Spelling::Order(*order))).unwrap_or(Spelling::Plain)
+        found
+            .or_else(|| order().map(|(_, order)| Spelling::Order(*order)))
+            .unwrap_or(Spelling::Plain)
     }
 
     pub(super) fn is_plain(&self) -> bool {
@@ -115,8 +116,7 @@ pub(super) struct Spellings {
 impl Spellings {
     /// `None`: plain ones.
     pub(super) fn new(options: &CsvOptions) -> Option<Spellings> {
-        let pattern =
-            |format: &Option<String>| format.as_ref().and_then(|f| Pattern::new(f).ok());
+        let pattern = |format: &Option<String>| format.as_ref().and_then(|f| Pattern::new(f).ok());
         let found = Spellings {
             date: pattern(&options.dateformat),
             timestamp: pattern(&options.timestampformat),
@@ -162,7 +162,11 @@ mod tests {
         let check = |decimal: u8, thousands: Option<u8>, value: &str, expected: Option<&str>| {
             let mut out = Vec::new();
             let plain = Numbers { decimal, thousands }.plain(value.as_bytes(), &mut out);
-            assert_eq!(plain.map(|p| String::from_utf8_lossy(p).into_owned()).as_deref(), expected, "{value}");
+            assert_eq!(
+                plain.map(|p| String::from_utf8_lossy(p).into_owned()).as_deref(),
+                expected,
+                "{value}"
+            );
         };
         check(b',', None, "1,5", Some("1.5"));
         check(b',', None, "-1,5e3", Some("-1.5e3"));

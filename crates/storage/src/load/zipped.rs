@@ -12,11 +12,7 @@ use zip::CompressionMethod;
 use super::input::{Counted, damaged, guarded, shown};
 
 /// The one file of a ZIP archive, unpacked.
-pub(super) fn open(
-    path: &Path,
-    file: File,
-    done: Arc<AtomicU64>,
-) -> Result<Box<dyn Read + Send>> {
+pub(super) fn open(path: &Path, file: File, done: Arc<AtomicU64>) -> Result<Box<dyn Read + Send>> {
     let directory = file.try_clone().map_err(|e| super::input::cannot("open", path, e))?;
     let (start, bytes, checksum, method) = guarded(path, || {
         let mut archive = zip::ZipArchive::new(BufReader::new(directory))?;
@@ -31,7 +27,11 @@ pub(super) fn open(
         if let [(index, _)] = found.as_slice() {
             let entry = archive.by_index_raw(*index)?;
             let place = (entry.data_start(), entry.compressed_size(), entry.crc32());
-            return Ok::<_, zip::result::ZipError>(Ok((place, entry.compression(), entry.encrypted())));
+            return Ok::<_, zip::result::ZipError>(Ok((
+                place,
+                entry.compression(),
+                entry.encrypted(),
+            )));
         }
         Ok(Err(found))
     })?

@@ -168,14 +168,15 @@ fn looks_like_header(
         looker.column(&block.data, &records, column, at, |other| again |= other == value);
         let quote = shape.dialect.quote.map_or(NO_QUOTE, u16::from);
         let ends = records.ends.chunks_exact(shape.fields + 1);
-        quoted[column] = ends.filter_map(|ends| field(&block.data, ends, column)).any(|field| {
-            unspaced(field, quote).first().is_some_and(|&b| u16::from(b) == quote)
-        });
+        quoted[column] = ends
+            .filter_map(|ends| field(&block.data, ends, column))
+            .any(|field| unspaced(field, quote).first().is_some_and(|&b| u16::from(b) == quote));
     }
     let columns = 0..first.fields.len();
     let typed = |i: usize| looker.columns[i].guess.typed();
     let missing = |i: usize| !first.quoted[i] && nulls.contains(&first.fields[i]);
-    let looks: Vec<Look> = first.fields.iter().map(|f| looked(spellings, f, &mut Vec::new())).collect();
+    let looks: Vec<Look> =
+        first.fields.iter().map(|f| looked(spellings, f, &mut Vec::new())).collect();
     // Fields that cannot be values of their columns, and others that are no words.
     let (mut strange, mut values) = (0, 0);
     let mut years = Vec::new();

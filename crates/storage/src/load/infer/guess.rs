@@ -291,7 +291,9 @@ impl Guess {
         let format = |order: DateOrder| format!("'{}'", order.format(self.separator()));
         if self.ambiguous() {
             let (day, month) = (format(DateOrder::DayFirst), format(DateOrder::MonthFirst));
-            return format!("{values}, are dates with the day first or the month: dateformat {day} or {month} says which");
+            return format!(
+                "{values}, are dates with the day first or the month: dateformat {day} or {month} says which"
+            );
         }
         let read = self.order().map(|order| format!("; read as {}", format(order)));
         let read = read.unwrap_or_default();

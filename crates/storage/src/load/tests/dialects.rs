@@ -60,17 +60,29 @@ fn dialects_are_found_out() {
         "region VARCHAR, sum BIGINT: N|1 S|2",
         "delimiter \"|\", 2 lines above left out",
     );
-    check("sep=;\r\na;b\r\n1;2\r\n", "a BIGINT, b BIGINT: 1|2", "delimiter \";\", 1 line above left out");
+    check(
+        "sep=;\r\na;b\r\n1;2\r\n",
+        "a BIGINT, b BIGINT: 1|2",
+        "delimiter \";\", 1 line above left out",
+    );
     check("# made by hand\na,b\n1,2\n", "a BIGINT, b BIGINT: 1|2", "1 line above left out");
     check("a,b\n1,2\n# that was one\n3,4\n", "a BIGINT, b BIGINT: 1|2 3|4", "comment \"#\"");
     check("a,b\n'x,y',1\n'it''s',2\n", "a VARCHAR, b BIGINT: x,y|1 it's|2", "quote \"'\"");
     check("a,b\n\"x \\\"y\\\", z\",1\n", "a VARCHAR, b BIGINT: x \"y\", z|1", "escape \"\\\"");
     check("a, b\n1, \"x, y\"\n2, z\n", "a BIGINT, b VARCHAR: 1|x, y 2| z", "");
-    check("a,b\n1,\"x\" \n2,\"Swing it\" magistern\n", "a BIGINT, b VARCHAR: 1|x 2|\"Swing it\" magistern", "");
+    check(
+        "a,b\n1,\"x\" \n2,\"Swing it\" magistern\n",
+        "a BIGINT, b VARCHAR: 1|x 2|\"Swing it\" magistern",
+        "",
+    );
     check("a,b\r1,2\r3,4\r", "a BIGINT, b BIGINT: 1|2 3|4", "");
     check("a,b,c\n1,2,3,\n4,5,6,\n", "a BIGINT, b BIGINT, c BIGINT: 1|2|3 4|5|6", "");
     check("a,b,c,\n1,2,3\n4,5,6\n", "a BIGINT, b BIGINT, c BIGINT: 1|2|3 4|5|6", "");
-    check("1,2.5,a\n2,3.5,b\n", "column_1 BIGINT, column_2 DOUBLE, column_3 VARCHAR: 1|2.5|a 2|3.5|b", "no header");
+    check(
+        "1,2.5,a\n2,3.5,b\n",
+        "column_1 BIGINT, column_2 DOUBLE, column_3 VARCHAR: 1|2.5|a 2|3.5|b",
+        "no header",
+    );
     check("zip\n00501\n\n", "zip VARCHAR: 00501 ∅", "");
 }
 
@@ -84,9 +96,15 @@ fn headers_need_not_be_words() {
         "Country Name,Code,1960,1961\nAruba,ABW,1.5,2.5\nChad,TCD,3.25,\n",
         "Country Name VARCHAR, Code VARCHAR, 1960 DOUBLE, 1961 DOUBLE",
     );
-    header("Country,1960,1961,1962\nAruba,54211,55438,1\nChad,3,4,5\n", "Country VARCHAR, 1960 BIGINT, 1961 BIGINT, 1962 BIGINT");
+    header(
+        "Country,1960,1961,1962\nAruba,54211,55438,1\nChad,3,4,5\n",
+        "Country VARCHAR, 1960 BIGINT, 1961 BIGINT, 1962 BIGINT",
+    );
     header("2020-01-22,2020-01-23\n1,2\n", "2020-01-22 BIGINT, 2020-01-23 BIGINT");
-    header("place,2020-01-22,1/23/2020\nx,1,2\n", "place VARCHAR, 2020-01-22 BIGINT, 1/23/2020 BIGINT");
+    header(
+        "place,2020-01-22,1/23/2020\nx,1,2\n",
+        "place VARCHAR, 2020-01-22 BIGINT, 1/23/2020 BIGINT",
+    );
     header("true,false\n1,2\n", "true BIGINT, false BIGINT");
     header("true,false\ntrue,true\n", "column_1 BOOLEAN, column_2 BOOLEAN");
     header("\"1\",\"2\"\n3,4\n5,6\n", "1 BIGINT, 2 BIGINT");
@@ -113,8 +131,16 @@ fn orders_of_dates_are_found_out() {
     check("t,n\n2024-01-01 10:00,1\n", "t TIMESTAMP, n BIGINT: 2024-01-01T10:00:00|1", "");
     // Neither of the two, one and the other, and what is no day.
     check("d,n\n01/02/2024,1\n", "d VARCHAR, n BIGINT: 01/02/2024|1", "");
-    check("d,n\n13/02/2024,1\n02/13/2024,2\n", "d VARCHAR, n BIGINT: 13/02/2024|1 02/13/2024|2", "");
-    check("d,n\n13/02/2024,1\n13.02.2024,2\n", "d VARCHAR, n BIGINT: 13/02/2024|1 13.02.2024|2", "");
+    check(
+        "d,n\n13/02/2024,1\n02/13/2024,2\n",
+        "d VARCHAR, n BIGINT: 13/02/2024|1 02/13/2024|2",
+        "",
+    );
+    check(
+        "d,n\n13/02/2024,1\n13.02.2024,2\n",
+        "d VARCHAR, n BIGINT: 13/02/2024|1 13.02.2024|2",
+        "",
+    );
     check("d,n\n30/02/2024,1\n", "d VARCHAR, n BIGINT: 30/02/2024|1", "");
 
     let sniffed = Format::Csv(CsvOptions::sniffed());
@@ -134,7 +160,10 @@ fn orders_of_dates_are_found_out() {
     let dates = schema(&[("d", DataType::Date32), ("n", DataType::Int64)]);
     let dir = folder();
     let path = write(&dir, "d.csv", "d,n\n31/01/2024,1\n");
-    check_error(load(&path, &sniffed, &dates), &["\"31/01/2024\" is not a valid DATE", "dateformat"]);
+    check_error(
+        load(&path, &sniffed, &dates),
+        &["\"31/01/2024\" is not a valid DATE", "dateformat"],
+    );
 }
 
 #[test]
@@ -156,7 +185,11 @@ fn what_is_told_is_done() {
     );
     ok("d,n\n3 March 2024,1\n", &[("dateformat", "%d %B %Y")], "d DATE, n BIGINT: 2024-03-03|1");
     ok("d,n\n2024-03-03,1\n", &[("dateformat", "%d/%m/%Y")], "d VARCHAR, n BIGINT: 2024-03-03|1");
-    ok("a;b\n1,5;2\n-2;3,25\n", &[("decimal_separator", ",")], "a DOUBLE, b DOUBLE: 1.5|2.0 -2.0|3.25");
+    ok(
+        "a;b\n1,5;2\n-2;3,25\n",
+        &[("decimal_separator", ",")],
+        "a DOUBLE, b DOUBLE: 1.5|2.0 -2.0|3.25",
+    );
     ok(
         "a;b\n1.234,5;1.000\n2,0;1.000.000\n",
         &[("decimal_separator", ","), ("thousands", ".")],
@@ -164,10 +197,17 @@ fn what_is_told_is_done() {
     );
     ok("a,b\n\"1,234\",x\n\"12\",y\n", &[("thousands", ",")], "a BIGINT, b VARCHAR: 1234|x 12|y");
     ok("a,b\n1,2\n", &[("all_varchar", "true")], "a VARCHAR, b VARCHAR: 1|2");
-    ok("a,b,c\n1,2\n3\n4,5,6\n", &[("null_padding", "true")], "a BIGINT, b BIGINT, c BIGINT: 1|2|∅ 3|∅|∅ 4|5|6");
+    ok(
+        "a,b,c\n1,2\n3\n4,5,6\n",
+        &[("null_padding", "true")],
+        "a BIGINT, b BIGINT, c BIGINT: 1|2|∅ 3|∅|∅ 4|5|6",
+    );
     ok("a,b\n1,2\n3\n4,5,6\n7,8\n", &[("ignore_errors", "true")], "a BIGINT, b BIGINT: 1|2 7|8");
     ok("a,b\n1,2\n", &[("header", "false"), ("delimiter", "tab")], "column_1 VARCHAR: a,b 1,2");
-    check_error(with("a,b,c\n1,2\n4,5,6\n1,2,3\n1,2,3\n1,2,3\n", &[]), &["line 2", "2 fields", "null_padding"]);
+    check_error(
+        with("a,b,c\n1,2\n4,5,6\n1,2,3\n1,2,3\n1,2,3\n", &[]),
+        &["line 2", "2 fields", "null_padding"],
+    );
     check_error(with("a,b\n1,2,3\n", &[("null_padding", "true")]), &["2", "fields"]);
     let bad = |tell: &[(&str, &str)], parts: &[&str]| check_error(with("a,b\n1,2\n", tell), parts);
     bad(&[("decimal_separator", ";")], &["'.' or ','"]);
@@ -188,7 +228,8 @@ fn what_is_told_is_done() {
 #[test]
 fn encodings_are_found_out() {
     check(b"a,b\n1,caf\xe9\n2,na\xefve\n", "a BIGINT, b VARCHAR: 1|café 2|naïve", "windows-1252");
-    let utf16: Vec<u8> = "\u{feff}a;b\n1;é\n2;x\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let utf16: Vec<u8> =
+        "\u{feff}a;b\n1;é\n2;x\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     check(&utf16, "a BIGINT, b VARCHAR: 1|é 2|x", "delimiter \";\", UTF-16LE");
     let told = found("x.csv", b"a,b\n1,\x83n\n", &[("encoding", "shift_jis")]).unwrap();
     assert!(told.1.contains("Shift_JIS"), "{told:?}");
@@ -296,7 +337,10 @@ fn each_file_has_its_own_dialect() {
     let format = Format::Csv(CsvOptions::sniffed());
     let found = infer(&files, &format).unwrap();
     let said: Vec<String> = found.dialects.iter().map(|(_, d)| d.to_string()).collect();
-    assert_eq!(said, ["", "delimiter \";\"", "delimiter tab, 2 lines above left out, windows-1252"]);
+    assert_eq!(
+        said,
+        ["", "delimiter \";\"", "delimiter tab, 2 lines above left out, windows-1252"]
+    );
     let reader = open(&files, &format, &found.schema()).unwrap();
     assert_eq!(rows(&read_all(&reader, &found.schema()).unwrap()), ["1|x", "2|y", "3|café"]);
 }

@@ -1,0 +1,335 @@
+//! Reads delimited files where they lie, with the reader of [`load`](thalweg_storage::load).
+//!
+//! All partitions take blocks of whole records from one [`Reader`], as the workers of a load do: which
+//! rows there are, and which error is told of a file that is not right, does not depend on how many
+//! partitions there are. A scan that wants the first rows alone has one partition, which gives them in
+//! the order of the file.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    StatisticsArgs,
+};
+use futures::stream;
+use thalweg_base::text::quoted;
+use thalweg_base::{Error, limits};
+use thalweg_storage::LoadedFile;
+use thalweg_storage::load::{Batches, Columns, Format, Reader};
+use tokio::sync::OnceCell;
+
+use crate::error::into_datafusion;
+use crate::load::stamp;
+use crate::runtime::{blocking, checkpoint};
+
+/// The files of a table, as they were when their columns were found.
+#[derive(Debug)]
+pub struct Files {
+    /// What the statement calls them, for people.
+    pub name: String,
+    pub paths: Vec<PathBuf>,
+    /// Their versions, in the order of the paths.
+    pub stamps: Vec<LoadedFile>,
+    pub format: Format,
+    /// All columns, in the order of the files.
+    pub columns: SchemaRef,
+    /// What the columns of each file are called, if that is not found in the file itself.
+    pub names: Option<Vec<String>>,
+}
+
+impl Files {
+    pub fn bytes(&self) -> u64 {
+        self.stamps.iter().map(|stamp| stamp.bytes).sum()
+    }
+
+    /// Opens the files for the columns of `projection`. Blocking.
+    fn open(&self, projection: &[usize]) -> thalweg_base::Result<Reader> {
+        for (path, then) in self.paths.iter().zip(&self.stamps) {
+            let shown = || quoted(&path.to_string_lossy());
+            let now = stamp(path).map_err(|e| Error::io(format!("cannot open {}", shown()), e))?;
+            if now != *then {
+                return Err(Error::conflict(format!(
+                    "file {} was changed after its columns were found",
+                    shown()
+                ))
+                .hint("run the statement again"));
+            }
+        }
+        let mut columns = Columns::new(Arc::clone(&self.columns));
+        columns.wanted = Some(projection.to_vec());
+        columns.names.clone_from(&self.names);
+        Reader::open(self.paths.clone(), self.format.clone(), columns)
+    }
+}
+
+pub struct FileScanExec {
+    files: Arc<Files>,
+    projection: Vec<usize>,
+    fetch: Option<usize>,
+    statistics: Arc<Statistics>,
+    properties: Arc<PlanProperties>,
+    shared: Arc<Shared>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// What the partitions of one execution have in common.
+#[derive(Default)]
+struct Shared {
+    reader: OnceCell<Arc<Reader>>,
+    /// Partitions that have come to their end.
+    ended: AtomicUsize,
+}
+
+impl Shared {
+    async fn reader(&self, files: &Arc<Files>, projection: &[usize]) -> Result<Arc<Reader>> {
+        let open = || async {
+            let files = Arc::clone(files);
+            let columns = match projection {
+                [] => vec![0],
+                columns => columns.to_vec(),
+            };
+            blocking(move || files.open(&columns)).await.map(Arc::new)
+        };
+        self.reader.get_or_try_init(open).await.cloned()
+    }
+}
+
+impl FileScanExec {
+    /// `statistics` describe the columns of `projection`.
+    pub fn new(
+        files: Arc<Files>,
+        projection: Vec<usize>,
+        fetch: Option<usize>,
+        partitions: usize,
+        statistics: Statistics,
+    ) -> Result<Self> {
+        let schema = Arc::new(files.columns.project(&projection)?);
+        // A block is what a partition takes at a time.
+        let blocks = files.bytes() / limits::LOAD_BLOCK_BYTES as u64 + 1;
+        let fed = if fetch.is_some() { 1 } else { blocks.min(partitions as u64).max(1) };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(fed as usize),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        Ok(FileScanExec {
+            files,
+            projection,
+            fetch,
+            statistics: Arc::new(statistics),
+            properties: Arc::new(properties),
+            shared: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    fn partitions(&self) -> usize {
+        self.properties.partitioning.partition_count()
+    }
+
+    fn copy(&self, fetch: Option<usize>) -> Result<Self> {
+        let (files, statistics) = (Arc::clone(&self.files), self.statistics.as_ref().clone());
+        let partitions = self.partitions();
+        FileScanExec::new(files, self.projection.clone(), fetch, partitions, statistics)
+    }
+}
+
+impl fmt::Debug for FileScanExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileScanExec({})", self.files.name)
+    }
+}
+
+impl DisplayAs for FileScanExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> =
+            self.projection.iter().map(|&c| self.files.columns.field(c).name().as_str()).collect();
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                let Files { name, paths, .. } = &*self.files;
+                let (name, files) = (quoted(name), paths.len());
+                write!(f, "FileScanExec: {name}, files={files}, columns=[{}]", names.join(", "))?;
+                if let Some(fetch) = self.fetch {
+                    write!(f, ", fetch={fetch}")?;
+                }
+                Ok(())
+            }
+            DisplayFormatType::TreeRender => writeln!(f, "file={}", self.files.name),
+        }
+    }
+}
+
+impl ExecutionPlan for FileScanExec {
+    fn name(&self) -> &str {
+        "FileScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.copy(self.fetch)?))
+    }
+
+    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let rows = Rows {
+            files: Arc::clone(&self.files),
+            projection: self.projection.clone(),
+            schema: Arc::clone(&schema),
+            shared: Arc::clone(&self.shared),
+            partitions: self.partitions(),
+            batches: None,
+            left: self.fetch.unwrap_or(usize::MAX),
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+        };
+        let batches = stream::try_unfold(rows, |mut rows| async move {
+            let batch = rows.next().await?;
+            Ok(batch.map(|batch| (batch, rows)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match args.partition() {
+            None => Ok(Arc::clone(&self.statistics)),
+            // Blocks go to whichever partition asks first: an even share is the best guess.
+            Some(_) => {
+                let mut share = self.statistics.as_ref().clone();
+                let partitions = self.partitions();
+                share.num_rows = share.num_rows.map(|rows| rows / partitions).to_inexact();
+                Ok(Arc::new(share))
+            }
+        }
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        self.copy(fetch).ok().map(|scan| Arc::new(scan) as _)
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+}
+
+/// The rows that one partition gives.
+struct Rows {
+    files: Arc<Files>,
+    projection: Vec<usize>,
+    schema: SchemaRef,
+    shared: Arc<Shared>,
+    partitions: usize,
+    /// What is left of the block that was taken last.
+    batches: Option<Batches>,
+    /// Rows that are still wanted.
+    left: usize,
+    metrics: BaselineMetrics,
+}
+
+impl Rows {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while self.left > 0 {
+            if let Some(batches) = &mut self.batches {
+                let parsed = {
+                    let _timer = self.metrics.elapsed_compute().timer();
+                    batches.next().transpose().map_err(into_datafusion)?
+                };
+                let Some(batch) = parsed else {
+                    self.batches = None;
+                    continue;
+                };
+                checkpoint().await;
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+                let batch = batch.slice(0, batch.num_rows().min(self.left));
+                self.left -= batch.num_rows();
+                return shaped(&self.schema, batch).record_output(&self.metrics).map(Some);
+            }
+            let reader = self.shared.reader(&self.files, &self.projection).await?;
+            let unit = blocking(move || Ok(reader.next())).await?;
+            match unit {
+                Some(unit) => self.batches = Some(unit.parse()),
+                None => return self.end().await,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last partition that ends tells what was wrong with the files, as only then it is known
+    /// which fault comes first in them.
+    async fn end(&mut self) -> Result<Option<RecordBatch>> {
+        self.left = 0;
+        if self.shared.ended.fetch_add(1, Ordering::AcqRel) + 1 < self.partitions {
+            return Ok(None);
+        }
+        let reader = self.shared.reader(&self.files, &self.projection).await?;
+        let (_, result) = reader.finish();
+        result.map(|()| None).map_err(into_datafusion)
+    }
+}
+
+/// The batch as the plan says it is: the reader of files reads at least one column, also where none is
+/// wanted.
+fn shaped(schema: &SchemaRef, batch: RecordBatch) -> Result<RecordBatch> {
+    if !schema.fields().is_empty() {
+        return Ok(batch);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), vec![], &options)?)
+}
