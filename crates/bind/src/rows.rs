@@ -61,7 +61,7 @@ impl<'t> RowsOf<'t> {
                 return Ok(match &name.0[..] {
                     [part] => part
                         .as_ident()
-                        .map(|name| Part::of(name))
+                        .map(Part::of)
                         .filter(|name| !name.quoted && is_clock(&name.text))
                         .map(|name| RowsOf {
                             name: name.text,

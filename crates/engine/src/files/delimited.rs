@@ -2,7 +2,7 @@
 //! rows, and their rows are read by the same reader.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -90,7 +90,7 @@ impl DelimitedTable {
         known: &Known,
     ) -> Result<Self> {
         let stamped = paths.clone();
-        let stamps = blocking(move || stamped.iter().map(|path| stamped_file(path)).collect());
+        let stamps = blocking(move || stamped.iter().map(|path| versioned(path)).collect());
         let stamps: Vec<LoadedFile> = stamps.await?;
         let bytes: u64 = stamps.iter().map(|stamp| stamp.bytes).sum();
         let (columns, rows, names) = match declared {
@@ -121,7 +121,7 @@ impl DelimitedTable {
     }
 }
 
-fn stamped_file(path: &PathBuf) -> thalweg_base::Result<LoadedFile> {
+fn versioned(path: &Path) -> thalweg_base::Result<LoadedFile> {
     let shown = || format!("cannot open {}", quoted(&path.to_string_lossy()));
     stamp(path).map_err(|e| thalweg_base::Error::io(shown(), e))
 }

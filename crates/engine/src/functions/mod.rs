@@ -8,7 +8,7 @@
 //! * [`canonical_float`]: one zero and one NaN; [`cut_text`]: casts to `varchar(n)`
 //! * [`patterns`]: of LIKE and SIMILAR TO; [`text`]: `format`, and bounds of `lpad` and `repeat`
 //! * [`numbers`]: `width_bucket`, `div`; [`partial`]: roots and logarithms of numbers that have none;
-//! [`aggregates`]: `mode`, `percentile_disc`
+//!   [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
 

@@ -219,7 +219,12 @@ impl Inference {
                 .map(|b| Piece::Csv(csv::Piece::new(csv, b, &self.faults)))),
             Some(Source::Json(text)) => Ok(text.next_block()?.map(|block| {
                 let (keys, known) = (Arc::clone(&self.json), self.known.clone());
-                Piece::Json(json::Piece::new(keys, known, block, Arc::clone(&self.faults)))
+                Piece::Json(Box::new(json::Piece::new(
+                    keys,
+                    known,
+                    block,
+                    Arc::clone(&self.faults),
+                )))
             })),
         }
     }
@@ -312,7 +317,7 @@ pub enum Piece {
     #[doc(hidden)]
     Csv(csv::Piece),
     #[doc(hidden)]
-    Json(json::Piece),
+    Json(Box<json::Piece>),
 }
 
 impl Piece {
