@@ -396,6 +396,7 @@ impl Binder<'_> {
                 DataType::Timestamp(_, zone) => {
                     DataType::Timestamp(TimeUnit::Nanosecond, zone.clone())
                 }
+                _ if item.is_some() => DataType::Int32,
                 t if t.is_signed_integer() => DataType::Int64,
                 other => other.clone(),
             };

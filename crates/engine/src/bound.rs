@@ -35,6 +35,7 @@ use thalweg_bind::{Binder, Bound, Failure};
 
 use crate::dml::target::expression;
 use crate::error::{from_datafusion, into_datafusion};
+use crate::exec::IntSeries;
 use crate::rules::equal_floats;
 use crate::table::StoredTable;
 use crate::{names, quantified};
@@ -521,9 +522,22 @@ impl ContextProvider for Names<'_> {
             .into_iter()
             .map(|arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg)));
         let args = args.collect::<DfResult<Vec<Expr>>>()?;
+        // The function knows bigints alone; of ints its values are ints.
+        let is_int = |arg: &Expr| matches!(arg, Expr::Literal(ScalarValue::Int32(_), _));
+        let of_ints = !args.is_empty() && args.iter().all(is_int);
+        let bigint = |arg: Expr| match arg {
+            Expr::Literal(ScalarValue::Int32(value), metadata) => {
+                Expr::Literal(ScalarValue::Int64(value.map(i64::from)), metadata)
+            }
+            other => other,
+        };
+        let args: Vec<Expr> = args.into_iter().map(bigint).collect();
         let table =
             function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?;
-        Ok(provider_as_source(table))
+        Ok(provider_as_source(match of_ints {
+            true => Arc::new(IntSeries::new(table)),
+            false => table,
+        }))
     }
 
     fn create_cte_work_table(
