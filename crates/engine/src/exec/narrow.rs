@@ -105,10 +105,6 @@ impl ExecutionPlan for NarrowExec {
         vec![&self.bigints]
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
