@@ -419,11 +419,6 @@ impl Binder<'_> {
                     let typed = Typed::new(column, field.data_type().clone(), true);
                     typed.cast(&time).expr.alias_qualified(relation.cloned(), field.name())
                 }
-                DataType::Int64 if item.is_some() => {
-                    let typed = Typed::new(column, DataType::Int64, true);
-                    let int = typed.cast(&DataType::Int32).expr;
-                    int.alias_qualified(relation.cloned(), field.name())
-                }
                 _ => column,
             }
         });

@@ -503,9 +503,6 @@ impl ContextProvider for Names<'_> {
             let error = Error::user(format!("function {name} does not exist")).code("42883");
             let error = error.about(Subject::Function(name.into()));
             return Err(into_datafusion(match nearest(name, known) {
-                _ if self.state.scalar_functions().contains_key(name) => {
-                    error.hint(format!("it gives a value and no rows: SELECT {name}(…)"))
-                }
                 Some(near) => error.hint(format!("did you mean {near}? SHOW FUNCTIONS lists all")),
                 None => error.hint("SHOW FUNCTIONS lists all"),
             }));

@@ -33,7 +33,7 @@ use thalweg_storage::load::{Batches, Columns, Format, Reader};
 use tokio::sync::OnceCell;
 
 use crate::error::into_datafusion;
-use crate::load::stamp;
+use crate::load::version;
 use crate::runtime::{blocking, checkpoint};
 
 /// The files of a table, as they were when their columns were found.
@@ -59,12 +59,11 @@ impl Files {
     /// Opens the files for the columns of `projection`. Blocking.
     fn open(&self, projection: &[usize]) -> thalweg_base::Result<Reader> {
         for (path, then) in self.paths.iter().zip(&self.stamps) {
-            let shown = || quoted(&path.to_string_lossy());
-            let now = stamp(path).map_err(|e| Error::io(format!("cannot open {}", shown()), e))?;
+            let now = version(path)?;
             if now != *then {
                 return Err(Error::conflict(format!(
                     "file {} was changed after its columns were found",
-                    shown()
+                    quoted(&path.to_string_lossy())
                 ))
                 .hint("run the statement again"));
             }

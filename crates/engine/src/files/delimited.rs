@@ -2,7 +2,7 @@
 //! rows, and their rows are read by the same reader.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -14,13 +14,12 @@ use datafusion::datasource::TableType;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
-use thalweg_base::text::quoted;
 use thalweg_storage::LoadedFile;
 use thalweg_storage::load::{self, Format, Inference, Inferred};
 
 use crate::error::into_datafusion;
 use crate::exec::{FileScanExec, Files};
-use crate::load::{look_at_all, stamp};
+use crate::load::{look_at_all, version};
 use crate::runtime::blocking;
 use crate::zoned;
 
@@ -90,7 +89,7 @@ impl DelimitedTable {
         known: &Known,
     ) -> Result<Self> {
         let stamped = paths.clone();
-        let stamps = blocking(move || stamped.iter().map(|path| versioned(path)).collect());
+        let stamps = blocking(move || stamped.iter().map(|path| version(path)).collect());
         let stamps: Vec<LoadedFile> = stamps.await?;
         let bytes: u64 = stamps.iter().map(|stamp| stamp.bytes).sum();
         let (columns, rows, names) = match declared {
@@ -119,11 +118,6 @@ impl DelimitedTable {
         let files = Arc::new(Files { name, paths, stamps, format, columns, names });
         Ok(DelimitedTable { files, shown, rows })
     }
-}
-
-fn versioned(path: &Path) -> thalweg_base::Result<LoadedFile> {
-    let shown = || format!("cannot open {}", quoted(&path.to_string_lossy()));
-    stamp(path).map_err(|e| thalweg_base::Error::io(shown(), e))
 }
 
 /// The columns that all rows have.

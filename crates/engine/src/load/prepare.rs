@@ -162,9 +162,14 @@ fn refuse_definition(request: &LoadRequest, table: &Table) -> Result<()> {
 }
 
 fn stamped(path: PathBuf) -> Result<InputFile> {
-    let failed = |e| Error::io(format!("cannot open {}", quoted(&path.to_string_lossy())), e);
-    let stamp = stamp(&path).map_err(failed)?;
+    let stamp = version(&path)?;
     Ok(InputFile { path, stamp })
+}
+
+/// The [`stamp`] of a file that is to be read.
+pub(crate) fn version(path: &Path) -> Result<LoadedFile> {
+    let failed = |e| Error::io(format!("cannot open {}", quoted(&path.to_string_lossy())), e);
+    stamp(path).map_err(failed)
 }
 
 /// What a file is remembered by: its path without links, and its version.
