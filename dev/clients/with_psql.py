@@ -49,6 +49,28 @@ def types():
     )
 
 
+@check("notices")
+def notices():
+    def told(*commands):
+        command = ["psql", "-X", "-At", "-v", "ON_ERROR_STOP=1"]
+        for text in commands:
+            command += ["-c", text]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        equal(done.returncode, 0)
+        return done.stderr
+
+    psql("CREATE TABLE psql_n (a int)")
+    made = told("CREATE INDEX psql_i ON psql_n (a)")
+    if "NOTICE:  there are no indexes" not in made or "HINT:" not in made:
+        raise AssertionError(made)
+    again = "CREATE TABLE IF NOT EXISTS psql_n (a int)"
+    equal(told(again), 'NOTICE:  relation "psql_n" already exists, skipping\n')
+    equal(told("SET client_min_messages = warning", again), "")
+    equal(told("DROP TABLE IF EXISTS psql_m"), 'NOTICE:  table "psql_m" does not exist, skipping\n')
+    equal(told("COMMIT"), "WARNING:  there is no transaction in progress\n")
+    psql("DROP TABLE psql_n")
+
+
 @check("changes")
 def changes():
     equal(

@@ -11,6 +11,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use thalweg_base::{QueryId, Result};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::notice::Notice;
 use crate::runtime::Cancel;
 use crate::session::{Job, lost};
 
@@ -29,6 +30,7 @@ pub enum Tag {
 pub(crate) struct Head {
     pub schema: SchemaRef,
     pub tag: Tag,
+    pub notices: Vec<Notice>,
 }
 
 /// One item of an answer: `None` is its proper end, without which it was cut off.
@@ -38,6 +40,8 @@ pub(crate) type Item = Option<Result<RecordBatch>>;
 pub struct Answer {
     pub schema: SchemaRef,
     pub tag: Tag,
+    /// What the client is told beside, before the rows.
+    pub notices: Vec<Notice>,
     query: QueryId,
     /// `None`: it has ended.
     coming: Option<Coming>,
@@ -62,9 +66,10 @@ impl Answer {
             why = &mut cancelled => return Err(why.error()),
         };
         match head {
-            Ok(Ok(Head { schema, tag })) => {
+            Ok(Ok(Head { schema, tag, notices })) => {
                 let query = job.run.id();
-                Ok(Answer { schema, tag, query, coming: Some(Coming { job, rows, cancelled }) })
+                let coming = Some(Coming { job, rows, cancelled });
+                Ok(Answer { schema, tag, notices, query, coming })
             }
             Ok(Err(e)) => Err(job.run.cancelled().map_or(e, Cancel::error)),
             Err(_) => Err(job.run.cancelled().map_or_else(lost, Cancel::error)),

@@ -31,6 +31,7 @@ use crate::catalog::{CATALOG, PUBLIC};
 use crate::declared;
 use crate::error::{from_arrow, from_datafusion, no_relation};
 use crate::files;
+use crate::notice::Notice;
 use crate::pg::{self, PG_CATALOG};
 use crate::runtime::Run;
 use crate::session::Inner;
@@ -210,6 +211,7 @@ impl Job<'_> {
                         .hint(format!("DROP VIEW {} removes it", quoted(&name))));
                 }
                 if drop.if_exists && !self.exists(&schema, &name) {
+                    skipping(format!("table {} does not exist", quoted(&name)), "00000");
                     return done("DROP TABLE");
                 }
                 self.commit("DROP TABLE", &schema, &name, move |t, schema, name| {
@@ -232,6 +234,7 @@ impl Job<'_> {
                         .hint(format!("DROP TABLE {} removes it", quoted(&name))));
                 }
                 if drop.if_exists && !self.exists(&schema, &name) {
+                    skipping(format!("view {} does not exist", quoted(&name)), "00000");
                     return done("DROP VIEW");
                 }
                 self.commit("DROP VIEW", &schema, &name, |t, schema, name| {
@@ -266,9 +269,9 @@ impl Job<'_> {
             }
             DdlStatement::CreateCatalog(_) => Err(Error::unsupported("a database has one catalog")
                 .hint("CREATE SCHEMA makes a namespace; another database is another directory")),
-            DdlStatement::CreateIndex(_) => Err(Error::unsupported("there are no indexes").hint(
-                "CREATE TABLE … CLUSTER BY (columns) lets queries skip what they do not need",
-            )),
+            DdlStatement::CreateIndex(_) => {
+                Err(Error::internal("an index came to those who change the catalog"))
+            }
             other @ (DdlStatement::CreateFunction(_) | DdlStatement::DropFunction(_)) => {
                 let plan = LogicalPlan::Ddl(other);
                 self.session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
@@ -313,6 +316,7 @@ impl Job<'_> {
         check_not_system(&schema)?;
         let word = if self.creates_from_query { "CREATE TABLE AS" } else { "CREATE TABLE" };
         if create.if_not_exists && self.exists(&schema, &name) {
+            skipping(format!("relation {} already exists", quoted(&name)), "42P07");
             return Ok(Tag::Done(word.into()));
         }
         if !create.or_replace && self.exists(&schema, &name) {
@@ -545,6 +549,13 @@ pub(crate) fn conform(columns: &[ArrayRef], schema: &SchemaRef) -> Result<Record
     });
     RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_>>()?)
         .map_err(|e| from_arrow(&e))
+}
+
+/// The client is told why its statement does nothing.
+fn skipping(why: String, code: &'static str) {
+    if let Some(run) = Run::current() {
+        run.notice(Notice::new(format!("{why}, skipping")).code(code));
+    }
 }
 
 pub(crate) fn null_in(field: &Field) -> Error {

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::answer::{Head, Item, Tag};
 use crate::bound::Titles;
 use crate::error::from_datafusion;
+use crate::notice::Notice;
 use crate::runtime::{Run, checkpoint};
 use crate::share::{self, Kept, Key, Landed, Part};
 use crate::statement;
@@ -32,6 +33,7 @@ pub(crate) struct Client<'a> {
     pub reading: Reading<'a>,
     /// What the client's statement calls the columns. Statements that share their rows may differ in it.
     pub titles: Titles,
+    pub notices: Vec<Notice>,
 }
 
 /// Why there are no more rows, though it is not the end of them.
@@ -49,7 +51,8 @@ impl From<Error> for Stop {
 
 impl Client<'_> {
     fn head(&mut self, schema: SchemaRef) -> Result<(), Stop> {
-        let head = Head { schema: self.titles.schema(schema), tag: Tag::Rows };
+        let notices = std::mem::take(&mut self.notices);
+        let head = Head { schema: self.titles.schema(schema), tag: Tag::Rows, notices };
         let sent = self.started.take().is_none_or(|started| started.send(Ok(head)).is_ok());
         if sent { Ok(()) } else { Err(Stop::Gone) }
     }

@@ -69,11 +69,13 @@ mod exec;
 mod figures;
 mod files;
 mod functions;
+mod hints;
 mod information;
 mod ingest;
 mod load;
 mod maintain;
 mod names;
+mod notice;
 mod parameters;
 mod parse;
 mod percentile;
@@ -115,6 +117,7 @@ pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
     stamp, table_name,
 };
+pub use notice::Notice;
 pub use parameters::Value;
 pub use pg::REPORTED as REPORTED_SETTINGS;
 pub use result_names::result_names;

@@ -26,15 +26,16 @@ use crate::deliver::{self, Client, Stop};
 use crate::error::from_datafusion;
 use crate::estimate::Estimate;
 use crate::exec::adapted;
+use crate::notice::Notice;
 use crate::parse::{self, Parsed};
 use crate::plans::{Execution, Planned};
 use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
-use crate::transaction::{self, Reading, TransactionStatus};
+use crate::transaction::{self, Control, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, ddl, declared, dml, maintain, names, pg, place, prepared, quantified, show,
-    workload,
+    alter, as_of, ddl, declared, dml, hints, maintain, names, pg, place, prepared, quantified,
+    show, workload,
 };
 
 pub(crate) use crate::parse::statement as parse;
@@ -67,7 +68,13 @@ pub(crate) async fn run(
             return;
         }
     };
-    let mut client = Client { started: Some(started), rows, reading, titles: Titles::default() };
+    let mut client = Client {
+        started: Some(started),
+        rows,
+        reading,
+        titles: Titles::default(),
+        notices: told(session, run),
+    };
     let result = match statement {
         Started::Rows(plan, titles, state) => {
             client.titles = titles;
@@ -78,10 +85,10 @@ pub(crate) async fn run(
             deliver::shared(&mut client, session.engine.flights(), run, key, &state).await
         }
         Started::Done(tag) => {
-            let Client { started, rows, reading, .. } = client;
+            let Client { started, rows, reading, notices, .. } = client;
             // First: who cancels what is answered cancels nothing.
             drop(reading);
-            let head = Head { schema: no_columns(), tag };
+            let head = Head { schema: no_columns(), tag, notices };
             if started.is_some_and(|started| started.send(Ok(head)).is_ok()) {
                 let _ = rows.send(None).await;
             }
@@ -92,6 +99,17 @@ pub(crate) async fn run(
         run.note_failed();
     }
     client.end(result).await;
+}
+
+/// What the client is told beside the answer, as far as it wants to hear of it.
+fn told(session: &Inner, run: &Run) -> Vec<Notice> {
+    let mut notices = run.take_notices();
+    if !notices.is_empty()
+        && let Some(least) = pg::value(session, "client_min_messages")
+    {
+        notices.retain(|notice| notice.severity.is_told(&least));
+    }
+    notices
 }
 
 /// Writes to the audit log what the log is to have.
@@ -219,6 +237,10 @@ async fn planned(
     if let Parsed::Sql(Statement::Statement(statement), _) = &parsed
         && let Some(control) = transaction::control(statement)?
     {
+        let idle = session.transactions.status() == TransactionStatus::Idle;
+        if idle && matches!(control, Control::Commit | Control::Rollback) {
+            run.notice(Notice::warning("there is no transaction in progress").code("25P01"));
+        }
         return session.transactions.control(control).await.map(Started::Done);
     }
     if let Parsed::Access(command @ Command::SetRole(None)) = parsed {
@@ -326,6 +348,12 @@ impl Job<'_> {
                     session.transactions.check_writable()?;
                     let job = dml::Job { session, run, state: &state, snapshot };
                     return alter::run(&job, command.clone()).await;
+                }
+                ast::Statement::CreateIndex(_)
+                | ast::Statement::Analyze(_)
+                | ast::Statement::Drop { object_type: ast::ObjectType::Index, .. } => {
+                    let job = dml::Job { session, run, state: &state, snapshot };
+                    return hints::run(&job, inner).map(Started::Done);
                 }
                 ast::Statement::AlterSchema(_) | ast::Statement::AlterView { .. } => {
                     return Err(Error::unsupported("only tables can be altered")

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 use thalweg_base::Error;
+use thalweg_engine::Notice;
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -38,6 +39,14 @@ pub fn print(error: &Error) {
 /// The same of what is no reason to stop.
 pub fn warn(error: &Error) {
     let _ = writeln!(io::stderr(), "warning: {error:#}");
+}
+
+/// `notice: …` and `hint: …`, as a statement tells them beside its answer.
+pub fn tell(notice: &Notice) {
+    let _ = writeln!(io::stderr(), "{}: {}", notice.severity.name().to_lowercase(), notice.message);
+    if let Some(hint) = &notice.hint {
+        let _ = writeln!(io::stderr(), "hint: {hint}");
+    }
 }
 
 impl From<Error> for Failure {

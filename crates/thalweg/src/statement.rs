@@ -8,7 +8,7 @@ use futures::StreamExt;
 use thalweg_base::Error;
 use thalweg_engine::{Answer, Engine, Session, Tag};
 
-use crate::failure::Outcome;
+use crate::failure::{self, Outcome};
 use crate::interrupt::{self, Watch};
 use crate::output::sink::Sink;
 use crate::output::{self, Format, Look};
@@ -48,6 +48,10 @@ impl Runner {
         let explain = |e| watch.explain(e);
         let mut progress = Progress::of_query(&self.session);
         let answer = self.session.query(sql).await.map_err(|e| explain(e).shown_in(sql))?;
+        if !answer.notices.is_empty() {
+            progress = None;
+            answer.notices.iter().for_each(failure::tell);
+        }
         if !matches!(answer.tag, Tag::Rows) {
             drop(progress);
             return self.acknowledge(answer, sink);

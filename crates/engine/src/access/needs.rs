@@ -69,6 +69,11 @@ impl Needs<'_> {
             S::CreateTable(create) => self.create(&create.name, create.or_replace),
             S::CreateView(create) => self.create(&create.name, create.or_replace),
             S::AlterTable(alter) => self.owner(&alter.name),
+            S::CreateIndex(create) => self.owner(&create.table_name),
+            S::Analyze(analyze) => {
+                analyze.table_name.iter().for_each(|table| self.owner(table));
+            }
+            S::Drop { object_type: ObjectType::Index, .. } => {}
             S::CreateSchema { .. } => {
                 self.all.push(Need::Privilege(P::Create, Object::Database));
             }

@@ -74,23 +74,10 @@ impl Target {
             [schema, table] => *schema == self.schema && *table == self.table.name,
             _ => false,
         };
-        let columns = self.table.arrow_schema.fields().iter().map(|f| f.name().as_str());
-        let ident = name.0.last().and_then(|part| part.as_ident());
-        let found = match ident {
-            Some(ident) => names::column(columns, ident)?,
-            None => None,
-        };
-        found.filter(|_| known).ok_or_else(|| {
-            let fields = self.table.arrow_schema.fields();
-            let all: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
-            let wanted = names::folded(name);
-            let near = nearest(&wanted, all.iter().copied());
-            let hint = near.map_or_else(
-                || format!("its columns are {}", all.join(", ")),
-                |near| format!("did you mean {near}?"),
-            );
-            ddl::no_column(&self.name(), &wanted).hint(hint)
-        })
+        match name.0.last().and_then(|part| part.as_ident()) {
+            Some(ident) if known => index(&self.table, &self.name(), ident),
+            _ => Err(no_column(&self.table, &self.name(), &names::folded(name))),
+        }
     }
 
     /// What a column gets that a statement does not name.
@@ -160,6 +147,23 @@ pub fn table(snapshot: &Snapshot, name: &ObjectName, what: &str) -> Result<(Stri
             .hint("only stored tables can be changed, those of CREATE TABLE and load"),
         None => ddl::no_table(&full),
     })
+}
+
+/// The column called `ident` of a table, whose whole name is for errors.
+pub fn index(table: &Table, whole_name: &str, ident: &Ident) -> Result<usize> {
+    let columns = table.arrow_schema.fields().iter().map(|f| f.name().as_str());
+    names::column(columns, ident)?.ok_or_else(|| no_column(table, whole_name, &names::ident(ident)))
+}
+
+fn no_column(table: &Table, whole_name: &str, wanted: &str) -> Error {
+    let fields = table.arrow_schema.fields();
+    let all: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
+    let near = nearest(wanted, all.iter().copied());
+    let hint = near.map_or_else(
+        || format!("its columns are {}", all.join(", ")),
+        |near| format!("did you mean {near}?"),
+    );
+    ddl::no_column(whole_name, wanted).hint(hint)
 }
 
 /// What a column gets that a statement does not name.

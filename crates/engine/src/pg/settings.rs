@@ -62,7 +62,7 @@ const SETTINGS: &[Known] = &[
     known("block_size", Kind::Fixed, "8192", "The unit of pg_class.relpages."),
     known("bytea_output", Kind::OneOf(&["hex"]), "hex", "How bytea is written."),
     known("client_encoding", Kind::OneOf(&["utf8", "utf-8", "unicode"]), "UTF8", "The encoding of text."),
-    known("client_min_messages", MESSAGES, "notice", KEPT),
+    known("client_min_messages", MESSAGES, "notice", "From which severity on notices are sent."),
     known("datestyle", Kind::Text, "ISO, MDY", "How dates are written: only ISO."),
     known("default_table_access_method", Kind::Only, "heap", "The access method of tables."),
     known("default_tablespace", Kind::Only, "", KEPT),

@@ -23,6 +23,7 @@ use super::memory::QueryMemory;
 use super::quantum::give_way;
 use crate::access::RoleId;
 use crate::estimate::Estimate;
+use crate::notice::Notice;
 use crate::plans::{Cost, Loan};
 use crate::unrefused::Unrefused;
 
@@ -118,6 +119,8 @@ pub struct Run {
     cost: Mutex<Option<Arc<Cost>>>,
     /// Plans that no other query may execute until all tasks of this one have ended.
     loans: Mutex<Vec<Loan>>,
+    /// What its client is to be told, until the head of the answer takes it along.
+    notices: Mutex<Vec<Notice>>,
 }
 
 thread_local! {
@@ -150,6 +153,7 @@ impl Run {
             refusal: Mutex::new(None),
             cost: Mutex::default(),
             loans: Mutex::default(),
+            notices: Mutex::default(),
         });
         driver.query_arrived(&run, PLANNING_NS, terms)?;
         Ok(run)
@@ -195,6 +199,15 @@ impl Run {
     {
         let _entered = tokio.enter();
         self.enter(|| Beside::spawn_awaited(future))
+    }
+
+    /// Tells the client of the statement something beside its answer.
+    pub fn notice(&self, notice: Notice) {
+        self.notices.lock().push(notice);
+    }
+
+    pub fn take_notices(&self) -> Vec<Notice> {
+        std::mem::take(&mut *self.notices.lock())
     }
 
     pub fn cancel(&self, why: Cancel) {

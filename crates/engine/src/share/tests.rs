@@ -203,8 +203,13 @@ fn led(memory_bytes: usize) -> Led {
         let run =
             Run::begin(&driver, Origin::new(None, "SELECT a FROM t"), &Terms::default()).unwrap();
         let reading = transactions.reading(&run);
-        let mut client =
-            Client { started: Some(started), rows: sender, reading, titles: Titles::default() };
+        let mut client = Client {
+            started: Some(started),
+            rows: sender,
+            reading,
+            titles: Titles::default(),
+            notices: vec![],
+        };
         let result = deliver::lead(&mut client, stream, leader, kept).await;
         client.end(result).await;
     });

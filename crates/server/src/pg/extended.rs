@@ -311,6 +311,7 @@ impl Connection {
         let running = session.query_with(&portal.statement.sql, &portal.values);
         let begun = self.watched(running).await?.map_err(Stop::from);
         let answer = self.planned(&portal.statement, begun)?;
+        self.output.out.notices(&answer.notices);
         let formats = results::formats(&portal.result_formats, answer.schema.fields().len())?;
         portal.state = State::Running(Box::new(Cursor::new(answer, formats)));
         Ok(())

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 use thalweg_base::Error;
-use thalweg_engine::TransactionStatus;
+use thalweg_engine::{Notice, TransactionStatus};
 
 /// What is to be sent. Each message is a type, a length and a body; the length is written last.
 #[derive(Default)]
@@ -154,18 +154,21 @@ impl Out {
         self.bare(b'c');
     }
 
+    pub fn notices(&mut self, notices: &[Notice]) {
+        for notice in notices {
+            let severity = notice.severity.name();
+            self.report(b'N', severity, notice.code, &notice.message, |field| {
+                if let Some(hint) = &notice.hint {
+                    field(b'H', hint);
+                }
+            });
+        }
+    }
+
     /// `fatal`: the connection ends with it.
     pub fn error(&mut self, e: &Error, fatal: bool) {
         let severity = if fatal { "FATAL" } else { "ERROR" };
-        self.message(b'E', |b| {
-            let mut field = |code: u8, value: &str| {
-                b.put_u8(code);
-                text(b, value);
-            };
-            field(b'S', severity);
-            field(b'V', severity);
-            field(b'C', e.sqlstate());
-            field(b'M', e.message());
+        self.report(b'E', severity, e.sqlstate(), e.message(), |field| {
             if let Some(detail) = e.detail_text() {
                 field(b'D', detail);
             }
@@ -175,6 +178,28 @@ impl Out {
             if let Some(position) = e.position() {
                 field(b'P', &position.to_string());
             }
+        });
+    }
+
+    /// An error or a notice: `kind`. `rest` writes the fields that not all have.
+    fn report(
+        &mut self,
+        kind: u8,
+        severity: &str,
+        code: &str,
+        message: &str,
+        rest: impl FnOnce(&mut dyn FnMut(u8, &str)),
+    ) {
+        self.message(kind, |b| {
+            let mut field = |code: u8, value: &str| {
+                b.put_u8(code);
+                text(b, value);
+            };
+            field(b'S', severity);
+            field(b'V', severity);
+            field(b'C', code);
+            field(b'M', message);
+            rest(&mut field);
             b.put_u8(0);
         });
     }
