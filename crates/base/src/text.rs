@@ -2,6 +2,7 @@
 //! what a panic says, and which name may have been meant by one that nothing has.
 
 use std::any::Any;
+use std::fmt;
 use std::time::Duration;
 
 /// `1536` → `"1.5 KiB"`.
@@ -40,6 +41,68 @@ pub fn seconds(s: f64) -> String {
     } else {
         format!("{}m {:02}s", (s / 60.0) as u64, (s % 60.0) as u64)
     }
+}
+
+/// A double as PostgreSQL writes it: `1`, `0.1`, `1e+20`, `Infinity`.
+pub fn float8(out: &mut impl fmt::Write, value: f64) -> fmt::Result {
+    float(out, value, format_args!("{value:e}"), 15)
+}
+
+/// A real as PostgreSQL writes it.
+pub fn float4(out: &mut impl fmt::Write, value: f32) -> fmt::Result {
+    float(out, f64::from(value), format_args!("{value:e}"), 6)
+}
+
+/// The shortest digits that give the number back, with an exponent where `%g` has one: below
+/// 10⁻⁴ and from 10 to the power of `digits`.
+fn float(
+    out: &mut impl fmt::Write,
+    value: f64,
+    shortest: fmt::Arguments<'_>,
+    digits: i32,
+) -> fmt::Result {
+    if value.is_nan() {
+        return out.write_str("NaN");
+    }
+    if value.is_infinite() {
+        return out.write_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
+    }
+    let text = shortest.to_string();
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..digits).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return write!(out, "{mantissa}e{sign}{:02}", exponent.abs());
+    }
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    let all: String = mantissa.chars().filter(|c| *c != '.').collect();
+    if exponent < 0 {
+        return write!(out, "{sign}0.{:0>width$}{all}", "", width = (-exponent - 1) as usize);
+    }
+    let whole = exponent as usize + 1;
+    match all.get(..whole) {
+        Some(head) if all.len() > whole => write!(out, "{sign}{head}.{}", &all[whole..]),
+        _ => write!(out, "{sign}{all:0<whole$}"),
+    }
+}
+
+/// An item of an array as PostgreSQL writes it: in quotes if it could be taken for something else.
+pub fn list_item(out: &mut impl fmt::Write, item: &str) -> fmt::Result {
+    let special = |c: char| "{},\"\\".contains(c) || c.is_ascii_whitespace() || c == '\u{b}';
+    if !item.is_empty() && !item.contains(special) && !item.eq_ignore_ascii_case("null") {
+        return out.write_str(item);
+    }
+    out.write_char('"')?;
+    for c in item.chars() {
+        if matches!(c, '"' | '\\') {
+            out.write_char('\\')?;
+        }
+        out.write_char(c)?;
+    }
+    out.write_char('"')
 }
 
 /// What a panic was told, unless that is no text.

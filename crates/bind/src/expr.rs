@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{
     Between, Case, Cast, InList, LambdaVariable, Like, Placeholder, ScalarFunction, TryCast,
@@ -15,13 +15,13 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::binder::{Binder, Ctes};
 use crate::failure::{Placed, Result, not_covered, wrong};
-use crate::functions::rounded;
+use crate::functions::{listed, rounded};
 use crate::guard::guarded;
 use crate::literal;
 use crate::operator::{as_row, signed_power};
 use crate::rows::CHOICE;
 use crate::scope::{Part, Scope};
-use crate::types::{self, TEXT, common, is_text};
+use crate::types::{self, TEXT, is_text};
 
 /// An expression and what its values are.
 #[derive(Clone, Debug)]
@@ -100,6 +100,25 @@ impl Typed {
         Typed { expr, data_type: to.clone(), nullable: self.nullable, unknown: false }
     }
 
+    /// A text without a type, beside values that have one: it is read as their type, with all the digits
+    /// that are written. The precision and scale of a column, or of its timestamps, are the column's own:
+    /// `d = '2.5004'` is false of 2.500.
+    pub fn beside(self, other: &DataType) -> Typed {
+        let Expr::Literal(text, _) = &self.expr else { return self };
+        let Some(Some(text)) = text.try_as_str().filter(|_| self.unknown) else { return self };
+        let to = match other {
+            DataType::Decimal128(..) => types::written(text),
+            DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone) => {
+                Some(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))
+            }
+            _ => None,
+        };
+        match to {
+            Some(to) => self.cast(&to),
+            None => self,
+        }
+    }
+
     /// The same as the type of a cast that is written, or of the column that it is put into: numbers are
     /// rounded. With `is_try`, what cannot be cast is NULL.
     pub fn converted(self, to: &DataType, is_try: bool) -> Typed {
@@ -114,8 +133,19 @@ impl Typed {
             |function, expr| Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]));
         let value = match (&self.data_type, to) {
             (from, &DataType::Decimal128(precision, scale)) if types::is_float(from) => {
-                let expr = call(rounded::decimal(precision, scale, is_try), self.expr);
+                let expr = call(rounded::nearest_decimal(precision, scale, is_try), self.expr);
                 return Typed::new(expr, to.clone(), nullable);
+            }
+            (from @ DataType::List(_), to) if listed::is_rounded(from, to) => {
+                let expr = call(listed::list_cast(to.clone(), is_try), self.expr);
+                return Typed::new(expr, to.clone(), nullable);
+            }
+            (DataType::Float64, DataType::Float32) => {
+                let expr = call(rounded::real(is_try), self.expr);
+                return Typed::new(expr, to.clone(), nullable);
+            }
+            (DataType::Timestamp(from, _), &DataType::Timestamp(unit, _)) if *from > unit => {
+                Typed { expr: call(rounded::instant(unit), self.expr), ..self }
             }
             (from, to) if types::is_float(from) && to.is_integer() => {
                 Typed { expr: call(rounded::whole(), self.expr), ..self }
@@ -241,6 +271,11 @@ impl Binder<'_> {
             Sql::BinaryOp { left, op, right } => self.binary(left, op, right, place),
             Sql::UnaryOp { op, expr } => self.unary(*op, expr, place),
             Sql::Cast { kind, expr, data_type, array: false, format: None } => {
+                if let Sql::Array(array) = expr.as_ref()
+                    && let to @ DataType::List(_) = self.sql_type(data_type)?
+                {
+                    return self.array_as(array, &to, kind, place);
+                }
                 let value = self.expr(expr, place)?;
                 let to = match types::any_numeric(data_type) {
                     true => self.numeric_of(&value, self.sql_type(data_type)?),
@@ -250,8 +285,11 @@ impl Binder<'_> {
                 self.cut(value, data_type)
             }
             Sql::TypedString(typed) if !typed.uses_odbc_syntax => {
-                let to = self.sql_type(&typed.data_type)?;
                 let value = self.literal(&typed.value.value)?;
+                let to = match types::any_numeric(&typed.data_type) {
+                    true => self.numeric_of(&value, self.sql_type(&typed.data_type)?),
+                    false => self.sql_type(&typed.data_type)?,
+                };
                 let value = self.cast_as_written(value, to, CastKind::Cast)?;
                 self.cut(value, &typed.data_type)
             }
@@ -459,7 +497,9 @@ impl Binder<'_> {
                         None => Ok(literal::count(open)),
                     }
                 };
-                let mut args = vec![value, bound(lower_bound, 1)?, bound(upper_bound, i64::MAX)?];
+                // No list is longer.
+                let last = i64::from(i32::MAX);
+                let mut args = vec![value, bound(lower_bound, 1)?, bound(upper_bound, last)?];
                 if let Some(stride) = stride {
                     args.push(self.expr(stride, place)?.cast(&DataType::Int64));
                 }
@@ -511,9 +551,14 @@ impl Binder<'_> {
 
     /// All as the type in which they meet.
     pub(crate) fn same_type(&self, items: Vec<Typed>, what: &str) -> Result<Vec<Typed>> {
-        let Some(target) = self.common_type(&items, what)? else {
+        let Some(mut target) = self.common_type(&items, what)? else {
             return Ok(items);
         };
+        let items: Vec<Typed> = items.into_iter().map(|item| item.beside(&target)).collect();
+        // Of what is written without a type, the digits count as well.
+        if let Some(wider) = self.common_type(&items, what)? {
+            target = wider;
+        }
         Ok(items.into_iter().map(|item| item.cast(&target)).collect())
     }
 
@@ -523,6 +568,8 @@ impl Binder<'_> {
         items: impl IntoIterator<Item = &'t Typed> + Clone,
         what: &str,
     ) -> Result<Option<DataType>> {
+        let is_compared = matches!(what, "IN" | "ANY" | "ALL" | "BETWEEN" | "NULLIF");
+        let meet = if is_compared { types::common } else { types::united };
         let mut target: Option<DataType> = None;
         let mut any_text = false;
         for item in items {
@@ -532,7 +579,7 @@ impl Binder<'_> {
             }
             target = Some(match target {
                 None => item.data_type.clone(),
-                Some(so_far) => match common(&so_far, &item.data_type) {
+                Some(so_far) => match meet(&so_far, &item.data_type) {
                     Some(both) => both,
                     None => {
                         return wrong(
@@ -746,8 +793,40 @@ impl Binder<'_> {
         otherwise
     }
 
+    /// `ARRAY['1', 2.5]::int[]`: each item is cast.
+    fn array_as(
+        &self,
+        array: &ast::Array,
+        to: &DataType,
+        kind: &CastKind,
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let DataType::List(item) = to else { return not_covered("an array that is no list") };
+        let items = array.elem.iter().map(|e| match (e, item.data_type()) {
+            (ast::Expr::Array(inner), to @ DataType::List(_)) => {
+                self.array_as(inner, to, kind, place)
+            }
+            (e, to) => {
+                let value = self.expr(e, place)?;
+                self.cast_as_written(value, to.clone(), kind.clone()).at(e)
+            }
+        });
+        let items = items.collect::<Result<Vec<_>>>()?;
+        Ok(self.scalar("make_array", items)?.cast(to))
+    }
+
     /// A cast that the statement writes.
     fn cast_as_written(&self, value: Typed, to: DataType, kind: CastKind) -> Result<Typed> {
+        if !value.is_open() && !types::may_cast(&value.data_type, &to) {
+            return wrong(
+                "42846",
+                format!(
+                    "cannot cast type {} to {}",
+                    types::name(&value.data_type),
+                    types::name(&to)
+                ),
+            );
+        }
         Ok(match kind {
             CastKind::TryCast | CastKind::SafeCast => value.converted(&to, true),
             _ => value.converted(&to, false),

@@ -1,11 +1,13 @@
 //! What operators and casts of SQL come to where DataFusion's have another meaning.
 //!
 //! * [`checked`]: integers that fail where a result is out of their range, and division by zero of doubles
+//! * [`listed`]: casts of lists, item by item
 //! * [`quantified`]: comparisons with ANY or ALL items of a list
 //! * [`quotient`]: decimals divided exactly to the last digit that is kept
-//! * [`rounded`]: doubles as whole numbers and as decimals
+//! * [`rounded`]: doubles as whole numbers, decimals and reals, timestamps as those of a coarser unit
 
 pub(crate) mod checked;
+pub(crate) mod listed;
 pub(crate) mod quantified;
 pub(crate) mod quotient;
 pub(crate) mod rounded;

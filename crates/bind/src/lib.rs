@@ -33,6 +33,7 @@
 mod binder;
 mod call;
 pub mod catalogue;
+pub mod decimal;
 mod expr;
 mod failure;
 mod from;

@@ -10,7 +10,7 @@ use crate::binder::Binder;
 use crate::expr::Typed;
 use crate::failure::Result;
 use crate::functions::rounded;
-use crate::operator::binary;
+use crate::operator::{binary, whole};
 use crate::types;
 
 impl Binder<'_> {
@@ -25,6 +25,33 @@ impl Binder<'_> {
             ("round", [x]) if types::is_float(&x.data_type) => {
                 let call = ScalarFunction::new_udf(rounded::whole(), vec![x.expr.clone()]);
                 return Ok(Ok(Typed { expr: Expr::ScalarFunction(call), ..x.clone() }));
+            }
+            // So many digits behind the point as are asked for, as far as these are known.
+            ("round" | "trunc", [x, n]) if types::is_exact(&x.data_type) => {
+                let (Some(places), Some(DataType::Decimal128(precision, scale))) =
+                    (whole(&n.expr), types::as_decimal(&x.data_type))
+                else {
+                    return Ok(Err(args));
+                };
+                let places = places.clamp(-i128::from(types::DIGITS_MAX), types::DIGITS_MAX.into());
+                let exact = x.clone().cast(&DataType::Decimal128(precision, scale));
+                let rounded = self.scalar(name, vec![exact, n.clone()])?;
+                let behind = places.max(0) as i16;
+                // Rounding may give another digit before the point.
+                let before = i16::from(precision) - i16::from(scale) + 1;
+                let digits = (before + behind).clamp(1, types::DIGITS_MAX.into()) as u8;
+                return Ok(Ok(rounded.cast(&DataType::Decimal128(digits, behind as i8))));
+            }
+            // A list without items has no length in PostgreSQL, if it is asked for that of a dimension.
+            ("array_length", [_, _]) => {
+                let length = self.scalar(name, args)?;
+                let none = Typed::new(lit(0_i64), DataType::Int64, false);
+                let none = none.cast(&length.data_type);
+                return Ok(Ok(self.scalar("nullif", vec![length, none])?));
+            }
+            // All of them, not the first alone.
+            ("array_replace" | "list_replace", [_, _, _]) => {
+                return Ok(Ok(self.scalar("array_replace_all", args)?));
             }
             // Negative integers have 32 bits.
             ("to_hex", [x])

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
@@ -26,6 +26,8 @@ enum Kind {
     Comparison(Operator),
     Arithmetic(Operator),
     Power,
+    /// Of texts, or of lists and their items.
+    Concatenation,
     /// A function of two lists, and one that takes them the other way round.
     Items(&'static str),
     ItemsOf(&'static str),
@@ -67,7 +69,7 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
         B::AtArrow => Kind::Items("array_has_all"),
         B::ArrowAt => Kind::ItemsOf("array_has_all"),
         B::PGOverlap => Kind::Items("array_has_any"),
-        B::StringConcat => Kind::Other(Operator::StringConcat),
+        B::StringConcat => Kind::Concatenation,
         _ => return None,
     })
 }
@@ -154,6 +156,7 @@ impl Binder<'_> {
             Kind::Comparison(op) => self.compare(l, op, r),
             Kind::Arithmetic(op) => self.arithmetic(l, op, r, place),
             Kind::Power => self.power(l, r),
+            Kind::Concatenation => self.concatenation(l, r),
             Kind::Other(op) => self.other(l, op, r),
             Kind::Logic(_) => not_covered("this operator"),
         };
@@ -275,6 +278,7 @@ impl Binder<'_> {
 
     /// Both sides of a comparison, as the type in which they are compared.
     pub(crate) fn comparable(&self, l: Typed, op: Operator, r: Typed) -> Result<(Typed, Typed)> {
+        let (l, r) = beside(l, r);
         let target = match (l.is_open(), r.is_open()) {
             (true, true) => TEXT,
             (true, false) => r.data_type.clone(),
@@ -313,6 +317,10 @@ impl Binder<'_> {
                     return mismatch(&l, &op.to_string(), &r);
                 }
             }
+            let (l, r) = match op {
+                Operator::Minus => self.both_instants(l, r),
+                _ => (l, r),
+            };
             if let Some(planned) = self.of_times(&l, op, &r, place)? {
                 return Ok(planned);
             }
@@ -334,6 +342,21 @@ impl Binder<'_> {
         calculated(l.cast(&both), op, r.cast(&both))
     }
 
+    /// An instant and a time on the clock of the session, whose difference is that of two instants.
+    fn both_instants(&self, l: Typed, r: Typed) -> (Typed, Typed) {
+        let is_instant = |t: &Typed| matches!(t.data_type, DataType::Timestamp(_, Some(_)));
+        let is_clock =
+            |t: &Typed| matches!(t.data_type, DataType::Date32 | DataType::Timestamp(_, None));
+        let instant = self.instant(TimeUnit::Microsecond);
+        if is_instant(&l) && is_clock(&r) {
+            return (l, r.cast(&instant));
+        }
+        if is_clock(&l) && is_instant(&r) {
+            return (l.cast(&instant), r);
+        }
+        (l, r)
+    }
+
     /// `2 ^ 3`: of doubles.
     fn power(&self, l: Typed, r: Typed) -> Result<Typed> {
         for side in [&l, &r] {
@@ -342,6 +365,43 @@ impl Binder<'_> {
             }
         }
         self.scalar("power", vec![l.cast(&DataType::Float64), r.cast(&DataType::Float64)])
+    }
+
+    /// `a || b` of two texts, of two lists, or of a list and an item.
+    fn concatenation(&self, l: Typed, r: Typed) -> Result<Typed> {
+        let item = |list: &Typed| match &list.data_type {
+            DataType::List(item) => Some(item.data_type().clone()),
+            _ => None,
+        };
+        let as_lists = |l: Typed, r: Typed, item: DataType| {
+            let list = DataType::new_list(item, true);
+            (l.cast(&list), r.cast(&list))
+        };
+        let (function, (l, r)) = match (item(&l), item(&r)) {
+            (None, None) => return self.other(l, Operator::StringConcat, r),
+            // A text without a type spells a list.
+            (Some(of), None) if r.is_open() => ("array_concat", as_lists(l, r, of)),
+            (None, Some(of)) if l.is_open() => ("array_concat", as_lists(l, r, of)),
+            (Some(a), Some(b)) => match common(&a, &b) {
+                Some(both) => ("array_concat", as_lists(l, r, both)),
+                None => return mismatch(&l, "||", &r),
+            },
+            (Some(of), None) => match common(&of, &r.data_type) {
+                Some(both) => {
+                    let list = DataType::new_list(both.clone(), true);
+                    ("array_append", (l.cast(&list), r.cast(&both)))
+                }
+                None => return mismatch(&l, "||", &r),
+            },
+            (None, Some(of)) => match common(&l.data_type, &of) {
+                Some(both) => {
+                    let list = DataType::new_list(both.clone(), true);
+                    ("array_prepend", (l.cast(&both), r.cast(&list)))
+                }
+                None => return mismatch(&l, "||", &r),
+            },
+        };
+        self.scalar(function, vec![l, r])
     }
 
     /// `-x`
@@ -456,9 +516,26 @@ fn met(l: &Typed, r: &Typed) -> Option<DataType> {
     narrow.or_else(|| common(&l.data_type, &r.data_type))
 }
 
+/// A text without a type beside a value that has one.
+fn beside(l: Typed, r: Typed) -> (Typed, Typed) {
+    match (l.is_open(), r.is_open()) {
+        (true, false) => (l.beside(&r.data_type), r),
+        (false, true) => {
+            let r = r.beside(&l.data_type);
+            (l, r)
+        }
+        _ => (l, r),
+    }
+}
+
 /// A literal without a type gets one from the other side.
 fn operands(l: Typed, op: Operator, r: Typed) -> Result<(Typed, Typed)> {
-    let beside = |other: &DataType| match other {
+    let (l, r) = match (&l.data_type, &r.data_type) {
+        // Beside a timestamp it may be a span.
+        (DataType::Decimal128(..), _) | (_, DataType::Decimal128(..)) => beside(l, r),
+        _ => (l, r),
+    };
+    let type_beside = |other: &DataType| match other {
         // `date + '1 day'` and `timestamp - '2 hours'`; a date less a text is less a date.
         DataType::Timestamp(..) | DataType::Time64(_) => match op {
             Operator::Minus if matches!(other, DataType::Timestamp(..)) => other.clone(),
@@ -475,11 +552,11 @@ fn operands(l: Typed, op: Operator, r: Typed) -> Result<(Typed, Typed)> {
         (true, false) if is_text(&r.data_type) => return mismatch(&l, &op.to_string(), &r),
         (false, true) if is_text(&l.data_type) => return mismatch(&l, &op.to_string(), &r),
         (true, false) => {
-            let to = beside(&r.data_type);
+            let to = type_beside(&r.data_type);
             (l.cast(&to), r)
         }
         (false, true) => {
-            let to = beside(&l.data_type);
+            let to = type_beside(&l.data_type);
             (l, r.cast(&to))
         }
         (false, false) => (l, r),
@@ -490,8 +567,14 @@ fn operands(l: Typed, op: Operator, r: Typed) -> Result<(Typed, Typed)> {
 fn days(date: Typed, op: Operator, days: Typed, to: &DataType) -> Typed {
     let nullable = date.nullable || days.nullable;
     let (date, days) = (date.cast(&DataType::Int32), days.cast(&DataType::Int32));
-    let sum = Typed::new(binary(date.expr, op, days.expr), DataType::Int32, nullable);
-    sum.cast(to)
+    let sum = match checked(op, &DataType::Int32) {
+        Some(function) => {
+            let call = ScalarFunction::new_udf(function, vec![date.expr, days.expr]);
+            Expr::ScalarFunction(call)
+        }
+        None => binary(date.expr, op, days.expr),
+    };
+    Typed::new(sum, DataType::Int32, nullable).cast(to)
 }
 
 /// Two conditions as one.

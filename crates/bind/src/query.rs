@@ -24,7 +24,7 @@ use crate::literal::count;
 use crate::operator::whole;
 use crate::scope::{Part, Scope};
 use crate::select::{Order, unsupported_clause};
-use crate::types::{self, DIGITS_MAX, TEXT, common};
+use crate::types::{self, DIGITS_MAX, TEXT, common, united};
 use crate::unnest::has_subquery;
 
 impl Binder<'_> {
@@ -303,7 +303,7 @@ impl Binder<'_> {
                 (true, true) => TEXT,
                 (true, false) => r.data_type.clone(),
                 (false, true) => l.data_type.clone(),
-                (false, false) => match common(&l.data_type, &r.data_type) {
+                (false, false) => match united(&l.data_type, &r.data_type) {
                     Some(both) => both,
                     None => {
                         return wrong(
@@ -445,17 +445,16 @@ impl Binder<'_> {
     fn values(&self, values: &Values, parent: Option<&Scope<'_>>, ctes: &Ctes) -> Result<Relation> {
         let rows = self.rows_of(values, parent, ctes)?;
         let width = rows[0].len();
-        let mut types = vec![];
         let mut unknown = vec![];
-        for at in 0..width {
-            let column = rows.iter().map(|row| &row[at]);
-            types.push(self.common_type(column.clone(), "VALUES")?.unwrap_or(DataType::Null));
-            unknown.push(column.clone().all(Typed::is_open) && column.clone().any(|t| t.unknown));
+        let mut cast = vec![Vec::with_capacity(width); rows.len()];
+        let mut rows: Vec<_> = rows.into_iter().map(Vec::into_iter).collect();
+        for _ in 0..width {
+            let column: Vec<Typed> = rows.iter_mut().filter_map(Iterator::next).collect();
+            unknown.push(column.iter().all(Typed::is_open) && column.iter().any(|t| t.unknown));
+            let column = self.same_type(column, "VALUES")?;
+            cast.iter_mut().zip(column).for_each(|(row, value)| row.push(value.expr));
         }
-        let rows = rows.into_iter().map(|row| {
-            row.into_iter().zip(&types).map(|(value, to)| value.cast(to).expr).collect()
-        });
-        of_values(rows.collect(), unknown)
+        of_values(cast, unknown)
     }
 
     fn rows_of(
@@ -672,7 +671,7 @@ impl Binder<'_> {
                 ),
             );
         }
-        Ok(Some(value.cast(&DataType::Int64).expr))
+        Ok(Some(value.converted(&DataType::Int64, false).expr))
     }
 }
 
@@ -739,11 +738,11 @@ fn check_width(given: usize, types: &[Option<DataType>], fewer: bool) -> Result<
 
 /// Rows that are written out. `unknown` are the columns of literals that have no type yet.
 fn of_values(rows: Vec<Vec<Expr>>, unknown: Vec<bool>) -> Result<Relation> {
-    let is_apart = |e: &Expr| has_subquery(e) || declares_length(e);
+    let is_apart = |e: &Expr| has_subquery(e) || declares_length(e) || e.contains_outer();
     let plan = match rows.iter().flatten().any(is_apart) {
         false => LogicalPlanBuilder::values(rows)?.build()?,
-        // Queries are computed for rows, and what declares its length may stand beside what does not: each
-        // of these rows is a SELECT of its own.
+        // Queries are computed for rows, columns of an outer query are joined to them, and what declares its
+        // length may stand beside what does not: each of these rows is a SELECT of its own.
         true => {
             let mut all: Option<LogicalPlanBuilder> = None;
             for row in rows {

@@ -97,8 +97,13 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
             DataType::UInt64
         }
         SqlType::Real | SqlType::Float4 => DataType::Float32,
-        // As today: a FLOAT is a REAL.
-        SqlType::Float(_) => DataType::Float32,
+        // The precision is in bits.
+        SqlType::Float(ExactNumberInfo::None) => DataType::Float64,
+        SqlType::Float(ExactNumberInfo::Precision(1..=24)) => DataType::Float32,
+        SqlType::Float(ExactNumberInfo::Precision(25..=53)) => DataType::Float64,
+        SqlType::Float(_) => {
+            return wrong("22023", "the precision of FLOAT is between 1 and 53 bits");
+        }
         SqlType::Double(ExactNumberInfo::None) | SqlType::DoublePrecision | SqlType::Float8 => {
             DataType::Float64
         }
@@ -181,19 +186,26 @@ pub fn any_numeric(sql: &SqlType) -> bool {
     matches!(sql, SqlType::Numeric(ExactNumberInfo::None) | SqlType::Decimal(ExactNumberInfo::None))
 }
 
-/// The decimal that has the digits of a number that is written, without an exponent.
+/// The decimal that has the digits of a number that is written, perhaps with an exponent.
 pub fn written(text: &str) -> Option<DataType> {
     let text = text.trim();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (digits, exponent) = match digits.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i16>().ok()?),
+        None => (digits, 0),
+    };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let is_digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    let whole = whole.trim_start_matches('0');
-    let count = whole.len() + fraction.len();
-    let is_number = is_digits(whole) && is_digits(fraction) && !digits.is_empty();
-    if !is_number || count > usize::from(DIGITS_MAX) {
+    if !is_digits(whole) || !is_digits(fraction) || digits.len() > 128 || digits.is_empty() {
         return None;
     }
-    Some(DataType::Decimal128(count.max(1) as u8, fraction.len() as i8))
+    let whole = whole.trim_start_matches('0');
+    let scale = (fraction.len() as i16 - exponent).max(0);
+    let count = (whole.len() as i16 + exponent).max(0) + scale;
+    if count > i16::from(DIGITS_MAX) {
+        return None;
+    }
+    Some(DataType::Decimal128(count.max(1) as u8, scale as i8))
 }
 
 fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
@@ -241,6 +253,51 @@ pub fn may_assign(from: &DataType, to: &DataType) -> bool {
     !apart(from, to) && !apart(to, from)
 }
 
+/// Whether there is a cast from a type to another. There are those of PostgreSQL, and between booleans and
+/// all numbers; Arrow would cast much more, such as a number to the date that is so many days after 1970.
+pub fn may_cast(from: &DataType, to: &DataType) -> bool {
+    use Family::{Boolean, Date, Number, Other, Text, Timestamp};
+    match (family(from), family(to)) {
+        (Family::List(from), Family::List(to)) => may_cast(from, to),
+        (Text | Other, _) | (_, Text | Other) => true,
+        (Number | Boolean, Number | Boolean) => true,
+        (Date, Timestamp) | (Timestamp, Date | Family::Time) => true,
+        (from, to) => from == to,
+    }
+}
+
+/// Types between which there are the same casts.
+#[derive(PartialEq)]
+enum Family<'t> {
+    Number,
+    Boolean,
+    Text,
+    Date,
+    Time,
+    Timestamp,
+    Interval,
+    Bytes,
+    List(&'t DataType),
+    Other,
+}
+
+fn family(t: &DataType) -> Family<'_> {
+    match t {
+        t if is_number(t) => Family::Number,
+        t if is_text(t) => Family::Text,
+        DataType::Boolean => Family::Boolean,
+        DataType::Date32 | DataType::Date64 => Family::Date,
+        DataType::Time32(_) | DataType::Time64(_) => Family::Time,
+        DataType::Timestamp(..) => Family::Timestamp,
+        DataType::Interval(_) | DataType::Duration(_) => Family::Interval,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => Family::Bytes,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Family::List(item.data_type())
+        }
+        _ => Family::Other,
+    }
+}
+
 /// The type in which two values are compared, or stand in one column. `None`: there is none without a
 /// cast that the statement writes.
 pub fn common(a: &DataType, b: &DataType) -> Option<DataType> {
@@ -284,6 +341,16 @@ pub fn common(a: &DataType, b: &DataType) -> Option<DataType> {
         _ => {}
     }
     comparison_coercion(a, b).or_else(|| type_union_coercion(a, b))
+}
+
+/// The type of a column in which values of both stand. There a real stays one beside whole numbers and
+/// numerics, as in PostgreSQL; compared with these it is a double.
+pub fn united(a: &DataType, b: &DataType) -> Option<DataType> {
+    let is_real_with = |a: &DataType, b: &DataType| *a == DataType::Float32 && is_exact(b);
+    match is_real_with(a, b) || is_real_with(b, a) {
+        true => Some(DataType::Float32),
+        false => common(a, b),
+    }
 }
 
 /// The decimal that holds the values of both, as far as 38 digits do.

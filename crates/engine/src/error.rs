@@ -10,6 +10,7 @@ use thalweg_base::{Error, Kind, Place};
 use crate::runtime::Run;
 
 pub use words::no_relation;
+pub(crate) use words::no_value;
 
 /// Our error inside DataFusion's, so that it comes back whole from [`from_datafusion`].
 pub fn into_datafusion(e: Error) -> DataFusionError {

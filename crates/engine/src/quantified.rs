@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Value, VisitorMut,
+    ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Value, VisitorMut,
 };
 
+use crate::functions::list_text::{self, Item};
 use crate::names;
 use crate::walk::walk_mut;
 
@@ -58,9 +59,6 @@ impl VisitorMut for Quantified {
                     };
                     joined(patterns.into_iter().map(like), BinaryOperator::Or)
                 }),
-            Expr::Cast {
-                expr, data_type, kind: CastKind::Cast | CastKind::DoubleColon, ..
-            } => array(expr, data_type),
             _ => None,
         };
         if let Some(rewritten) = rewritten {
@@ -192,15 +190,6 @@ fn item(data_type: &DataType) -> Option<&DataType> {
     (!matches!(item.as_ref(), DataType::Array(_))).then_some(item)
 }
 
-/// `'{1,2}'::INT[]`, which the planner does not read, as `ARRAY['1'::INT, '2'::INT]`.
-fn array(literal: &Expr, data_type: &DataType) -> Option<Expr> {
-    let (Expr::Value(value), Some(item)) = (literal, item(data_type)) else { return None };
-    let Value::SingleQuotedString(text) = &value.value else { return None };
-    let items = spelled(text).filter(|items| !items.is_empty())?;
-    let elem = items.into_iter().map(|e| cast(e, item.clone())).collect();
-    Some(Expr::Array(Array { elem, named: true }))
-}
-
 /// What `arrow_cast(x, 'type')` casts.
 fn arrow_cast(expr: &Expr) -> Option<&Expr> {
     let Expr::Function(function) = expr else { return None };
@@ -221,50 +210,13 @@ fn arguments(arguments: &FunctionArguments) -> Vec<&Expr> {
 
 /// `'{1,2,NULL,"a b"}'`, as PostgreSQL writes arrays; `None`: not one of a single dimension.
 fn spelled(text: &str) -> Option<Vec<Expr>> {
-    let inside = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    if inside.trim().is_empty() {
-        return Some(vec![]);
-    }
-    let mut items = vec![];
-    let mut chars = inside.chars().peekable();
-    loop {
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        let mut item = String::new();
-        let quoted = chars.next_if_eq(&'"').is_some();
-        loop {
-            match chars.next() {
-                Some('\\') => item.push(chars.next()?),
-                Some('"') if quoted => break,
-                Some('"' | '{' | '}') if !quoted => return None,
-                Some(',') if !quoted => break,
-                Some(c) => item.push(c),
-                None if quoted => return None,
-                None => break,
-            }
-        }
-        let mut ends = chars.peek().is_none();
-        if quoted {
-            while chars.next_if(|c| c.is_whitespace()).is_some() {}
-            ends = chars.peek().is_none();
-            if !ends && chars.next() != Some(',') {
-                return None;
-            }
-        }
-        let is_null = !quoted && item.trim().eq_ignore_ascii_case("null");
-        if !quoted {
-            item.truncate(item.trim_end().len());
-            // `{1,}` has no last element.
-            if item.is_empty() {
-                return None;
-            }
-        }
-        let value = if is_null { Value::Null } else { Value::SingleQuotedString(item) };
-        items.push(Expr::Value(value.into()));
-        if ends {
-            // A comma at the end has nothing after it.
-            return (!inside.trim_end().ends_with(',') || quoted).then_some(items);
-        }
-    }
+    let value = |item| match item {
+        Item::Null => Some(Value::Null),
+        Item::Text(text) => Some(Value::SingleQuotedString(text)),
+        Item::List(_) => None,
+    };
+    let items = list_text::items(text)?.into_iter().map(value);
+    items.map(|value| value.map(|value| Expr::Value(value.into()))).collect()
 }
 
 #[cfg(test)]
@@ -289,7 +241,6 @@ mod tests {
         check("a = ALL (ARRAY[1, 2])", "(a = 1 AND a = 2)");
         check("a = ANY ('{1, \"b c\",NULL}')", "(a IN ('1', 'b c', NULL))");
         check("a = ANY ('{1,2}'::INT[])", "(a IN (CAST('1' AS INT), CAST('2' AS INT)))");
-        check("a = '{1}'::INT[]", "a = ARRAY[CAST('1' AS INT)]");
         check("a = ANY ('{}')", "false");
         check("a <> ALL (arrow_cast(make_array(), 'List(Int64)'))", "true");
         check("a = ANY (arrow_cast(NULL, 'List(Int64)'))", "CAST(NULL AS BOOLEAN)");

@@ -149,15 +149,15 @@ fn measure(engine: &Arc<Engine>, scale_factor: f64, runs: usize) -> Result<Skipp
 fn tables(rows: u64) -> Vec<String> {
     vec![
         format!(
-            "CREATE TABLE dates AS SELECT day::INT::DATE AS d, \
-             extract(year FROM day::INT::DATE) AS year, extract(week FROM day::INT::DATE) AS week \
+            "CREATE TABLE dates AS SELECT (DATE '1970-01-01' + day::INT) AS d, \
+             extract(year FROM (DATE '1970-01-01' + day::INT)) AS year, extract(week FROM (DATE '1970-01-01' + day::INT)) AS week \
              FROM (SELECT value + {FIRST_DAY} AS day FROM range(0, {DAYS}))"
         ),
         "CREATE TABLE fact (d DATE, k BIGINT, id VARCHAR, city VARCHAR, price DECIMAL(12, 2)) \
          CLUSTER BY (d, k)"
             .to_owned(),
         format!(
-            "INSERT INTO fact SELECT ({FIRST_DAY} + k * {DAYS} / {rows})::INT::DATE, k, \
+            "INSERT INTO fact SELECT DATE '1970-01-01' + ({FIRST_DAY} + k * {DAYS} / {rows})::INT, k, \
              md5(k::VARCHAR), 'city ' || k % 250, (k % 100000)::DECIMAL(12, 2) \
              FROM (SELECT value * 7919 % {rows} AS k FROM range(0, {rows}))"
         ),

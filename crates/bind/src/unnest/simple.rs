@@ -16,7 +16,7 @@ pub(super) fn is_filtered(plan: &LogicalPlan, columns: &[Column]) -> bool {
         LogicalPlan::Projection(p) => {
             !p.expr.iter().any(|e| names(e, columns)) && is_filtered(&p.input, columns)
         }
-        LogicalPlan::SubqueryAlias(a) => is_filtered(&a.input, columns),
+        LogicalPlan::SubqueryAlias(a) => is_apart(&a.input, columns),
         LogicalPlan::Filter(f) => !has_subquery(&f.predicate) && is_filtered(&f.input, columns),
         // DataFusion keeps the subquery where the filter stands above one group.
         other => is_apart(other, columns) && !is_one_group(other),
@@ -104,7 +104,8 @@ fn is_found(plan: &LogicalPlan, columns: &[Column]) -> bool {
         LogicalPlan::Projection(p) => {
             !p.expr.iter().any(|e| names(e, columns)) && is_found(&p.input, columns)
         }
-        LogicalPlan::SubqueryAlias(a) => is_found(&a.input, columns),
+        // Under another name DataFusion does not find a column that no projection carries.
+        LogicalPlan::SubqueryAlias(a) => is_apart(&a.input, columns),
         LogicalPlan::Filter(f) => {
             let is_column = |e: Expr| matches!(e, Expr::Column(_));
             let is_equal = |e: &&Expr| {

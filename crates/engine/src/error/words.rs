@@ -469,7 +469,7 @@ fn value(message: &str) -> Option<Error> {
 }
 
 /// A text that is no value of the type.
-fn no_value(text: &str, data_type: &str) -> Error {
+pub(crate) fn no_value(text: &str, data_type: &str) -> Error {
     let data_type = plain_types(data_type);
     let name = data_type.split('(').next().unwrap_or_default().trim();
     let subject = Subject::Literal(text.into());

@@ -1,7 +1,8 @@
 //! Functions that PostgreSQL has and DataFusion has not, or has with another meaning.
 //!
 //! * [`calendar`]: points of time and spans taken apart
-//! * [`times_text`], [`text_as`]: texts read as times; [`times_as_text`]: the way back
+//! * [`times_text`], [`list_text`], [`text_as`]: texts read as times, lists and numbers; [`as_text`]: the
+//!   way back
 //! * [`to_char`], [`number_pattern`], [`from_char`]: patterns of times and numbers, both ways
 //! * [`parts`]: `extract`, `date_part`, `date_trunc`; [`spans`]: `age`, `make_timestamp`, …
 //! * [`interval_key`], [`interval_max`], [`interval_times`]: what intervals are compared by, and scaled
@@ -13,6 +14,7 @@
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
 
 pub mod aggregates;
+pub mod as_text;
 pub mod calendar;
 pub mod canonical_float;
 pub mod cut_text;
@@ -22,6 +24,7 @@ pub mod interval_key;
 pub mod interval_max;
 pub mod interval_times;
 pub mod list_key;
+pub mod list_text;
 pub mod number_pattern;
 pub mod numbers;
 pub mod operators;
@@ -31,7 +34,6 @@ pub mod patterns;
 pub mod spans;
 pub mod text;
 pub mod text_as;
-pub mod times_as_text;
 pub mod times_text;
 pub mod to_char;
 pub mod zones;

@@ -5,7 +5,9 @@
 //! | `date - date` | days, an int |
 //! | `date + int`, `int + date`, `date - int` | a date |
 //! | `timestamp - timestamp` | an interval of days and time |
-//! | `date + time`, `date + interval`, `date - interval` | a timestamp |
+//! | `time - time` | an interval |
+//! | `timestamp + time`, `timestamp - time` | a timestamp |
+//! | `date + time`, `date - time`, `date + interval`, `date - interval` | a timestamp |
 //! | `interval * number`, `number * interval`, `interval / number` | an interval |
 
 use std::sync::Arc;
@@ -82,6 +84,14 @@ impl ExprPlanner for Operators {
         let is_time = |t: &DataType| matches!(t, DataType::Time64(_) | DataType::Time32(_));
         let is_span = |t: &DataType| matches!(t, DataType::Interval(_));
         let stamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+        // A date, or a timestamp in its zone, as a timestamp to which microseconds are added.
+        let micros = |t: &DataType| match t {
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => t.clone(),
+            DataType::Timestamp(_, zone) => {
+                DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+            }
+            _ => stamp.clone(),
+        };
         let title = format!("{} {} {}", expr.left, expr.op, expr.right);
         let days = |expr: Expr| cast(expr, DataType::Int32);
         let number = |op: Operator, left: Expr, right: Expr| {
@@ -114,16 +124,22 @@ impl ExprPlanner for Operators {
             // An interval may have hours.
             (l, r) if is_date(l) && is_span(r) => {
                 let op = if minus { Operator::Minus } else { Operator::Plus };
-                number(op, cast(expr.left, stamp), expr.right)
+                number(op, cast(expr.left, stamp.clone()), expr.right)
             }
             (l, r) if !minus && is_span(l) && is_date(r) => {
-                number(Operator::Plus, cast(expr.right, stamp), expr.left)
+                number(Operator::Plus, cast(expr.right, stamp.clone()), expr.left)
             }
-            (l, r) if !minus && is_date(l) && is_time(r) => {
-                number(Operator::Plus, cast(expr.left, stamp), as_span(expr.right))
+            (l, r) if minus && is_time(l) && is_time(r) => {
+                let span = number(Operator::Minus, as_span(expr.left), as_span(expr.right));
+                let function = Arc::new(ScalarUDF::new_from_impl(Spans::new(Kind::OfDuration)));
+                Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![span]))
             }
-            (l, r) if !minus && is_time(l) && is_date(r) => {
-                number(Operator::Plus, cast(expr.right, stamp), as_span(expr.left))
+            (l, r) if (is_date(l) || is_stamp(l)) && is_time(r) => {
+                let op = if minus { Operator::Minus } else { Operator::Plus };
+                number(op, cast(expr.left, micros(l)), as_span(expr.right))
+            }
+            (l, r) if !minus && is_time(l) && (is_date(r) || is_stamp(r)) => {
+                number(Operator::Plus, cast(expr.right, micros(r)), as_span(expr.left))
             }
             _ => return Ok(PlannerResult::Original(expr)),
         };
@@ -138,7 +154,9 @@ fn scaled(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBin
     };
     let divides = matches!(expr.op, BinaryOperator::Divide);
     let (left, right) = (is_span(&expr.left), is_span(&expr.right));
-    if left == right || (right && divides) {
+    let is_number = |e: &Expr| e.get_type(schema).is_ok_and(|t| t.is_numeric() || t.is_null());
+    let by_number = if left { is_number(&expr.right) } else { is_number(&expr.left) };
+    if left == right || (right && divides) || !by_number {
         return Ok(PlannerResult::Original(expr));
     }
     let title = format!("{} {} {}", expr.left, expr.op, expr.right);

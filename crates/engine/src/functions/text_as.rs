@@ -1,28 +1,35 @@
-//! Texts into dates, times, timestamps and intervals, row by row.
+//! Texts into dates, times, timestamps, intervals, numerics, doubles and lists, row by row.
 
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
 use arrow::array::{
-    Array, ArrayRef, AsArray, Date32Array, Date64Array, IntervalMonthDayNanoArray,
-    Time32MillisecondArray, Time32SecondArray, Time64MicrosecondArray, Time64NanosecondArray,
-    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
-    TimestampSecondArray,
+    Array, ArrayRef, AsArray, Date32Array, Date64Array, Decimal128Array, Float32Array,
+    Float64Array, IntervalMonthDayNanoArray, ListArray, StringArray, Time32MillisecondArray,
+    Time32SecondArray, Time64MicrosecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
 };
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, FieldRef, IntervalUnit, TimeUnit};
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
-use thalweg_base::{Error, Result};
+use thalweg_base::text::quoted;
+use thalweg_base::{Error, Result, Subject};
+use thalweg_bind::decimal::{self, Unread};
 use thalweg_bind::span;
 
 use super::calendar::{DAY_US, checked_date};
+use super::list_text::{self, Item};
 use super::times_text::{beyond, read};
-use crate::error::into_datafusion;
+use crate::error::{from_arrow, into_datafusion, no_value};
 
-/// What a cast of a text to a time becomes.
+/// The point of time on both sides of which PostgreSQL rounds away.
+const YEAR_2000_NS: i128 = 946_684_800_000_000_000;
+
+/// What a cast of a text to such a type becomes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct TextAs {
     data_type: DataType,
@@ -41,6 +48,10 @@ pub fn is_read(data_type: &DataType) -> bool {
             | DataType::Time64(_)
             | DataType::Timestamp(..)
             | DataType::Interval(IntervalUnit::MonthDayNano)
+            | DataType::Decimal128(..)
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::List(_)
     )
 }
 
@@ -79,7 +90,9 @@ impl TextAs {
                 Some(days) if zone.is_none() => i128::from(days) * i128::from(DAY_US) * 1000,
                 _ => read(text, "timestamp")?.timestamp_ns(text, zone.as_ref())?,
             };
-            i64::try_from(rounded(ns, ns_per_unit)).map_err(|_| beyond(text, "timestamp"))
+            let ns = ns - YEAR_2000_NS;
+            let count = rounded(ns, ns_per_unit) + YEAR_2000_NS / ns_per_unit;
+            i64::try_from(count).map_err(|_| beyond(text, "timestamp"))
         };
         let of_day = |text: &str, ns_per_unit: i128| -> Result<i64> {
             time_ns(text).map(|ns| rounded(ns.into(), ns_per_unit) as i64)
@@ -133,13 +146,112 @@ impl TextAs {
                 }
             }
             D::Interval(_) => Arc::new(array!(IntervalMonthDayNanoArray, |t| span::read(t, None))),
+            &D::Decimal128(precision, scale) => {
+                let read = |text: &str| {
+                    decimal::read(text, precision, scale).map_err(|why| match why {
+                        Unread::Syntax => no_value(text, "numeric"),
+                        Unread::Range => {
+                            out_of_range(text, &format!("numeric({precision},{scale})"))
+                        }
+                    })
+                };
+                let values = array!(Decimal128Array, read);
+                let values = values.with_precision_and_scale(precision, scale);
+                Arc::new(values.map_err(|e| from_arrow(&e))?)
+            }
+            D::Float64 => Arc::new(array!(Float64Array, double)),
+            D::Float32 => Arc::new(array!(Float32Array, real)),
+            D::List(item) => return self.lists(texts, item),
             other => return Err(Error::internal(format!("a text is not read as {other}"))),
         };
         Ok(array)
     }
+
+    /// Lists: their items are texts first.
+    fn lists<'t>(
+        &self,
+        texts: impl Iterator<Item = Option<&'t str>>,
+        item: &FieldRef,
+    ) -> Result<ArrayRef> {
+        let nested = matches!(item.data_type(), DataType::List(_));
+        let mut items: Vec<Option<String>> = vec![];
+        let (mut lengths, mut valid) = (vec![], vec![]);
+        for text in texts {
+            let before = items.len();
+            let found = text.map(list_text::items);
+            let read = match (text, found) {
+                (Some(text), Some(found)) => {
+                    let found = found.and_then(|found| {
+                        let text = |item| match item {
+                            Item::Null => Some(None),
+                            Item::Text(text) if !nested => Some(Some(text)),
+                            Item::List(text) if nested => Some(Some(text)),
+                            Item::Text(_) | Item::List(_) => None,
+                        };
+                        found.into_iter().map(text).collect::<Option<Vec<_>>>()
+                    });
+                    if found.is_none() && !self.tries {
+                        return Err(Error::user(format!("malformed array literal: {}", quoted(text)))
+                            .code("22P02")
+                            .hint("a list is written {1,2,NULL}, and texts with a comma, a blank or a brace as {\"a b\"}")
+                            .about(Subject::Literal(text.into())));
+                    }
+                    found
+                }
+                _ => None,
+            };
+            valid.push(read.is_some());
+            items.extend(read.into_iter().flatten());
+            lengths.push(items.len() - before);
+        }
+        let texts = items.iter().map(Option::as_deref);
+        let values = match item.data_type() {
+            read if is_read(read) => TextAs::new(read.clone(), self.tries).rows(texts)?,
+            other => {
+                let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
+                let options = CastOptions { safe: self.tries, ..CastOptions::default() };
+                cast_with_options(&texts, other, &options).map_err(|e| from_arrow(&e))?
+            }
+        };
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let list = ListArray::try_new(Arc::clone(item), offsets, values, Some(valid.into()));
+        Ok(Arc::new(list.map_err(|e| from_arrow(&e))?))
+    }
 }
 
-/// Half a unit is rounded away from zero.
+fn out_of_range(text: &str, data_type: &str) -> Error {
+    Error::user(format!("{} is out of range for type {data_type}", quoted(text)))
+        .code("22003")
+        .about(Subject::Literal(text.into()))
+}
+
+fn double(text: &str) -> Result<f64> {
+    let trimmed = text.trim();
+    // Rust reads "inf" and "nan" in any case as well.
+    let value: f64 = trimmed.parse().map_err(|_| no_value(text, "double precision"))?;
+    match is_lost(trimmed, value == 0.0, value.is_infinite()) {
+        true => Err(out_of_range(text, "double precision")),
+        false => Ok(value),
+    }
+}
+
+fn real(text: &str) -> Result<f32> {
+    let trimmed = text.trim();
+    let value: f32 = trimmed.parse().map_err(|_| no_value(text, "real"))?;
+    match is_lost(trimmed, value == 0.0, value.is_infinite()) {
+        true => Err(out_of_range(text, "real")),
+        false => Ok(value),
+    }
+}
+
+/// Whether a number was written that is too great, or too near to zero: its digits say so.
+fn is_lost(text: &str, is_zero: bool, is_infinite: bool) -> bool {
+    let digits = text.split(['e', 'E']).next().unwrap_or_default();
+    is_infinite && text.contains(|c: char| c.is_ascii_digit())
+        || is_zero && digits.contains(|c: char| matches!(c, '1'..='9'))
+}
+
+/// Half a unit is rounded away from zero; that of timestamps is where PostgreSQL has it.
 fn rounded(ns: i128, ns_per_unit: i128) -> i128 {
     let half = if ns < 0 { -ns_per_unit / 2 } else { ns_per_unit / 2 };
     if ns_per_unit == 1 { ns } else { (ns + half) / ns_per_unit }

@@ -1,7 +1,8 @@
-//! Casts of texts to dates, times, timestamps and intervals, read as PostgreSQL reads them, and of these
-//! to texts, as PostgreSQL writes them.
+//! Casts of texts to dates, times, timestamps, intervals, numerics, doubles and lists, read as PostgreSQL
+//! reads them, and of these to texts, as PostgreSQL writes them.
 //!
-//! Arrow's reader wants seconds and one order of the fields. After types are coerced, and before
+//! Arrow's reader wants seconds and one order of the fields, takes no exponent, and has a text for a list
+//! of one. After types are coerced, and before
 //! constants are folded, such a cast of a literal becomes the value, and any other a function of our
 //! own (`functions/text_as.rs`).
 
@@ -18,8 +19,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, cast
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::error::into_datafusion;
+use crate::functions::as_text::{AS_TEXT, is_written};
 use crate::functions::text_as::{TextAs, is_read, is_text};
-use crate::functions::times_as_text::{TIMES_AS_TEXT, is_written};
 
 #[derive(Debug, Default)]
 pub struct ReadTimes;
@@ -60,7 +61,7 @@ fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         _ => return Ok(Transformed::no(expr)),
     };
     if is_text(data_type) && inner.get_type(schema).is_ok_and(|t| is_written(&t)) {
-        let call = ScalarFunction::new_udf(Arc::clone(&TIMES_AS_TEXT), vec![*inner.clone()]);
+        let call = ScalarFunction::new_udf(Arc::clone(&AS_TEXT), vec![*inner.clone()]);
         let text = Expr::ScalarFunction(call);
         return Ok(Transformed::yes(match data_type {
             DataType::Utf8View => text,

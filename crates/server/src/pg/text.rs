@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
+use thalweg_base::text;
 
 /// An interval: its parts do not convert into each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,42 +70,12 @@ pub fn decimal(buffer: &mut BytesMut, value: i128, scale: usize) {
 }
 
 pub fn float8(buffer: &mut BytesMut, value: f64) {
-    float(buffer, value, format_args!("{value:e}"), 15);
+    // Writing to a buffer cannot fail.
+    let _ = text::float8(buffer, value);
 }
 
 pub fn float4(buffer: &mut BytesMut, value: f32) {
-    float(buffer, f64::from(value), format_args!("{value:e}"), 6);
-}
-
-/// The shortest digits that give the number back, with an exponent where `%g` has one: below
-/// 10⁻⁴ and from 10 to the power of `digits`.
-fn float(buffer: &mut BytesMut, value: f64, shortest: std::fmt::Arguments, digits: i32) {
-    if value.is_nan() {
-        return buffer.put_slice(b"NaN");
-    }
-    if value.is_infinite() {
-        return buffer.put_slice(if value > 0.0 { b"Infinity" } else { b"-Infinity" });
-    }
-    let text = shortest.to_string();
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..digits).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return put!(buffer, "{mantissa}e{sign}{:02}", exponent.abs());
-    }
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", mantissa),
-    };
-    let all: String = mantissa.chars().filter(|c| *c != '.').collect();
-    if exponent < 0 {
-        return put!(buffer, "{sign}0.{:0>width$}{all}", "", width = (-exponent - 1) as usize);
-    }
-    let whole = exponent as usize + 1;
-    match all.get(..whole) {
-        Some(head) if all.len() > whole => put!(buffer, "{sign}{head}.{}", &all[whole..]),
-        _ => put!(buffer, "{sign}{all:0<whole$}"),
-    }
+    let _ = text::float4(buffer, value);
 }
 
 pub fn bytea(buffer: &mut BytesMut, value: &[u8]) {
@@ -232,20 +203,9 @@ pub fn interval(buffer: &mut BytesMut, span: Span) {
     }
 }
 
-/// An item of an array: in quotes if it could be taken for something else.
+/// An item of an array, in quotes if it could be taken for something else.
 pub fn list_item(buffer: &mut BytesMut, item: &[u8]) {
-    let special = |b: &u8| b"{},\"\\".contains(b) || b.is_ascii_whitespace();
-    if !item.is_empty() && !item.iter().any(special) && !item.eq_ignore_ascii_case(b"null") {
-        return buffer.put_slice(item);
-    }
-    buffer.put_u8(b'"');
-    for byte in item {
-        if matches!(byte, b'"' | b'\\') {
-            buffer.put_u8(b'\\');
-        }
-        buffer.put_u8(*byte);
-    }
-    buffer.put_u8(b'"');
+    let _ = text::list_item(buffer, &String::from_utf8_lossy(item));
 }
 
 /// A value of a struct or a map, and what is in it.

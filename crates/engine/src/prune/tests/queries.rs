@@ -18,8 +18,8 @@ fn star() -> (Arc<Engine>, Session) {
     run(
         &engine,
         &session,
-        "CREATE TABLE dates AS SELECT day::INT::DATE AS d, day, \
-         extract(year FROM day::INT::DATE) AS year, extract(week FROM day::INT::DATE) AS week \
+        "CREATE TABLE dates AS SELECT (DATE '1970-01-01' + day::INT) AS d, day, \
+         extract(year FROM (DATE '1970-01-01' + day::INT)) AS year, extract(week FROM (DATE '1970-01-01' + day::INT)) AS week \
          FROM (SELECT value + 8035 AS day FROM range(0, 2557))",
     );
     run(&engine, &session, "CREATE TABLE fact (d DATE, day BIGINT, k BIGINT, v BIGINT)");
@@ -31,7 +31,7 @@ fn star() -> (Arc<Engine>, Session) {
             &engine,
             &session,
             &format!(
-                "INSERT INTO fact SELECT day::INT::DATE, day, k, k % 10 FROM (SELECT value AS k, \
+                "INSERT INTO fact SELECT (DATE '1970-01-01' + day::INT), day, k, k % 10 FROM (SELECT value AS k, \
                  value * 2557 / {rows} + 8035 AS day FROM range({from}, {to}))"
             ),
         );
