@@ -25,6 +25,7 @@ use crate::binder::Binder;
 use crate::catalogue;
 use crate::expr::{Place, Typed};
 use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::functions::type_name::type_name;
 use crate::guard::guarded;
 use crate::meaning::is_spelled;
 use crate::operator::average;
@@ -119,10 +120,12 @@ pub(crate) enum Own {
     TimeZone,
     /// When the statement began, whichever moment of it is asked for.
     Now,
+    TypeOf,
 }
 
-pub(crate) const OWN: [(&str, Own); 5] = [
+pub(crate) const OWN: [(&str, Own); 6] = [
     ("mod", Own::Modulo),
+    ("pg_typeof", Own::TypeOf),
     ("timezone", Own::TimeZone),
     ("transaction_timestamp", Own::Now),
     ("statement_timestamp", Own::Now),
@@ -174,6 +177,15 @@ impl Binder<'_> {
                 return self.arithmetic(a, Operator::Modulo, b, place);
             }
             (Some(Own::TimeZone), [zone, time]) => return self.at_time_zone(time, zone, place),
+            (Some(Own::TypeOf), [value]) => {
+                let value = self.expr(value, place)?;
+                let name = match value.unknown {
+                    true => "unknown".into(),
+                    false => types::name(&value.data_type),
+                };
+                let call = ScalarFunction::new_udf(type_name(name), vec![value.expr]);
+                return Ok(Typed::new(Expr::ScalarFunction(call), DataType::Utf8, false));
+            }
             (Some(Own::Now), []) => {
                 return self.now().ok_or_else(|| self.no_function(name));
             }

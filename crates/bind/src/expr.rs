@@ -8,7 +8,7 @@ use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{
     Between, Case, Cast, InList, LambdaVariable, Like, Placeholder, ScalarFunction, TryCast,
 };
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::{Expr, Operator, lit};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, CastKind, CeilFloorKind, Subscript, TrimWhereField, UnaryOperator,
 };
@@ -855,6 +855,26 @@ impl Binder<'_> {
                 Some(power) => self.expr(&power, place),
                 None => self.number(expr, "+", place),
             },
+            // `~x` has all other bits.
+            UnaryOperator::BitwiseNot => {
+                let value = self.number(expr, "~", place)?;
+                if !value.data_type.is_integer() {
+                    return wrong(
+                        "42883",
+                        format!("operator does not exist: ~ {}", types::name(&value.data_type)),
+                    );
+                }
+                let all = Typed::new(lit(-1), DataType::Int32, false).cast(&value.data_type);
+                self.arithmetic(all, Operator::Minus, value, place)
+            }
+            UnaryOperator::PGSquareRoot => {
+                let value = self.number(expr, "|/", place)?.cast(&DataType::Float64);
+                self.scalar("sqrt", vec![value])
+            }
+            UnaryOperator::PGCubeRoot => {
+                let value = self.number(expr, "||/", place)?.cast(&DataType::Float64);
+                self.scalar("cbrt", vec![value])
+            }
             _ => not_covered("this operator"),
         }
     }

@@ -4,6 +4,7 @@
 //! * [`listed`]: casts of lists, item by item
 //! * [`quantified`]: comparisons with ANY or ALL items of a list
 //! * [`quotient`]: decimals divided exactly to the last digit that is kept
+//! * [`type_name`]: `pg_typeof`
 //! * [`rounded`]: doubles as whole numbers, decimals and reals, timestamps as those of a coarser unit
 
 pub(crate) mod checked;
@@ -11,6 +12,7 @@ pub(crate) mod listed;
 pub(crate) mod quantified;
 pub(crate) mod quotient;
 pub(crate) mod rounded;
+pub(crate) mod type_name;
 
 use std::sync::Arc;
 

@@ -26,6 +26,8 @@ enum Kind {
     Comparison(Operator),
     Arithmetic(Operator),
     Power,
+    /// A quotient without its fraction.
+    WholeQuotient,
     /// Of texts, or of lists and their items.
     Concatenation,
     /// A function of two lists, and one that takes them the other way round.
@@ -69,13 +71,14 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
         B::AtArrow => Kind::Items("array_has_all"),
         B::ArrowAt => Kind::ItemsOf("array_has_all"),
         B::PGOverlap => Kind::Items("array_has_any"),
+        B::DuckIntegerDivide => Kind::WholeQuotient,
         B::StringConcat => Kind::Concatenation,
         _ => return None,
     })
 }
 
 /// The operators between two expressions, and what they give.
-pub(crate) const OPERATORS: [(&str, &str); 35] = [
+pub(crate) const OPERATORS: [(&str, &str); 36] = [
     ("=", "equal"),
     ("<>", "not equal"),
     ("!=", "not equal"),
@@ -90,6 +93,7 @@ pub(crate) const OPERATORS: [(&str, &str); 35] = [
     ("-", "difference; a time and a span earlier, or the span between two times"),
     ("*", "product"),
     ("/", "quotient; of whole numbers without its fraction"),
+    ("//", "quotient without its fraction"),
     ("%", "remainder, with the sign of the dividend"),
     ("^", "power, of doubles"),
     ("||", "concatenation of texts or lists"),
@@ -156,6 +160,13 @@ impl Binder<'_> {
             Kind::Comparison(op) => self.compare(l, op, r),
             Kind::Arithmetic(op) => self.arithmetic(l, op, r, place),
             Kind::Power => self.power(l, r),
+            Kind::WholeQuotient => {
+                let quotient = self.arithmetic(l, Operator::Divide, r, place)?;
+                match quotient.data_type.is_integer() {
+                    true => Ok(quotient),
+                    false => self.whole_number("trunc", quotient),
+                }
+            }
             Kind::Concatenation => self.concatenation(l, r),
             Kind::Other(op) => self.other(l, op, r),
             Kind::Logic(_) => not_covered("this operator"),

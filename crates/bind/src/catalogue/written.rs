@@ -35,7 +35,7 @@ const fn of(
     Written { name, arguments, description, example }
 }
 
-static WRITTEN: [Written; 53] = [
+static WRITTEN: [Written; 54] = [
     of(
         "age",
         &["timestamp, timestamp", "timestamptz, timestamptz", "timestamp"],
@@ -214,6 +214,7 @@ static WRITTEN: [Written; 53] = [
     ),
     of("pg_backend_pid", &[""], "The number of the session.", ""),
     of("pg_is_in_recovery", &[""], "False.", ""),
+    of("pg_typeof", &["anyelement"], "The type of an expression.", "SELECT pg_typeof(1.5)"),
     of("pg_postmaster_start_time", &[""], "When the server began.", ""),
     of("session_user", &[""], "The role that opened the session.", ""),
     of(

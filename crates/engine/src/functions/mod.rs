@@ -101,6 +101,7 @@ pub fn register(state: &mut SessionState) {
     ] {
         add(of(partial::Partial::new(function)));
     }
+    add(functions::math::ceil().as_ref().clone().with_aliases(["ceiling"]));
     add(functions::math::signum().as_ref().clone().with_aliases(["sign"]));
     add(of(numbers::WidthBucket::default()));
     add(of(numbers::Div::default()));

@@ -251,7 +251,8 @@ impl Visitor for Look<'_> {
                 let name = function.name.0.last().and_then(|part| part.as_ident());
                 let name = name.map(names::ident).unwrap_or_default();
                 self.server |= is_of_server(&name) || function.name.0.len() > 1;
-                self.foreign |= !thalweg_pgcatalog::knows_function(&name);
+                // Types are the planner's, but in queries over the catalog.
+                self.foreign |= !thalweg_pgcatalog::knows_function(&name) || name == "pg_typeof";
             }
             Expr::Identifier(name) => {
                 self.server |=

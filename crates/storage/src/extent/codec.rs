@@ -6,8 +6,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, Decimal64Array, PrimitiveArray, UInt8Array};
-use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Schema as ArrowSchema};
+use arrow::array::{Array, ArrayRef, AsArray, Decimal64Array, PrimitiveArray, UInt8Array};
+use arrow::datatypes::{
+    DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type, Schema as ArrowSchema, TimeUnit,
+};
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result, quiet, text};
 use vortex::VortexSessionDefault;
@@ -135,9 +137,12 @@ impl Encoder {
         };
         // Vortex makes a scalar of a chunk that is one value, and refuses to for a time after
         // 9999-12-30 or before -9999. The numbers below the times have no such bounds.
-        let encoded = match encode(false) {
-            Err(_) if data_type.is_temporal() => encode(true),
-            encoded => encoded,
+        let encoded = match is_far(&array) {
+            true => encode(true),
+            false => match encode(false) {
+                Err(_) if data_type.is_temporal() => encode(true),
+                encoded => encoded,
+            },
         };
         encoded.map_err(|cause| {
             Error::internal(format!(
@@ -241,6 +246,20 @@ pub(super) fn decode(
         ));
     }
     Ok(encoded::without_empty_nulls(array))
+}
+
+/// Whether there are timestamps whose days need more than the 32 bits in which Vortex counts them, so that
+/// others would be read.
+fn is_far(array: &ArrayRef) -> bool {
+    let a_day = match array.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => 86_400,
+        DataType::Timestamp(TimeUnit::Millisecond, _) => 86_400_000,
+        _ => return false,
+    };
+    let Ok(counts) = arrow::compute::cast(array, &DataType::Int64) else { return false };
+    let counts = counts.as_primitive::<Int64Type>();
+    let is_far = |count: Option<i64>| count.is_some_and(|n| i32::try_from(n / a_day).is_err());
+    is_far(arrow::compute::min(counts)) || is_far(arrow::compute::max(counts))
 }
 
 fn plain(

@@ -95,9 +95,16 @@ pub(super) fn open_text(
     Ok((Box::new(decoded), heard))
 }
 
-/// Whether text with bytes beyond ASCII is Windows-1252 rather than UTF-8 that is damaged here
-/// and there.
+/// Whether text that begins with a byte beyond ASCII is Windows-1252 rather than UTF-8 that is damaged
+/// here and there: its first character is none of UTF-8, nor are most others.
 fn western(bytes: &[u8], ended: bool) -> bool {
+    let begins_well = match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(e) => e.valid_up_to() > 0,
+    };
+    if begins_well {
+        return false;
+    }
     let (mut good, mut bad) = (0, 0);
     for chunk in bytes.utf8_chunks() {
         good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
@@ -338,6 +345,8 @@ mod tests {
             // Damaged UTF-8 stays what it is, to be reported where it is.
             let (damaged, heard) = read(b"\xc3\xa9\xc3\xa9\xff\n", step);
             assert_eq!((damaged.unwrap().as_str(), heard), ("éé\u{fffd}\n", "UTF-8"));
+            let (damaged, heard) = read(b"K\xc3\xb6ln\n\xff\xfe\x80\xc3\nZ\xc3\xbcrich\n", step);
+            assert!(damaged.unwrap().starts_with("Köln\n\u{fffd}"), "{heard}");
             assert!(read(b"\xff\xfea\0\0\xd8a\0", step).0.is_err());
         }
     }

@@ -170,6 +170,19 @@ fn every_type_comes_back_with_and_without_nulls() {
 }
 
 #[test]
+fn timestamps_of_any_year() {
+    let ends = [i64::MIN + 1, -1, 0, i64::MAX, i64::MAX / 7];
+    for unit in
+        [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond]
+    {
+        let counts = Int64Array::from_iter((0..300).map(|n| (n % 6 > 0).then(|| ends[n % 5])));
+        let array = arrow::compute::cast(&counts, &DataType::Timestamp(unit, None)).unwrap();
+        let batch = one(array, true);
+        assert_eq!(round_trip(&memory(), std::slice::from_ref(&batch), &[], SMALL), batch, "{unit:?}");
+    }
+}
+
+#[test]
 fn decimals_of_all_38_digits() {
     let most = 10i128.pow(38) - 1;
     let array = Decimal128Array::from(vec![Some(most), Some(-most), None, Some(0)]);
