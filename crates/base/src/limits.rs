@@ -80,6 +80,9 @@ pub const LOAD_BLOCK_BYTES: usize = 4 * 1024 * 1024;
 /// The longest single record (line) a text loader accepts.
 pub const LOAD_RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The longest that a person can ask for.
+pub const LOAD_TOLD_RECORD_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
 /// Memory of one load, shared by its workers: input read and not yet parsed, rows parsed and not
 /// yet encoded, runs being sorted. Raw (Arrow) bytes; what sorting and encoding need on top of
 /// them keeps the whole process below twice this.

@@ -24,6 +24,7 @@ use crate::binder::Binder;
 use crate::call::{MOMENTS, OWN};
 use crate::expr::Place;
 use crate::operator::OPERATORS;
+use crate::reads::READERS;
 use crate::scope::{Entry as Named, Scope};
 use crate::types::{self, INTERVAL, TEXT};
 
@@ -115,6 +116,9 @@ pub fn functions(
     }
     for name in tables.into_iter().chain(["unnest".to_string()]) {
         all.add(&name, &name, Kind::Table, vec![], None);
+    }
+    for (name, first) in READERS {
+        all.add(name, first, Kind::Table, vec![], None);
     }
     all.operators();
     all.found.into_iter().collect()

@@ -17,6 +17,7 @@ use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::{Place, Typed};
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::grouping::subquery;
+use crate::reads::Reads;
 use crate::rows::{RowsOf, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
 
@@ -111,6 +112,9 @@ impl Binder<'_> {
         parent: Option<&Scope<'_>>,
         ctes: &Ctes,
     ) -> Result<Rows> {
+        if let Some(call) = Reads::of(factor) {
+            return self.read(&call);
+        }
         if let Some(call) = RowsOf::of(factor)? {
             return self.function(&call, parent, false, ctes);
         }
@@ -480,7 +484,7 @@ impl Binder<'_> {
     }
 
     /// The columns of a plan, by the names that they have there.
-    fn scanned(
+    pub(crate) fn scanned(
         &self,
         plan: LogicalPlan,
         table: Option<Arc<[String]>>,

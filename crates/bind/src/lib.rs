@@ -18,7 +18,7 @@
 //!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
 //! * `meaning.rs`: functions that mean something else than DataFusion's.
-//! * `rows.rs`: functions that give rows.
+//! * `rows.rs`: functions that give rows; `reads.rs`: those that read files.
 //! * [`catalogue`]: all functions and operators, with what they take and return.
 //! * `guard.rs`: what stands before an operand of AND or OR guards it.
 //! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.
@@ -47,6 +47,7 @@ mod meaning;
 mod operator;
 mod planner;
 mod query;
+mod reads;
 mod rows;
 mod scope;
 mod select;
@@ -60,4 +61,5 @@ mod zone;
 
 pub use binder::{Binder, Bound};
 pub use failure::Failure;
+pub use reads::{READERS, Reads};
 pub use types::{no_type, of_sql as sql_type};

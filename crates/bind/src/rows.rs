@@ -22,6 +22,7 @@ use crate::expr::{Place, Typed};
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::from::{Rows, reference, rename};
 use crate::grouping::Computed;
+use crate::reads::Reads;
 use crate::scope::{Entry, Part};
 use crate::types;
 use crate::unnest::once::nullable;
@@ -39,6 +40,9 @@ pub(crate) struct RowsOf<'t> {
 impl<'t> RowsOf<'t> {
     /// `None` if the item is no function.
     pub fn of(factor: &'t TableFactor) -> Result<Option<Self>> {
+        if Reads::of(factor).is_some() {
+            return Ok(None);
+        }
         let (name, args, alias) = match factor {
             TableFactor::UNNEST {
                 alias,

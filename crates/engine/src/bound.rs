@@ -4,6 +4,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -27,17 +28,21 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
 use datafusion::sql::planner::object_name_to_table_reference;
-use datafusion::sql::sqlparser::ast::{self, Query};
+use datafusion::sql::sqlparser::ast::{self, DescribeAlias, Query};
 use thalweg_base::text::nearest;
 use thalweg_base::{Error, Subject};
 use thalweg_bind::catalogue::{self, Function};
-use thalweg_bind::{Binder, Bound, Failure};
+use thalweg_bind::{Binder, Bound, Failure, Reads};
 
+use crate::catalog::{CATALOG, Handle};
+use crate::describe::described;
 use crate::dml::target::expression;
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::IntSeries;
+use crate::files::Reading;
 use crate::rules::equal_floats;
 use crate::table::StoredTable;
+use crate::walk::walk;
 use crate::{names, quantified};
 
 /// What the columns of a result are called, where that is not what the plan calls them.
@@ -93,6 +98,22 @@ pub(crate) async fn plan(
                 }
             },
             ast::Statement::CreateView(create) => view(state, statement, create).await,
+            ast::Statement::ExplainTable {
+                describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
+                table_name,
+                ..
+            } => {
+                let query = every_column_of(state, table_name)?;
+                let statement = Statement::Statement(Box::new(ast::Statement::Query(query)));
+                Box::pin(description(state, &statement)).await
+            }
+            ast::Statement::Explain {
+                describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
+                statement,
+                ..
+            } if matches!(statement.as_ref(), ast::Statement::Query(_)) => {
+                Box::pin(description(state, &Statement::Statement(statement.clone()))).await
+            }
             _ => Ok(None),
         },
         Statement::CopyTo(copy) => {
@@ -138,6 +159,36 @@ pub(crate) async fn plan(
         }
         _ => Ok(None),
     }
+}
+
+/// The columns of a query, as rows.
+async fn description(
+    state: &SessionState,
+    query: &Statement,
+) -> DfResult<Option<(LogicalPlan, Titles)>> {
+    let Some(inner) = is_query(query) else { return Ok(None) };
+    let bound = bind(state, query, inner, None).await?;
+    // The branches of a UNION agree on their types only here.
+    let analysed =
+        state.analyzer().execute_and_check(bound.plan.clone(), state.config_options(), |_, _| {})?;
+    let types = analysed.schema().fields();
+    Ok(Some((described(&bound.plan, types, &bound.titles)?, Titles::default())))
+}
+
+/// `SELECT * FROM name`
+fn every_column_of(state: &SessionState, name: &ast::ObjectName) -> DfResult<Box<Query>> {
+    let dialect = &state.config_options().sql_parser.dialect;
+    let mut statement = state.sql_to_statement("SELECT * FROM t", dialect)?;
+    if let Statement::Statement(inner) = &mut statement
+        && let ast::Statement::Query(query) = inner.as_mut()
+        && let ast::SetExpr::Select(select) = query.body.as_mut()
+        && let [ast::TableWithJoins { relation: ast::TableFactor::Table { name: of, .. }, .. }] =
+            &mut select.from[..]
+    {
+        *of = name.clone();
+        return Ok(query.clone());
+    }
+    internal_err!("SELECT is no query")
 }
 
 fn is_query(statement: &Statement) -> Option<&Query> {
@@ -456,7 +507,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Looks up all tables that the statement names.
+    /// Looks up all tables that the statement names, and the files that functions in it read.
     async fn of(state: &'a SessionState, statement: &Statement) -> DfResult<Self> {
         let mut tables = HashMap::new();
         let options = &state.config_options().catalog;
@@ -470,8 +521,44 @@ impl<'a> Names<'a> {
                 place.insert(equal_floats::source_of(table)?);
             }
         }
+        for read in reads(statement) {
+            let (reference, reading) = read.map_err(into_datafusion)?;
+            let key = reference.resolve(&options.default_catalog, &options.default_schema);
+            let Entry::Vacant(place) = tables.entry(key) else { continue };
+            let catalog = state.catalog_list().catalog(CATALOG);
+            let Some(handle) = catalog.as_ref().and_then(|c| c.downcast_ref::<Handle>()) else {
+                return internal_err!("files are read without a catalog");
+            };
+            place.insert(equal_floats::source_of(handle.read(&reading).await?)?);
+        }
         Ok(Names { state, tables })
     }
+}
+
+/// The calls in a statement that read files, and what the binder asks for them by.
+fn reads(statement: &Statement) -> Vec<thalweg_base::Result<(TableReference, Reading)>> {
+    struct Found(Vec<thalweg_base::Result<(TableReference, Reading)>>);
+    impl ast::Visitor for Found {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+            if let Some(call) = Reads::of(factor) {
+                let reading = Reading::of_call(&call);
+                self.0.push(reading.map(|reading| (call.reference(), reading)));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut found = Found(vec![]);
+    let _ = match statement {
+        Statement::Statement(inner) => walk(inner.as_ref(), &mut found),
+        Statement::CopyTo(CopyToStatement { source: CopyToSource::Query(query), .. }) => {
+            walk(query.as_ref(), &mut found)
+        }
+        Statement::Explain(explain) => return reads(&explain.statement),
+        _ => ControlFlow::Continue(()),
+    };
+    found.0
 }
 
 impl Names<'_> {

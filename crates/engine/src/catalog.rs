@@ -22,7 +22,7 @@ use thalweg_storage::{AsOf, Database, RelationKind, Schema, Snapshot, Table};
 use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{Loading, Source};
-use crate::files::Known;
+use crate::files::{Known, Reading};
 use crate::information::Information;
 use crate::pg::{self, PG_CATALOG, PgCatalog};
 use crate::runtime::{Driver, blocking};
@@ -205,6 +205,23 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Files that a statement, or the view that is being planned, reads by a call.
+    ///
+    /// # Errors
+    /// Whoever wants them may not read files, or they cannot be read so.
+    pub async fn read(&self, reading: &Reading) -> Result<Arc<dyn TableProvider>> {
+        let viewer = self.viewer.clone().unwrap_or_else(|| self.catalog.viewer());
+        check_reads_files(&viewer)?;
+        files::read(reading, &self.catalog.state()?, &self.catalog.files).await
+    }
+}
+
+fn check_reads_files(viewer: &Viewer) -> Result<()> {
+    let may = viewer.check_member(PG_READ_SERVER_FILES, "read files of the server");
+    may.map_err(into_datafusion)
+}
+
 impl CatalogProvider for Handle {
     fn schema_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.catalog.snapshot().schemas.keys().cloned().collect();
@@ -325,8 +342,7 @@ impl SchemaHandle {
             return schema.table(name).await;
         }
         if self.schema.name == PUBLIC && files::is_path(name) {
-            let may = self.viewer.check_member(PG_READ_SERVER_FILES, "read files of the server");
-            may.map_err(into_datafusion)?;
+            check_reads_files(&self.viewer)?;
             return files::table(name, &self.catalog.state()?, &self.catalog.files).await;
         }
         Ok(None)

@@ -1,5 +1,6 @@
 //! What a statement takes and gives, before it runs: for clients that prepare it.
 
+mod columns;
 mod placed;
 
 use std::collections::HashMap;
@@ -11,6 +12,8 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use thalweg_base::Result;
 use thalweg_storage::Snapshot;
+
+pub(crate) use columns::described;
 
 use crate::error::from_datafusion;
 use crate::parameters::Filled;

@@ -2,11 +2,15 @@
 
 mod delimited;
 mod parquet;
+mod paths;
+mod told;
+mod typed;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::mem;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
@@ -21,16 +25,21 @@ use datafusion::datasource::listing::{
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use thalweg_base::{Error, text::quoted};
-use thalweg_storage::load::Format;
+use thalweg_storage::load::{self, CsvOptions, Format};
 
-pub use self::delimited::Known;
-use self::delimited::{DelimitedTable, delimited};
+pub use self::delimited::{DelimitedTable, Known};
+pub use self::told::Reading;
+pub use self::typed::TypedTable;
+use self::told::{Kind, Told};
 
 use crate::error::{from_datafusion, into_datafusion};
+use crate::runtime::blocking;
 
 /// What a name must end in to be taken for a file, with or without a compression suffix.
-const EXTENSIONS: [&str; 9] =
-    ["parquet", "csv", "tsv", "json", "jsonl", "ndjson", "arrow", "feather", "avro"];
+const EXTENSIONS: [&str; 15] = [
+    "parquet", "pq", "csv", "tsv", "tab", "txt", "dat", "json", "jsonl", "ndjson", "geojson", "arrow",
+    "feather", "ipc", "avro",
+];
 const COMPRESSIONS: [&str; 5] = ["gz", "zst", "bz2", "xz", "zip"];
 
 /// In lower case.
@@ -57,34 +66,137 @@ pub async fn table(
     if !is_path(name) {
         return Ok(None);
     }
-    let local = !name.contains("://");
-    let glob = name.contains(['*', '?', '[']);
-    if local && !glob {
-        let meta = std::fs::metadata(name)
-            .map_err(|e| into_datafusion(Error::io(format!("cannot read {}", quoted(name)), e)))?;
-        if meta.is_file() && meta.len() == 0 {
+    read(&Reading::of_name(name), state, known).await.map(Some)
+}
+
+/// Files as a table.
+///
+/// # Errors
+/// There are none, or they cannot be read as is told.
+pub async fn read(
+    reading: &Reading,
+    state: &SessionState,
+    known: &Known,
+) -> Result<Arc<dyn TableProvider>> {
+    let remote = reading.paths.iter().filter(|path| path.contains("://")).count();
+    if remote > 0 {
+        let plain = Told { kind: reading.told.kind, ..Told::default() };
+        let is_plain = reading.told.is_as(&plain);
+        if remote < reading.paths.len() || !is_plain {
             return Err(into_datafusion(
-                Error::user(format!("file {} is empty", quoted(name)))
-                    .hint("a table needs at least a header or a schema"),
+                Error::unsupported(format!(
+                    "{} is not on this machine: it is read without options, and not with files that are",
+                    quoted(&reading.name)
+                ))
+                .hint("copy it to this machine first, or leave the options out"),
             ));
         }
+        return listed(&reading.name, &reading.paths, state).await;
     }
-    if local && !glob && is_cut_short(name) {
-        return Err(into_datafusion(
-            Error::user(format!(
-                "file {} is damaged or cut short: its end is missing",
-                quoted(name)
-            ))
-            .hint("check that it was copied completely, or write it again"),
-        ));
+    let (paths, format) = found(reading).await?;
+    let name = &reading.name;
+    match format {
+        Format::Csv(_) => {
+            let table = DelimitedTable::new(name, paths, format, &reading.told, state, known);
+            Ok(Arc::new(table.await?))
+        }
+        Format::JsonLines => {
+            let plain = Told { kind: reading.told.kind, ..Told::default() };
+            if !reading.told.is_as(&plain) {
+                let error = Error::unsupported("JSON files are read without options");
+                return Err(into_datafusion(error.hint("leave the options out")));
+            }
+            // Of a folder or a glob its folders may be columns.
+            let paths = match &reading.paths[..] {
+                [one] if !one.starts_with("~/") => vec![one.clone()],
+                _ => paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            };
+            listed(name, &paths, state).await
+        }
+        Format::Parquet | Format::Arrow => {
+            let is_parquet = format == Format::Parquet;
+            let table = TypedTable::new(name, &paths, is_parquet, &reading.told, state).await?;
+            match table {
+                Some(table) => Ok(Arc::new(table)),
+                // The reader of loads knows columns by their places.
+                None => {
+                    let table =
+                        DelimitedTable::new(name, paths, format, &reading.told, state, known);
+                    Ok(Arc::new(table.await?))
+                }
+            }
+        }
     }
-    if local && let Some((paths, format)) = delimited(name).await? {
-        let table = DelimitedTable::new(name, paths, format, None, state, known).await?;
-        return Ok(Some(Arc::new(table)));
+}
+
+/// The files that are meant, and the one format that they all have.
+async fn found(reading: &Reading) -> Result<(Vec<PathBuf>, Format)> {
+    let reading = reading.clone();
+    blocking(move || {
+        let told = &reading.told;
+        let paths = paths::find(&reading.paths)?;
+        let mut format: Option<(Format, &PathBuf)> = None;
+        let mut is_stream = None;
+        for path in &paths {
+            let named = || quoted(&path.to_string_lossy());
+            if path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
+                return Err(Error::user(format!("file {} is empty", named()))
+                    .hint("a table needs at least a header or a schema"));
+            }
+            if let Some(compression) = told.compression
+                && load::compression_of(path)? != compression
+            {
+                return Err(Error::user(format!("{} is not packed as compression says", named()))
+                    .hint("leave compression out: it is found out"));
+            }
+            let own = match told.kind {
+                Some(Kind::Csv) => Format::Csv(delimited(path, told)),
+                Some(Kind::Json) => Format::JsonLines,
+                Some(Kind::Parquet) => Format::Parquet,
+                Some(Kind::Arrow) => Format::Arrow,
+                None => load::format_of(path)?.0,
+            };
+            if own == Format::Arrow {
+                is_stream = check_arrow(path, is_stream)?;
+            }
+            match &format {
+                None => format = Some((own, path)),
+                Some((first, at)) if mem::discriminant(first) != mem::discriminant(&own) => {
+                    let first = quoted(&at.to_string_lossy());
+                    return Err(Error::user(format!("{first} and {} are not of one format", named()))
+                        .hint("name files of one format: 'data/*.csv'"));
+                }
+                Some(_) => {}
+            }
+        }
+        match format {
+            Some((format, _)) => Ok((paths, format)),
+            None => Err(Error::user("no file is given")),
+        }
+    })
+    .await
+}
+
+/// How a delimited file is read: with what is told, and where it is not, as its name says.
+fn delimited(path: &Path, told: &Told) -> CsvOptions {
+    let mut options = told.csv.clone().unwrap_or_else(CsvOptions::sniffed);
+    if options.sniff.delimiter
+        && let Ok((Format::Csv(of_name), _)) = load::format_of(path)
+    {
+        options.delimiter = of_name.delimiter;
     }
-    let url = ListingTableUrl::parse(name)?;
-    let config = ListingTableConfig::new(url);
-    let config = match alias(Path::new(name)) {
+    options
+}
+
+/// Files that DataFusion lists and reads: what is not on this machine, and JSON.
+async fn listed(
+    name: &str,
+    paths: &[String],
+    state: &SessionState,
+) -> Result<Arc<dyn TableProvider>> {
+    let urls: Result<Vec<ListingTableUrl>> = paths.iter().map(ListingTableUrl::parse).collect();
+    let config = ListingTableConfig::new_with_multi_paths(urls?);
+    let config = match paths.first().and_then(|path| alias(Path::new(path))) {
         Some(options) => Ok(config.with_listing_options(options)),
         None => config.infer_options(state).await,
     };
@@ -99,7 +211,7 @@ pub async fn table(
     let config = config.infer_partitions_from_path(state).await.map_err(named)?;
     let config = all_looked_at(config);
     let config = config.infer_schema(state).await.map_err(named)?;
-    parquet::without_bounds(ListingTable::try_new(config.clone())?, config).map(Some)
+    parquet::without_bounds(ListingTable::try_new(config.clone())?, config)
 }
 
 /// All rows decide the types of text, and a quoted line end never ends a record: a value beyond the first
@@ -121,20 +233,69 @@ fn all_looked_at(mut config: ListingTableConfig) -> ListingTableConfig {
     config
 }
 
-/// Whether an Arrow file begins as one with a footer and has none. DataFusion takes it for a stream of
-/// batches then, and waits for their rest.
-fn is_cut_short(name: &str) -> bool {
+/// Whether an Arrow file is a stream, which all of them must be if one is. A file that begins as one with a
+/// footer and has none is cut short: DataFusion takes it for a stream then, and waits for the rest.
+fn check_arrow(path: &Path, others: Option<bool>) -> thalweg_base::Result<Option<bool>> {
     const MAGIC: &[u8; 6] = b"ARROW1";
-    let is_arrow = extension(Path::new(name)).is_some_and(|e| e == "arrow" || e == "feather");
     let ends = || -> std::io::Result<([u8; 6], [u8; 6])> {
-        let mut file = File::open(name)?;
+        let mut file = File::open(path)?;
         let (mut first, mut last) = ([0; 6], [0; 6]);
         file.read_exact(&mut first)?;
         file.seek(SeekFrom::End(-(last.len() as i64)))?;
         file.read_exact(&mut last)?;
         Ok((first, last))
     };
-    is_arrow && ends().is_ok_and(|(first, last)| first == *MAGIC && last != *MAGIC)
+    let Ok((first, last)) = ends() else { return Ok(others) };
+    let named = quoted(&path.to_string_lossy());
+    if first == *MAGIC && last != *MAGIC {
+        return Err(Error::user(format!("file {named} is damaged or cut short: its end is missing"))
+            .hint("check that it was copied completely, or write it again"));
+    }
+    let is_stream = first != *MAGIC;
+    if others.is_some_and(|others| others != is_stream) {
+        return Err(Error::unsupported(format!(
+            "{named} is an Arrow stream and others are Arrow files, or the other way round"
+        ))
+        .hint("read the two kinds by two calls"));
+    }
+    Ok(Some(is_stream))
+}
+
+/// An error of the readers of files, whose hints name options of `thalweg load`, with those of SQL in their
+/// place.
+pub fn in_sql(error: Error) -> Error {
+    match error.hint_text().is_some_and(|hint| hint.contains("--")) {
+        true => error.map_text(in_sql_text),
+        false => error,
+    }
+}
+
+/// A text with the options of SQL in the place of those of `thalweg load`.
+pub fn in_sql_text(text: &str) -> String {
+    const OPTIONS: [(&str, &str); 7] = [
+        ("`--no-header`", "read_csv('…', header = false)"),
+        ("`--header`", "read_csv('…', header = true)"),
+        ("`--delimiter`", "read_csv('…', delim = ';')"),
+        ("`--quote none`", "read_csv('…', quote = '')"),
+        ("(`--columns`) ", "(columns = {'a': 'VARCHAR', …}) "),
+        ("(of a new table: `--type ", "(types = {'"),
+        ("=varchar`)", "': 'VARCHAR'})"),
+    ];
+    let mut text = text.to_owned();
+    for (flag, option) in OPTIONS {
+        text = text.replace(flag, option);
+    }
+    // `--null "NA"`, as the value was shown.
+    if let Some((before, after)) = text.split_once("`--null \"")
+        && let Some((value, rest)) = after.split_once("\"`")
+    {
+        text = format!("{before}read_csv('…', nullstr = ['', '{value}']){rest}");
+    } else if let Some((before, after)) = text.split_once("--null \"")
+        && let Some((value, rest)) = after.split_once('"')
+    {
+        text = format!("{before}nullstr = ['', '{value}']{rest}");
+    }
+    text
 }
 
 /// The format of a file whose extension DataFusion does not know though it knows the format.
@@ -175,12 +336,16 @@ pub async fn external(
         &command.table_partition_cols[..],
         &command.order_exprs[..],
     ) && !location.contains("://")
-        && let Some((paths, format)) = delimited(location).await?
     {
-        let format = told(format, &command.options)?;
+        let csv = told(CsvOptions::sniffed(), &command.options)?;
+        let mut reading = Reading::of_name(location);
+        reading.told.kind = Some(Kind::Csv);
+        reading.told.csv = Some(csv);
         let declared = Some(Arc::clone(command.schema.inner()));
-        let declared = declared.filter(|columns| !columns.fields().is_empty());
-        let table = DelimitedTable::new(location, paths, format, declared, state, known).await?;
+        reading.told.columns = declared.filter(|columns| !columns.fields().is_empty());
+        let (paths, format) = found(&reading).await?;
+        let told = &reading.told;
+        let table = DelimitedTable::new(location, paths, format, told, state, known).await?;
         return Ok(Arc::new(table));
     }
     let factory = state.table_factories().get(&file_type).ok_or_else(|| {
@@ -201,8 +366,7 @@ pub async fn external(
 }
 
 /// With the options of a statement, by DuckDB's names or with `format.` before them.
-fn told(format: Format, options: &HashMap<String, String>) -> Result<Format> {
-    let Format::Csv(mut csv) = format else { return Ok(format) };
+fn told(mut csv: CsvOptions, options: &HashMap<String, String>) -> Result<CsvOptions> {
     let mut options: Vec<(&String, &String)> = options.iter().collect();
     options.sort();
     for (option, value) in options {
@@ -222,16 +386,30 @@ fn told(format: Format, options: &HashMap<String, String>) -> Result<Format> {
         }
     }
     csv.check().map_err(into_datafusion)?;
-    Ok(Format::Csv(csv))
+    Ok(csv)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_path;
+    use super::{in_sql_text, is_path};
+
+    #[test]
+    fn hints_name_options_of_sql() {
+        let check = |text: &str, expected: &str| assert_eq!(in_sql_text(text), expected);
+        check("say so with `--no-header`", "say so with read_csv('…', header = false)");
+        check(
+            "declare column \"a\" as VARCHAR (of a new table: `--type a=varchar`), or if \"NA\" means NULL, say so with `--null \"NA\"`",
+            "declare column \"a\" as VARCHAR (types = {'a': 'VARCHAR'}), or if \"NA\" means NULL, say so with read_csv('…', nullstr = ['', 'NA'])",
+        );
+        check("; if it means NULL: --null \"-\"", "; if it means NULL: nullstr = ['', '-']");
+    }
 
     #[test]
     fn paths_are_told_from_names() {
         for path in ["a.parquet", "A.CSV", "x/y", "/tmp/z", "s3://b/k", "a.csv.gz", "l.jsonl.zst"] {
+            assert!(is_path(path), "{path}");
+        }
+        for path in ["a.txt", "a.TAB", "a.dat.xz", "a.geojson", "a.ipc", "~/a", "a*.pq"] {
             assert!(is_path(path), "{path}");
         }
         for name in ["lineorder", "my.table", "gz", "a.gz", "parquet"] {

@@ -35,7 +35,7 @@ const fn of(
     Written { name, arguments, description, example }
 }
 
-static WRITTEN: [Written; 54] = [
+static WRITTEN: [Written; 59] = [
     of(
         "age",
         &["timestamp, timestamp", "timestamptz, timestamptz", "timestamp"],
@@ -143,6 +143,31 @@ static WRITTEN: [Written; 54] = [
         ],
         "The values from the first to the one before the last, by steps: a list; rows in FROM.",
         "SELECT * FROM range(1, 3)",
+    ),
+    of(
+        "read_arrow",
+        &["files [, option = value, …]"],
+        "The rows of Arrow IPC files, in the file or the stream format.",
+        "",
+    ),
+    of(
+        "read_csv",
+        &["files [, option = value, …]"],
+        "The rows of delimited files: a path, a glob, a folder, or a list of them. What no option says is found out.",
+        "",
+    ),
+    of(
+        "read_json",
+        &["files [, option = value, …]"],
+        "The rows of JSON files: objects in lines or one after the other, or an array of them.",
+        "",
+    ),
+    of("read_ndjson", &["files [, option = value, …]"], "The rows of JSON lines.", ""),
+    of(
+        "read_parquet",
+        &["files [, option = value, …]"],
+        "The rows of Parquet files.",
+        "",
     ),
     of("repeat", &["text, bigint"], "A text several times.", "SELECT repeat('ab', 2)"),
     of(

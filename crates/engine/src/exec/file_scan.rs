@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
@@ -32,7 +32,8 @@ use thalweg_storage::LoadedFile;
 use thalweg_storage::load::{Batches, Columns, Format, Reader};
 use tokio::sync::OnceCell;
 
-use crate::error::into_datafusion;
+use crate::error::{from_arrow, into_datafusion};
+use crate::files::in_sql;
 use crate::load::version;
 use crate::runtime::{blocking, checkpoint};
 
@@ -45,8 +46,12 @@ pub struct Files {
     /// Their versions, in the order of the paths.
     pub stamps: Vec<LoadedFile>,
     pub format: Format,
-    /// All columns, in the order of the files.
+    /// All columns, in the order of the files; then those that each file has by its path.
     pub columns: SchemaRef,
+    /// The values of the latter, by the places of the files.
+    pub of_paths: Vec<Vec<ScalarValue>>,
+    /// Whether files have columns that are left out.
+    pub ignore_unknown: bool,
     /// What the columns of each file are called, if that is not found in the file itself.
     pub names: Option<Vec<String>>,
 }
@@ -54,6 +59,29 @@ pub struct Files {
 impl Files {
     pub fn bytes(&self) -> u64 {
         self.stamps.iter().map(|stamp| stamp.bytes).sum()
+    }
+
+    /// How many columns the files have themselves.
+    pub fn own(&self) -> usize {
+        self.columns.fields().len() - self.of_paths.len()
+    }
+
+    /// Of these files those at `kept`.
+    pub fn only(&self, kept: &[usize]) -> Files {
+        let of_paths = self.of_paths.iter().map(|values| {
+            let values = kept.iter().map(|&file| values[file].clone());
+            values.collect()
+        });
+        Files {
+            name: self.name.clone(),
+            paths: kept.iter().map(|&file| self.paths[file].clone()).collect(),
+            stamps: kept.iter().map(|&file| self.stamps[file].clone()).collect(),
+            format: self.format.clone(),
+            columns: Arc::clone(&self.columns),
+            of_paths: of_paths.collect(),
+            ignore_unknown: self.ignore_unknown,
+            names: self.names.clone(),
+        }
     }
 
     /// Opens the files for the columns of `projection`. Blocking.
@@ -68,8 +96,12 @@ impl Files {
                 .hint("run the statement again"));
             }
         }
-        let mut columns = Columns::new(Arc::clone(&self.columns));
-        columns.wanted = Some(projection.to_vec());
+        let own: Vec<usize> = (0..self.own()).collect();
+        let mut columns = Columns::new(Arc::new(self.columns.project(&own).map_err(|e| from_arrow(&e))?));
+        // At least one is read, also where none is wanted.
+        let wanted: Vec<usize> = projection.iter().copied().filter(|c| *c < own.len()).collect();
+        columns.wanted = Some(if wanted.is_empty() { vec![0] } else { wanted });
+        columns.ignore_unknown = self.ignore_unknown;
         columns.names.clone_from(&self.names);
         Reader::open(self.paths.clone(), self.format.clone(), columns)
     }
@@ -96,12 +128,8 @@ struct Shared {
 impl Shared {
     async fn reader(&self, files: &Arc<Files>, projection: &[usize]) -> Result<Arc<Reader>> {
         let open = || async {
-            let files = Arc::clone(files);
-            let columns = match projection {
-                [] => vec![0],
-                columns => columns.to_vec(),
-            };
-            blocking(move || files.open(&columns)).await.map(Arc::new)
+            let (files, columns) = (Arc::clone(files), projection.to_vec());
+            blocking(move || files.open(&columns).map_err(in_sql)).await.map(Arc::new)
         };
         self.reader.get_or_try_init(open).await.cloned()
     }
@@ -273,8 +301,8 @@ struct Rows {
     schema: SchemaRef,
     shared: Arc<Shared>,
     partitions: usize,
-    /// What is left of the block that was taken last.
-    batches: Option<Batches>,
+    /// What is left of the block that was taken last, and the file that it is of.
+    batches: Option<(Batches, usize)>,
     /// Rows that are still wanted.
     left: usize,
     metrics: BaselineMetrics,
@@ -283,7 +311,8 @@ struct Rows {
 impl Rows {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while self.left > 0 {
-            if let Some(batches) = &mut self.batches {
+            if let Some((batches, file)) = &mut self.batches {
+                let file = *file;
                 let parsed = {
                     let _timer = self.metrics.elapsed_compute().timer();
                     batches.next().transpose().map_err(into_datafusion)?
@@ -298,12 +327,15 @@ impl Rows {
                 }
                 let batch = batch.slice(0, batch.num_rows().min(self.left));
                 self.left -= batch.num_rows();
-                return shaped(&self.schema, batch).record_output(&self.metrics).map(Some);
+                return self.shaped(&batch, file).record_output(&self.metrics).map(Some);
             }
             let reader = self.shared.reader(&self.files, &self.projection).await?;
             let unit = blocking(move || Ok(reader.next())).await?;
             match unit {
-                Some(unit) => self.batches = Some(unit.parse()),
+                Some(unit) => {
+                    let file = unit.file();
+                    self.batches = Some((unit.parse(), file));
+                }
                 None => return self.end().await,
             }
         }
@@ -319,16 +351,20 @@ impl Rows {
         }
         let reader = self.shared.reader(&self.files, &self.projection).await?;
         let (_, result) = reader.finish();
-        result.map(|()| None).map_err(into_datafusion)
+        result.map(|()| None).map_err(|e| into_datafusion(in_sql(e)))
     }
-}
 
-/// The batch as the plan says it is: the reader of files reads at least one column, also where none is
-/// wanted.
-fn shaped(schema: &SchemaRef, batch: RecordBatch) -> Result<RecordBatch> {
-    if !schema.fields().is_empty() {
-        return Ok(batch);
+    /// The batch as the plan says it is: with the columns that the file has by its path, and without the
+    /// one that is read where none is wanted.
+    fn shaped(&self, batch: &RecordBatch, file: usize) -> Result<RecordBatch> {
+        let (rows, own) = (batch.num_rows(), self.files.own());
+        let mut read = batch.columns().iter();
+        let columns = self.projection.iter().map(|&column| match column.checked_sub(own) {
+            None => Ok(Arc::clone(read.next().expect("one for each that is wanted"))),
+            Some(of_path) => self.files.of_paths[of_path][file].to_array_of_size(rows),
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), vec![], &options)?)
 }

@@ -5,19 +5,25 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, Statistics, project_schema};
 use datafusion::datasource::TableType;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use parking_lot::Mutex;
+use thalweg_base::Error;
+use thalweg_base::text::quoted;
 use thalweg_storage::LoadedFile;
-use thalweg_storage::load::{self, Format, Inference, Inferred};
+use thalweg_storage::load::{Format, Inference, Inferred};
 
-use crate::error::into_datafusion;
+use super::paths;
+use super::told::{Told, Types, same_name};
+use super::{in_sql, in_sql_text};
+use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{FileScanExec, Files};
 use crate::load::{look_at_all, version};
 use crate::runtime::blocking;
@@ -39,6 +45,7 @@ pub struct Known(Mutex<VecDeque<(Input, Arc<Inferred>)>>);
 struct Input {
     files: Vec<LoadedFile>,
     format: Format,
+    sample: Option<u64>,
 }
 
 impl Known {
@@ -62,11 +69,14 @@ impl Known {
     }
 }
 
+#[derive(Clone)]
 pub struct DelimitedTable {
     files: Arc<Files>,
     /// The columns, instants in the session's zone.
     shown: SchemaRef,
     rows: u64,
+    /// What decided the columns; `None` if they are declared.
+    found: Option<Arc<Inferred>>,
 }
 
 impl std::fmt::Debug for DelimitedTable {
@@ -76,7 +86,7 @@ impl std::fmt::Debug for DelimitedTable {
 }
 
 impl DelimitedTable {
-    /// The files called `name`. `declared`: their columns, in their order; else they are found.
+    /// The files called `name`.
     ///
     /// # Errors
     /// A file cannot be read, or has rows that are none.
@@ -84,50 +94,180 @@ impl DelimitedTable {
         name: &str,
         paths: Vec<PathBuf>,
         mut format: Format,
-        declared: Option<SchemaRef>,
+        told: &Told,
         state: &dyn Session,
         known: &Known,
     ) -> Result<Self> {
+        let of_paths = paths::columns(&paths, told).map_err(into_datafusion)?;
         let stamped = paths.clone();
         let stamps = blocking(move || stamped.iter().map(|path| version(path)).collect());
         let stamps: Vec<LoadedFile> = stamps.await?;
         let bytes: u64 = stamps.iter().map(|stamp| stamp.bytes).sum();
-        let (columns, rows, names) = match declared {
+        let names_of = |columns: &SchemaRef| {
+            columns.fields().iter().map(|field| field.name().clone()).collect::<Vec<String>>()
+        };
+        let (columns, rows, mut names, found) = match &told.columns {
             Some(columns) => {
-                let names = columns.fields().iter().map(|f| f.name().clone()).collect();
-                (columns, bytes / ROW_BYTES, Some(names))
+                let names = names_of(columns);
+                (Arc::clone(columns), bytes / ROW_BYTES, Some(names), None)
             }
             None => {
-                let input = Input { files: stamps.clone(), format: format.clone() };
+                let (files, sample) = (stamps.clone(), told.sample);
+                let input = Input { files, format: format.clone(), sample };
                 let found = match known.find(&input) {
                     Some(found) => found,
                     None => {
                         let workers = state.config().target_partitions();
-                        let found = Arc::new(infer(&paths, &format, bytes, workers).await?);
+                        let found = infer(&paths, &format, bytes, workers, sample).await;
+                        let found = Arc::new(found.map_err(|e| into_datafusion(in_sql(e)))?);
                         known.add(input, &found);
                         found
                     }
                 };
+                let found = retyped(found, &told.types).map_err(into_datafusion)?;
                 found.settle(&mut format);
-                (found.schema(), found.rows.unwrap_or(bytes / ROW_BYTES), None)
+                let rows = found.rows.filter(|_| sample.is_none()).unwrap_or(bytes / ROW_BYTES);
+                (found.schema(), rows, None, Some(found))
             }
         };
+        // What the path says goes before what the file has under the same name.
+        let is_of_path =
+            |name: &String| of_paths.iter().any(|of_path| same_name(of_path.field.name(), name));
+        let hidden = names_of(&columns).into_iter().filter(is_of_path).count();
+        if hidden > 0 && names.is_none() && has_no_header(&format) {
+            names = Some(names_of(&columns));
+        }
+        let own = columns.fields().iter().filter(|field| !is_of_path(field.name()));
+        let own: Vec<FieldRef> = own.cloned().collect();
+        if own.is_empty() {
+            let error = Error::user(format!("{} has no column of its own", quoted(name)));
+            return Err(into_datafusion(
+                error.hint("leave hive_partitioning and filename out, or name the latter otherwise"),
+            ));
+        }
+        let fields = own.into_iter().chain(of_paths.iter().map(|c| Arc::new(c.field.clone())));
+        let columns = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let zone = state.config_options().execution.time_zone.as_deref();
         let shown = zoned::shown(&columns, zone).unwrap_or_else(|| Arc::clone(&columns));
         let name = name.to_owned();
-        let files = Arc::new(Files { name, paths, stamps, format, columns, names });
-        Ok(DelimitedTable { files, shown, rows })
+        let files = Files {
+            name,
+            paths,
+            stamps,
+            format,
+            columns,
+            of_paths: of_paths.into_iter().map(|column| column.values).collect(),
+            ignore_unknown: hidden > 0,
+            names,
+        };
+        Ok(DelimitedTable { files: Arc::new(files), shown, rows, found })
+    }
+
+    fn is_of_paths(&self, filter: &Expr) -> bool {
+        let own = self.files.own();
+        let columns = &self.files.columns.fields()[own..];
+        paths::decide(columns, filter)
+    }
+
+    /// The files that have rows for filters over their paths.
+    fn kept(&self, filters: &[Expr], state: &dyn Session) -> Result<Vec<usize>> {
+        let own = self.files.own();
+        let columns = &self.shown.fields()[own..];
+        paths::kept(columns, &self.files.of_paths, self.files.paths.len(), filters, state)
+    }
+
+    /// What decided the types of the columns, and how the files are written.
+    pub fn notes(&self) -> (Vec<String>, String) {
+        let why = self.files.columns.fields().iter().enumerate().map(|(at, field)| {
+            if at >= self.files.own() {
+                return "by the path of the file".to_owned();
+            }
+            let found = self.found.as_ref().and_then(|found| {
+                found.columns.iter().find(|column| column.name == *field.name())
+            });
+            found.map_or_else(|| "told".to_owned(), |column| column.why.clone())
+        });
+        let dialects = self.found.iter().flat_map(|found| &found.dialects);
+        let mut dialects: Vec<String> =
+            dialects.map(|(_, dialect)| dialect.to_string()).collect();
+        dialects.retain(|dialect| !dialect.is_empty());
+        dialects.dedup();
+        let mut format = match &self.files.format {
+            Format::Csv(_) => "CSV",
+            Format::JsonLines => "JSON",
+            Format::Parquet => "Parquet",
+            Format::Arrow => "Arrow",
+        }
+        .to_owned();
+        if !dialects.is_empty() {
+            format += &format!(": {}", dialects.join("; "));
+        }
+        (why.map(|why| in_sql_text(&why)).collect(), format)
     }
 }
 
 /// The columns that all rows have.
-async fn infer(paths: &[PathBuf], format: &Format, bytes: u64, workers: usize) -> Result<Inferred> {
+async fn infer(
+    paths: &[PathBuf],
+    format: &Format,
+    bytes: u64,
+    workers: usize,
+    sample: Option<u64>,
+) -> thalweg_base::Result<Inferred> {
     let (paths, format) = (paths.to_vec(), format.clone());
-    let inference = Arc::new(blocking(move || Inference::open(paths, format)).await?);
-    let blocks = bytes as usize / thalweg_base::limits::LOAD_BLOCK_BYTES + 1;
-    look_at_all(&inference, workers.min(blocks), || {}).await.map_err(into_datafusion)?;
+    let opened = blocking(move || Inference::open(paths, format)).await;
+    let mut inference = opened.map_err(from_datafusion)?;
+    let mut workers = workers.min(bytes as usize / thalweg_base::limits::LOAD_BLOCK_BYTES + 1);
+    if let Some(rows) = sample {
+        // Which rows are looked at must not depend on who is first.
+        (inference, workers) = (inference.with_sample(rows), 1);
+    }
+    let inference = Arc::new(inference);
+    look_at_all(&inference, workers, || {}).await?;
     let (_, found) = inference.finish();
-    found.map_err(into_datafusion)
+    found
+}
+
+fn has_no_header(format: &Format) -> bool {
+    matches!(format, Format::Csv(options) if options.header == Some(false))
+}
+
+/// With the types that are told in the place of those that were found.
+fn retyped(found: Arc<Inferred>, types: &Types) -> thalweg_base::Result<Arc<Inferred>> {
+    let told: Vec<(usize, &DataType)> = match types {
+        Types::Found => return Ok(found),
+        Types::First(types) if types.len() > found.columns.len() => {
+            let count = found.columns.len();
+            return Err(Error::user(format!(
+                "types has {} types, the files have {count} columns",
+                types.len()
+            ))
+            .hint("name the columns: types = {'a': 'INTEGER'}"));
+        }
+        Types::First(types) => types.iter().enumerate().collect(),
+        Types::Named(types) => {
+            let place = |(name, _): &(String, DataType)| {
+                let mut columns = found.columns.iter();
+                let place = columns.position(|column| same_name(&column.name, name));
+                place.ok_or_else(|| {
+                    let names: Vec<String> =
+                        found.columns.iter().map(|column| quoted(&column.name)).collect();
+                    let message = format!("types names {}, which no file has", quoted(name));
+                    Error::user(message).hint(format!("the columns are {}", names.join(", ")))
+                })
+            };
+            let places: Vec<usize> = types.iter().map(place).collect::<thalweg_base::Result<_>>()?;
+            places.into_iter().zip(types.iter().map(|(_, data_type)| data_type)).collect()
+        }
+    };
+    let mut retyped = found.as_ref().clone();
+    for (at, data_type) in told {
+        let column = &mut retyped.columns[at];
+        column.data_type = data_type.clone();
+        column.why = "told".into();
+        column.order = column.order.filter(|_| data_type.is_temporal());
+    }
+    Ok(Arc::new(retyped))
 }
 
 #[async_trait]
@@ -138,6 +278,17 @@ impl TableProvider for DelimitedTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let taken = |filter: &&Expr| match self.is_of_paths(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(taken).collect())
     }
 
     fn statistics(&self) -> Option<Statistics> {
@@ -152,7 +303,7 @@ impl TableProvider for DelimitedTable {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let projection = match projection {
@@ -164,7 +315,12 @@ impl TableProvider for DelimitedTable {
             statistics = statistics.with_fetch(Some(limit), 0, 1)?;
         }
         let partitions = state.config().target_partitions();
-        let files = Arc::clone(&self.files);
+        let kept = self.kept(filters, state)?;
+        let files = match kept.len() {
+            0 => return Ok(Arc::new(EmptyExec::new(project_schema(&self.shown, Some(&projection))?))),
+            n if n == self.files.paths.len() => Arc::clone(&self.files),
+            _ => Arc::new(self.files.only(&kept)),
+        };
         let scan =
             Arc::new(FileScanExec::new(files, projection.clone(), limit, partitions, statistics)?);
         match Arc::ptr_eq(&self.shown, &self.files.columns) {
@@ -172,30 +328,4 @@ impl TableProvider for DelimitedTable {
             false => zoned::relabelled(scan, &self.shown, &projection),
         }
     }
-}
-
-/// The files called `name` if they are on this machine, all of them delimited, and nothing in their
-/// paths is a column; and how they are read.
-pub async fn delimited(name: &str) -> Result<Option<(Vec<PathBuf>, Format)>> {
-    let name = name.to_owned();
-    blocking(move || {
-        let paths = load::expand(&[name])?;
-        // `k=v` in a path is a column.
-        let is_column = |path: &PathBuf| {
-            let mut folders = path.parent().into_iter().flat_map(|p| p.components());
-            folders.any(|folder| folder.as_os_str().to_string_lossy().contains('='))
-        };
-        if paths.iter().any(is_column) {
-            return Ok(None);
-        }
-        let mut format = None;
-        for path in &paths {
-            match load::format_of(path)?.0 {
-                found @ Format::Csv(_) => format = format.or(Some(found)),
-                _ => return Ok(None),
-            }
-        }
-        Ok(format.map(|format| (paths, format)))
-    })
-    .await
 }

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFunctionArgs, TableSampleKind, TableWithJoins,
 };
 use thalweg_base::Result;
+use thalweg_bind::Reads;
 
 use super::{no, unsupported};
 
@@ -89,7 +90,7 @@ pub(super) fn factor(factor: &TableFactor) -> Result<()> {
             optional(alias.as_ref())?;
             if let Some(TableFunctionArgs { args, settings }) = args {
                 no(settings.is_some(), "SETTINGS of a table function", "leave them out")?;
-                args.iter().try_for_each(argument)?;
+                arguments(factor, args)?;
             }
             no(
                 !with_hints.is_empty(),
@@ -113,7 +114,7 @@ pub(super) fn factor(factor: &TableFactor) -> Result<()> {
         F::TableFunction { expr: _, alias: _ } => refuse("TABLE (…)", "write FROM f(…)"),
         F::Function { lateral: _, name: _, args, with_ordinality, alias } => {
             optional(alias.as_ref())?;
-            args.iter().try_for_each(argument)?;
+            arguments(factor, args)?;
             no(*with_ordinality, "WITH ORDINALITY of this function", "write row_number() OVER ()")
         }
         F::UNNEST { alias, array_exprs: _, with_offset, with_offset_alias, with_ordinality } => {
@@ -183,6 +184,14 @@ pub(super) fn alias(alias: &TableAlias) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Functions that read files have options by name, which are looked at when the files are.
+fn arguments(factor: &TableFactor, args: &[FunctionArg]) -> Result<()> {
+    match Reads::of(factor) {
+        Some(_) => Ok(()),
+        None => args.iter().try_for_each(argument),
+    }
 }
 
 fn argument(argument: &FunctionArg) -> Result<()> {

@@ -139,6 +139,11 @@ pub(super) struct ArrowBatches {
 }
 
 impl ArrowBatches {
+    /// The place of the file among those of the input.
+    pub(super) fn file(&self) -> usize {
+        self.at.file
+    }
+
     pub(super) fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let rows = BATCH_ROWS.min(self.batch.num_rows() - self.row);
         let at = Position { line: self.at.line + self.row as u64, ..self.at };

@@ -150,7 +150,6 @@ impl TextSource {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn with_record_bytes_max(mut self, bytes: usize) -> Self {
         self.record_bytes_max = bytes;
         self

@@ -1,6 +1,7 @@
 //! Batches of Parquet and Arrow files as batches of the table: columns in its order and of its
 //! types, and rows that do not fit put aside.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use thalweg_base::{Error, Result, text};
 
 use super::csv::batch_of;
 use super::input::shown;
-use super::layout::{Columns, Layout, shortened, sql_type};
+use super::layout::{Columns, Layout, shortened, sql_type, unique_names};
 use super::rejects::{Faults, Position, Reject, Unit};
 
 /// How the columns that a file declares meet the table's; types that never fit are found here.
@@ -33,11 +34,12 @@ pub(super) fn declared_layout(
             .hint("name every column of the file, or leave the names out"));
         }
         Some(names) => names.clone(),
-        None => declared.fields().iter().map(|f| f.name().clone()).collect(),
+        None => declared_names(declared, &columns.schema),
     };
     let layout = Layout::by_name(path, &names, columns)?;
+    let layout = layout.narrowed();
     for &(input, target) in &layout.targets {
-        let (from, to) = (declared.field(input).data_type(), columns.schema.field(target));
+        let (from, to) = (declared.field(input).data_type(), layout.columns.schema.field(target));
         if from != to.data_type() && !can_cast_types(from, to.data_type()) {
             return Err(Error::user(format!(
                 "{}, column {}: {} cannot become {}",
@@ -50,6 +52,19 @@ pub(super) fn declared_layout(
         }
     }
     Ok(layout)
+}
+
+/// What the columns of a file are called: as it says, if these are names of the table's or differ from
+/// each other; else repeated ones have a suffix.
+fn declared_names(declared: &SchemaRef, table: &SchemaRef) -> Vec<String> {
+    let own: Vec<String> = declared.fields().iter().map(|f| f.name().clone()).collect();
+    let unique = unique_names(own.iter().cloned());
+    let is_of_table = |name: &String| table.index_of(name).is_ok();
+    let mut seen = HashSet::new();
+    match own.iter().all(|name| seen.insert(name) && is_of_table(name)) {
+        true => own,
+        false => unique,
+    }
 }
 
 /// A batch whose columns are those of `layout.targets` and whose first row is at `at`.
@@ -174,7 +189,7 @@ fn loses(from: &DataType, to: &DataType) -> bool {
 }
 
 /// The type that holds every value of both, as far as it is one that tables have.
-pub(super) fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
+pub fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType as T;
     if a == b {
         return Some(a.clone());

@@ -4,7 +4,6 @@
 //! (`scan.rs`), then each column is parsed over all of them in one loop of its own type, while
 //! text and ends are still in the cache.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use thalweg_base::{Error, Result};
 use super::block::{Block, Dialect, Lines};
 use super::columns::{Column, Sink, each};
 use super::input::{CsvOptions, shown};
-use super::layout::{Columns, Fault, Finder, Layout, find, shortened};
+use super::layout::{Columns, Fault, Finder, Layout, find, shortened, unique_names};
 use super::parse::{Bad, Look, look};
 use super::rejects::{Faults, Position};
 use super::scan::{ANY, Malformed, Records, Shape, enclosed, field, unspaced};
@@ -146,27 +145,19 @@ impl FirstRecord {
 
     /// As column names: empty ones get a number, repeated ones a suffix.
     pub(super) fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::with_capacity(self.fields.len());
-        let mut taken = HashMap::with_capacity(self.fields.len());
-        for (i, field) in self.fields.iter().enumerate() {
-            let mut name = String::from_utf8_lossy(field).trim().to_owned();
-            if name.is_empty() {
-                name = format!("column_{}", i + 1);
-            }
-            let lower = name.to_lowercase();
-            let (mut unique, mut key) = (name.clone(), lower.clone());
-            // The number that the name had last, so that a thousand equal ones are not compared.
-            let mut suffix = taken.get(&lower).copied().unwrap_or(1);
-            while taken.contains_key(&key) {
-                suffix += 1;
-                unique = format!("{name}_{suffix}");
-                key = unique.to_lowercase();
-            }
-            taken.insert(lower, suffix);
-            taken.entry(key).or_insert(1);
-            names.push(unique);
-        }
-        names
+        self.names_as(&[])
+    }
+
+    /// The same where the first columns are called as somebody told.
+    pub(super) fn names_as(&self, told: &[String]) -> Vec<String> {
+        let name = |(i, field): (usize, &Vec<u8>)| match told.get(i) {
+            Some(name) => name.clone(),
+            None => match String::from_utf8_lossy(field).trim() {
+                "" => format!("column_{}", i + 1),
+                name => name.to_owned(),
+            },
+        };
+        unique_names(self.fields.iter().enumerate().map(name))
     }
 
     /// Whether the record ends in a delimiter that closes its last field rather than beginning
@@ -236,13 +227,13 @@ impl CsvLayout {
                     && first.fields.len() > 1
                     && first.trailing(first.fields.len() - 1)
                 {
-                    let last = first.names().pop().unwrap_or_default();
+                    let last = first.names_as(&options.names).pop().unwrap_or_default();
                     trailing = find(schema, &last).is_none();
                 }
                 if trailing {
                     first.fields.pop();
                 }
-                Layout::by_name(&path, &first.names(), columns)?
+                Layout::by_name(&path, &first.names_as(&options.names), columns)?
             }
             None => {
                 let count = first.fields.len() - usize::from(trailing);
@@ -358,6 +349,11 @@ pub(super) struct CsvBatches {
 }
 
 impl CsvBatches {
+    /// The place of the file among those of the input.
+    pub(super) fn file(&self) -> usize {
+        self.block.file
+    }
+
     pub(super) fn new(block: Block, layout: Arc<CsvLayout>, faults: Arc<Faults>) -> CsvBatches {
         CsvBatches {
             pos: block.start,

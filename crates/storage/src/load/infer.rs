@@ -134,6 +134,8 @@ pub struct Inference {
     known: Option<SchemaRef>,
     faults: Arc<Faults>,
     block_bytes: usize,
+    /// Rows of each file after which the others are not looked at any more.
+    sample: u64,
     csv: Mutex<BTreeMap<usize, Arc<csv::File>>>,
     json: Arc<Mutex<json::Keys>>,
     declared: Mutex<BTreeMap<usize, SchemaRef>>,
@@ -159,6 +161,7 @@ impl Inference {
             known: None,
             faults: Arc::new(faults),
             block_bytes: LOAD_BLOCK_BYTES,
+            sample: u64::MAX,
             csv: Mutex::default(),
             json: Arc::default(),
             declared: Mutex::default(),
@@ -174,6 +177,13 @@ impl Inference {
     /// Bad rows that are passed over before the inference fails; at first, none.
     pub fn with_rejects_max(mut self, rows: u64) -> Inference {
         self.faults = Arc::new(Faults::new(rows).ignoring(self.format.ignores_errors()));
+        self
+    }
+
+    /// Looks at the blocks alone that hold the first `rows` of each CSV file. With more than one worker
+    /// these may be more than with one.
+    pub fn with_sample(mut self, rows: u64) -> Inference {
+        self.sample = rows;
         self
     }
 
@@ -213,6 +223,7 @@ impl Inference {
     ) -> Result<Option<Piece>> {
         match open {
             None => self.first(file, open),
+            Some(Source::Csv(_, csv)) if csv.rows() >= self.sample => Ok(None),
             Some(Source::Csv(text, csv)) => Ok(text
                 .source
                 .next_block()?

@@ -210,6 +210,11 @@ pub fn format_of(path: &Path) -> Result<(Format, Compression)> {
     Ok((format, compression))
 }
 
+/// How the bytes of a file are packed, by its content.
+pub fn compression_of(path: &Path) -> Result<Compression> {
+    open(path, Arc::default()).map(|(_, compression)| compression)
+}
+
 /// Bytes of a file looked at to tell its format.
 const MAGIC_BYTES: usize = 64 * 1024;
 

@@ -323,6 +323,11 @@ impl From<Wrong> for Stop {
 }
 
 impl JsonBatches {
+    /// The place of the file among those of the input.
+    pub(super) fn file(&self) -> usize {
+        self.block.file
+    }
+
     /// `layout` must map every column of the table to itself: any of them may turn up.
     pub(super) fn new(
         block: Block,

@@ -313,6 +313,29 @@ impl Finder {
     }
 }
 
+/// Names of which no two are the same without regard to case: repeated ones get the suffix that DuckDB
+/// gives them, `a`, `a_1`, `a_2`.
+pub(super) fn unique_names(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut unique = Vec::new();
+    // For each name in lower case the number that it had last, so that a thousand equal ones are not
+    // compared.
+    let mut taken: HashMap<String, usize> = HashMap::new();
+    for name in names {
+        let lower = name.to_lowercase();
+        let mut suffix = taken.get(&lower).copied().unwrap_or(0);
+        let (mut own, mut key) = (name.clone(), lower.clone());
+        while taken.contains_key(&key) {
+            suffix += 1;
+            own = format!("{name}_{suffix}");
+            key = own.to_lowercase();
+        }
+        taken.insert(lower, suffix);
+        taken.entry(key).or_insert(0);
+        unique.push(own);
+    }
+    unique
+}
+
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 12;
     let quoted: Vec<String> = names.iter().take(SHOWN).map(|n| text::quoted(n)).collect();

@@ -48,10 +48,12 @@ mod zipped;
 #[cfg(test)]
 mod tests;
 
+pub use conform::wider;
 pub use dates::DateOrder;
 pub use infer::{FileDialect, Inference, Inferred, InferredColumn, Piece, infer};
 pub use input::{
-    Compression, CsvOptions, Format, Sniff, expand, expand_present, format_of, is_pattern,
+    Compression, CsvOptions, Format, Sniff, compression_of, expand, expand_present, format_of,
+    is_pattern,
 };
 pub use layout::{Columns, Matched};
 pub use reader::{Batches, Outcome, Reader, Unit};

@@ -1,6 +1,7 @@
 //! How delimited text is to be read: what a person says, and what is left to be found out.
 
 use encoding_rs::Encoding;
+use thalweg_base::limits::{LOAD_RECORD_BYTES_MAX, LOAD_TOLD_RECORD_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
 
 use super::dates::{DateOrder, Pattern};
@@ -37,6 +38,12 @@ pub struct CsvOptions {
     pub null_padding: bool,
     /// Bad rows are left out, however many they are.
     pub ignore_errors: bool,
+    /// What the first columns of each file are called, whatever its header says.
+    pub names: Vec<String>,
+    /// Files that have other columns than the first are refused.
+    pub same_columns: bool,
+    /// Bytes that a record may have.
+    pub record_bytes_max: usize,
     /// What is found out for each file, in place of the fields above.
     pub sniff: Sniff,
     /// Columns whose dates were found to have another order than that of ISO 8601.
@@ -92,6 +99,9 @@ impl Default for CsvOptions {
             all_varchar: false,
             null_padding: false,
             ignore_errors: false,
+            names: Vec::new(),
+            same_columns: false,
+            record_bytes_max: LOAD_RECORD_BYTES_MAX,
             sniff: Sniff::default(),
             orders: Vec::new(),
         }
@@ -99,6 +109,26 @@ impl Default for CsvOptions {
 }
 
 impl CsvOptions {
+    /// The options that [`CsvOptions::tell`] takes, each by the name that it has first.
+    pub const NAMES: [&str; 16] = [
+        "header",
+        "delim",
+        "quote",
+        "escape",
+        "comment",
+        "skip",
+        "nullstr",
+        "encoding",
+        "dateformat",
+        "timestampformat",
+        "decimal_separator",
+        "thousands",
+        "all_varchar",
+        "null_padding",
+        "ignore_errors",
+        "max_line_size",
+    ];
+
     /// All of the dialect is found out, but for what is [told](CsvOptions::tell) afterwards.
     pub fn sniffed() -> CsvOptions {
         CsvOptions { sniff: Sniff::ALL, ..CsvOptions::default() }
@@ -195,6 +225,16 @@ impl CsvOptions {
             "all_varchar" => self.all_varchar = flag()?,
             "null_padding" => self.null_padding = flag()?,
             "ignore_errors" => self.ignore_errors = flag()?,
+            "max_line_size" | "maximum_line_size" => {
+                let bytes = one()?.trim().parse().ok().filter(|n| *n <= LOAD_TOLD_RECORD_BYTES_MAX);
+                let bytes: usize = bytes.ok_or_else(|| {
+                    let most = LOAD_TOLD_RECORD_BYTES_MAX;
+                    Error::user(format!("option {name} takes a number of bytes, {most} at most"))
+                        .hint(format!("for example {name} 100000000"))
+                })?;
+                // It is there to read long records: what is read without it is read with it.
+                self.record_bytes_max = bytes.max(LOAD_RECORD_BYTES_MAX);
+            }
             _ => return Ok(false),
         }
         Ok(true)

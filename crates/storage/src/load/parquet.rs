@@ -143,6 +143,11 @@ pub(super) struct ParquetBatches {
 }
 
 impl ParquetBatches {
+    /// The place of the file among those of the input.
+    pub(super) fn file(&self) -> usize {
+        self.at.file
+    }
+
     /// Bytes that the row group takes in the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

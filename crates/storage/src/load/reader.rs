@@ -80,8 +80,8 @@ impl Reader {
     pub fn open(files: Vec<PathBuf>, format: Format, columns: Columns) -> Result<Reader> {
         match &format {
             Format::Csv(options) => options.check()?,
-            _ if columns.wanted.is_some() => {
-                return Err(Error::internal("only delimited files are read for some columns"));
+            Format::JsonLines if columns.wanted.is_some() => {
+                return Err(Error::internal("JSON is not read for some columns"));
             }
             _ => {}
         }
@@ -291,6 +291,17 @@ impl Reader {
 pub struct Unit(Work);
 
 impl Unit {
+    /// The place of its file among those that the reader was opened with.
+    pub fn file(&self) -> usize {
+        match &self.0 {
+            Work::Csv(batches) => batches.file(),
+            Work::Json(batches) => batches.file(),
+            Work::Parquet(batches) => batches.file(),
+            Work::Arrow(batches) => batches.file(),
+            Work::Ended => 0,
+        }
+    }
+
     /// Parses without I/O; each item takes a bounded time.
     pub fn parse(self) -> Batches {
         Batches(self.0)

@@ -139,7 +139,7 @@ fn csv_errors_name_the_place() {
     bad("a,b\n1,\"x\nz\"y\n", &["line 2", "closing quote"]);
     bad("a,b,c\n1,x,2\n", &["\"c\"", "unknown to the table", "\"a\", \"b\""]);
     bad("1,x,2\n", &["3 columns", "the table has 2"]);
-    bad("a,A\n1,x\n", &["unknown", "A_2"]);
+    bad("a,A\n1,x\n", &["unknown", "A_1"]);
     bad("a\rb,c\n1,x\n", &["carriage return"]);
     bad("", &["is empty"]);
     bad("\n\n", &["no records"]);
@@ -357,7 +357,7 @@ fn csv_inference() {
     check("1,x\n2,y\n", "column_1 BIGINT, column_2 VARCHAR");
     check("name,city\nAnn,Rome\nBob,Oslo\n", "name VARCHAR, city VARCHAR");
     check("Ann,Rome\nBob,Rome\n", "column_1 VARCHAR, column_2 VARCHAR");
-    check("a,a,,b\n1,2,3,4\n", "a BIGINT, a_2 BIGINT, column_3 BIGINT, b BIGINT");
+    check("a,a,,b\n1,2,3,4\n", "a BIGINT, a_1 BIGINT, column_3 BIGINT, b BIGINT");
     check("a,b|\n1,2|\n", "a BIGINT, b| VARCHAR");
     check("a,b,\n1,2,\n3,4,\n", "a BIGINT, b BIGINT");
     check("1,2,\n3,4,\n", "column_1 BIGINT, column_2 BIGINT");

@@ -290,7 +290,8 @@ pub(super) fn open_csv(
     line += found.skipped_lines;
     found.skipped_lines = line - 1;
     let dialect = found.dialect;
-    let source = TextSource::new(path, file, head.into_stream(), dialect, line, block_bytes);
+    let source = TextSource::new(path, file, head.into_stream(), dialect, line, block_bytes)
+        .with_record_bytes_max(options.record_bytes_max);
     Ok(CsvText { source, found, heard })
 }
 

@@ -1,5 +1,6 @@
 //! `thalweg load`: files into tables, all in one transaction unless asked otherwise.
 
+mod dialect;
 mod follow;
 mod manifest;
 mod report;
@@ -87,6 +88,9 @@ pub struct Args {
     /// Unquoted text that means NULL in CSV, besides the empty field; may be repeated
     #[arg(long, value_name = "TEXT")]
     null: Vec<String>,
+
+    #[command(flatten)]
+    dialect: dialect::DialectArgs,
 
     /// Names and types of the columns, as in CREATE TABLE [default: found in the files]
     #[arg(long, value_name = "COLUMNS", conflicts_with = "type")]

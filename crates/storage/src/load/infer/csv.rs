@@ -1,12 +1,12 @@
 //! Columns of delimited text.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use parking_lot::Mutex;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, text};
 
 use super::guess::{Guess, Places, null_spelling};
 use super::{FileDialect, Inferred, InferredColumn};
@@ -133,6 +133,11 @@ impl File {
     /// Of the encoding, what is known by now.
     fn dialect(&self) -> FileDialect {
         FileDialect { encoding: self.heard.encoding(), ..self.dialect }
+    }
+
+    /// Records after the first that were looked at.
+    pub(super) fn rows(&self) -> u64 {
+        self.found.lock().rows
     }
 
     /// Whether there is any column to find out about.
@@ -432,7 +437,7 @@ pub(super) fn combine(
     for file in files.values() {
         let path = &paths[file.index];
         let mut found = std::mem::take(&mut *file.found.lock());
-        let (mut names, mut first) = (file.first.names(), file.first.clone());
+        let (mut names, mut first) = (file.first.names_as(&options.names), file.first.clone());
         // The empty column after a delimiter that ends each record: empty, and not only NULL.
         let last = names.len() - 1;
         let is_empty = |guess: &Guess| {
@@ -443,6 +448,15 @@ pub(super) fn combine(
             names.pop();
             first.fields.pop();
             found.guesses.pop();
+        }
+        if options.names.len() > names.len() {
+            return Err(Error::user(format!(
+                "{} names are told, {} has {} columns",
+                options.names.len(),
+                shown(path),
+                names.len()
+            ))
+            .hint("leave out those that are too many, or check the delimiter (`--delimiter`)"));
         }
         dialects.push((file.index, file.dialect()));
         if let Some(known) = known {
@@ -470,6 +484,9 @@ pub(super) fn combine(
         }
         header = Some(has_header);
         if has_header {
+            if options.same_columns && !columns.named.is_empty() {
+                columns.check_same(&names, &paths[0], path)?;
+            }
             columns.rows += found.rows;
             for (name, guess) in names.into_iter().zip(&found.guesses) {
                 columns.add(name, guess, found.rows);
@@ -499,7 +516,8 @@ pub(super) fn combine(
             .hint("load files of different shapes into different tables"));
         }
         for (i, guess) in found.guesses.iter().enumerate() {
-            columns.add(format!("column_{}", i + 1), guess, found.rows);
+            let name = options.names.get(i).cloned();
+            columns.add(name.unwrap_or_else(|| format!("column_{}", i + 1)), guess, found.rows);
         }
     }
     if let Some(header) = header {
@@ -518,6 +536,26 @@ struct Columns {
 }
 
 impl Columns {
+    /// Refuses a file whose columns are called otherwise than those of the files before it.
+    fn check_same(&self, names: &[String], first: &Path, path: &Path) -> Result<()> {
+        let has = |name: &String| names.iter().any(|n| n.to_lowercase() == name.to_lowercase());
+        let (name, with, without) = if let Some(new) = names.iter().find(|n| self.find(n).is_none())
+        {
+            (new, path, first)
+        } else if let Some((lost, ..)) = self.named.iter().find(|(name, ..)| !has(name)) {
+            (lost, first, path)
+        } else {
+            return Ok(());
+        };
+        Err(Error::user(format!(
+            "{} has a column {}, {} has none",
+            shown(with),
+            text::quoted(name),
+            shown(without)
+        ))
+        .hint("with `union_by_name = true` rows of files that lack a column have NULL there"))
+    }
+
     fn find(&self, name: &str) -> Option<usize> {
         self.index.get(&name.to_lowercase()).copied()
     }

@@ -10,11 +10,11 @@ use thalweg_base::{Error, Result, text};
 use super::{Inferred, InferredColumn};
 use crate::load::conform::wider;
 use crate::load::input::shown;
-use crate::load::layout::{find, sql_type};
+use crate::load::layout::{find, sql_type, unique_names};
 use crate::stored_type;
 
 struct Column<'a> {
-    name: &'a str,
+    name: String,
     data_type: DataType,
     /// The file that declared this type first.
     from: &'a Path,
@@ -32,8 +32,12 @@ pub(super) fn combine(
     let mut columns: Vec<Column<'_>> = Vec::new();
     for (&file, schema) in declared {
         let path = paths[file].as_path();
-        for field in schema.fields() {
-            let name = field.name().as_str();
+        let names = unique_names(schema.fields().iter().map(|f| f.name().clone()));
+        for (field, unique) in schema.fields().iter().zip(names) {
+            // A table may have columns whose names differ in case alone.
+            let is_known = known.is_some_and(|known| known.index_of(field.name()).is_ok());
+            let name = if is_known { field.name().clone() } else { unique };
+            let name = name.as_str();
             if known.is_some_and(|known| find(known, name).is_some()) {
                 continue;
             }
@@ -51,7 +55,7 @@ pub(super) fn combine(
             let same = |c: &&mut Column<'_>| c.name.to_lowercase() == name.to_lowercase();
             match columns.iter_mut().find(same) {
                 None => columns.push(Column {
-                    name,
+                    name: name.to_owned(),
                     data_type: if untyped { DataType::Null } else { data_type },
                     from: path,
                     files: 1,
@@ -69,7 +73,7 @@ pub(super) fn combine(
     let files = declared.len();
     let columns = columns.into_iter().map(|column| InferredColumn {
         why: why(&column, files),
-        name: column.name.to_owned(),
+        name: column.name,
         data_type: match column.data_type {
             DataType::Null => DataType::Utf8View,
             data_type => data_type,
@@ -85,7 +89,7 @@ fn widen<'a>(column: &mut Column<'a>, data_type: DataType, path: &'a Path) -> Re
     let Some(both) = wider(&column.data_type, &data_type) else {
         return Err(Error::user(format!(
             "column {} is {} in {} and {} in {}",
-            text::quoted(column.name),
+            text::quoted(&column.name),
             sql_type(&column.data_type),
             shown(column.from),
             sql_type(&data_type),

@@ -37,6 +37,9 @@ struct Entry {
     header: Option<bool>,
     #[serde(default)]
     null: Vec<String>,
+    /// Others, by the names that they have in SQL.
+    #[serde(default)]
+    options: BTreeMap<String, Scalar>,
     columns: Option<String>,
     /// By column.
     #[serde(default)]
@@ -46,6 +49,25 @@ struct Entry {
     /// `customer=16`
     partition_by: Option<String>,
     new_columns: Option<String>,
+}
+
+/// The value of an option.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Flag(bool),
+    Number(i64),
+    Text(String),
+}
+
+impl Scalar {
+    fn text(&self) -> String {
+        match self {
+            Scalar::Flag(on) => on.to_string(),
+            Scalar::Number(n) => n.to_string(),
+            Scalar::Text(text) => text.clone(),
+        }
+    }
 }
 
 pub fn read(path: &Path, common: &Target) -> Result<Vec<Target>> {
@@ -108,6 +130,9 @@ impl Entry {
         let reading = &common.reading;
         let mut nulls = reading.nulls.clone();
         nulls.extend(self.null);
+        // Those of the table come last, and stand.
+        let mut options = reading.options.clone();
+        options.extend(self.options.iter().map(|(name, value)| (name.clone(), value.text())));
         Ok(Target {
             reading: Reading {
                 format: format.transpose()?.or(reading.format),
@@ -116,6 +141,7 @@ impl Entry {
                 escape: byte("escape", &self.escape, one_byte)?.or(reading.escape),
                 header: self.header.or(reading.header),
                 nulls,
+                options,
             },
             files: self
                 .files

@@ -32,6 +32,8 @@ pub struct Reading {
     pub escape: Option<u8>,
     pub header: Option<bool>,
     pub nulls: Vec<String>,
+    /// Other options of delimited text, by the names that they have in SQL.
+    pub options: Vec<(String, String)>,
 }
 
 pub fn targets(args: &Args) -> Result<Vec<Target>> {
@@ -47,6 +49,7 @@ pub fn targets(args: &Args) -> Result<Vec<Target>> {
                 _ => None,
             },
             nulls: args.null.clone(),
+            options: args.dialect.told(),
         },
         columns: args.columns.clone(),
         types: args.r#type.clone(),
@@ -176,6 +179,7 @@ impl Reading {
             || self.escape.is_some()
             || self.header.is_some()
             || !self.nulls.is_empty()
+            || !self.options.is_empty()
             || self.format == Some(InputFormat::Csv);
         if !told {
             return Ok(None);
@@ -196,6 +200,13 @@ impl Reading {
         }
         csv.header = self.header;
         csv.nulls.extend(self.nulls.iter().cloned());
+        for (name, value) in &self.options {
+            if !csv.tell(name, std::slice::from_ref(value))? {
+                return Err(Error::user(format!("CSV has no option {}", text::quoted(name)))
+                    .hint(format!("it has {}", CsvOptions::NAMES.join(", "))));
+            }
+        }
+        csv.check()?;
         Ok(Some(csv))
     }
 }
