@@ -395,6 +395,7 @@ impl TableProvider for TypedTable {
             .with_statistics(statistics)
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
+            .with_preserve_order(limit.is_some())
             .with_output_partitioning(partitioning)
             .build();
         self.format.create_physical_plan(state, config).await
