@@ -187,7 +187,8 @@ impl Keys {
         let places = Places { paths, by_row: &self.by_row };
         let column = |name: &str, values: &Values| {
             let mut guess = values.guess.clone();
-            guess.nulls = self.rows - values.count;
+            // A row may have two values, which is an error when it is read.
+            guess.nulls = self.rows.saturating_sub(values.count);
             InferredColumn {
                 name: name.to_owned(),
                 data_type: values.data_type(),
