@@ -83,6 +83,8 @@ impl Reader {
         for field in columns.schema.fields() {
             let (name, data_type) = (field.name(), field.data_type());
             match &format {
+                // A table may have lists and structs as long as no file has columns for them.
+                Format::Csv(_) if data_type.is_nested() => {}
                 Format::Csv(_) => drop(Column::new(name, data_type, 0)?),
                 Format::Json(options) => drop(JsonColumn::new(name, data_type, options, 0)?),
                 _ if columns.wanted.is_some() => {

@@ -167,6 +167,7 @@ fn csv_errors_name_the_place() {
     check_error(load(&path, &csv(), &strict), &["no column \"a\"", "NOT NULL"]);
     let list =
         schema(&[("l", DataType::List(Arc::new(Field::new("item", DataType::Int64, true))))]);
+    let path = write(&dir, "l.csv", "l\nx\n");
     check_error(load(&path, &csv(), &list), &["\"l\"", "cannot be loaded from text"]);
 }
 
