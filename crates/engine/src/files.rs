@@ -1,9 +1,8 @@
 //! Tables that are files outside the database: `FROM 'data.parquet'` and `CREATE EXTERNAL TABLE`.
 
-mod delimited;
 mod parquet;
+mod text;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -21,10 +20,10 @@ use datafusion::datasource::listing::{
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use thalweg_base::{Error, text::quoted};
-use thalweg_storage::load::Format;
+use thalweg_storage::load::{CsvOptions, Format, JsonOptions};
 
-pub use self::delimited::Known;
-use self::delimited::{DelimitedTable, delimited};
+pub use self::text::Known;
+use self::text::{TextTable, text_files, told};
 
 use crate::error::{from_datafusion, into_datafusion};
 
@@ -78,8 +77,8 @@ pub async fn table(
             .hint("check that it was copied completely, or write it again"),
         ));
     }
-    if local && let Some((paths, format)) = delimited(name).await? {
-        let table = DelimitedTable::new(name, paths, format, None, state, known).await?;
+    if local && let Some((paths, format)) = text_files(name, None).await? {
+        let table = TextTable::new(name, paths, format, None, state, known).await?;
         return Ok(Some(Arc::new(table)));
     }
     let url = ListingTableUrl::parse(name)?;
@@ -169,18 +168,23 @@ pub async fn external(
     known: &Known,
 ) -> Result<Arc<dyn TableProvider>> {
     let file_type = command.file_type.to_uppercase();
-    if let ("CSV", [location], [], []) = (
+    let json = (file_type == "JSON").then(|| Format::Json(JsonOptions::default()));
+    if let ("CSV" | "JSON", [location], [], []) = (
         &*file_type,
         &command.locations[..],
         &command.table_partition_cols[..],
         &command.order_exprs[..],
     ) && !location.contains("://")
-        && let Some((paths, format)) = delimited(location).await?
+        && let Some((paths, format)) = text_files(location, json).await?
     {
+        let format = match format {
+            Format::Json(_) if file_type == "CSV" => Format::Csv(CsvOptions::sniffed()),
+            format => format,
+        };
         let format = told(format, &command.options)?;
         let declared = Some(Arc::clone(command.schema.inner()));
         let declared = declared.filter(|columns| !columns.fields().is_empty());
-        let table = DelimitedTable::new(location, paths, format, declared, state, known).await?;
+        let table = TextTable::new(location, paths, format, declared, state, known).await?;
         return Ok(Arc::new(table));
     }
     let factory = state.table_factories().get(&file_type).ok_or_else(|| {
@@ -198,31 +202,6 @@ pub async fn external(
         .with_listing_options(listed.options().clone())
         .with_schema(table.schema());
     parquet::without_bounds(listed.clone(), config)
-}
-
-/// With the options of a statement, by DuckDB's names or with `format.` before them.
-fn told(format: Format, options: &HashMap<String, String>) -> Result<Format> {
-    let Format::Csv(mut csv) = format else { return Ok(format) };
-    let mut options: Vec<(&String, &String)> = options.iter().collect();
-    options.sort();
-    for (option, value) in options {
-        let name = option.strip_prefix("format.").unwrap_or(option);
-        let name = match name {
-            "has_header" => "header",
-            // Decided by the file's name and its first bytes, by all rows, and by quotes.
-            "compression" | "schema_infer_max_rec" | "newlines_in_values" => continue,
-            other => other,
-        };
-        let known = csv.tell(name, std::slice::from_ref(value)).map_err(into_datafusion)?;
-        if !known {
-            return Err(into_datafusion(
-                Error::user(format!("external tables of CSV files have no option {}", quoted(name)))
-                    .hint("HEADER, DELIMITER, QUOTE, ESCAPE, COMMENT, SKIP, NULL, ENCODING, DATEFORMAT, TIMESTAMPFORMAT, DECIMAL_SEPARATOR, THOUSANDS, ALL_VARCHAR, NULL_PADDING and IGNORE_ERRORS are known"),
-            ));
-        }
-    }
-    csv.check().map_err(into_datafusion)?;
-    Ok(Format::Csv(csv))
 }
 
 #[cfg(test)]

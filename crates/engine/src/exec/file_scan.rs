@@ -1,4 +1,4 @@
-//! Reads delimited files where they lie, with the reader of [`load`](thalweg_storage::load).
+//! Reads files of text where they lie, with the reader of [`load`](thalweg_storage::load).
 //!
 //! All partitions take blocks of whole records from one [`Reader`], as the workers of a load do: which
 //! rows there are, and which error is told of a file that is not right, does not depend on how many
@@ -70,6 +70,8 @@ impl Files {
         }
         let mut columns = Columns::new(Arc::clone(&self.columns));
         columns.wanted = Some(projection.to_vec());
+        // As far as JSON is concerned, keys that are not declared are left out.
+        columns.ignore_unknown = matches!(self.format, Format::Json(_));
         columns.names.clone_from(&self.names);
         Reader::open(self.paths.clone(), self.format.clone(), columns)
     }

@@ -1,7 +1,8 @@
-//! Delimited files as tables: their columns are found as `thalweg load` finds them, from all of their
-//! rows, and their rows are read by the same reader.
+//! Files of text as tables, delimited or JSON: their columns are found as `thalweg load` finds them, from
+//! all of their rows, and their rows are read by the same reader.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::mem::discriminant;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use datafusion::datasource::TableType;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
+use thalweg_base::{Error, text::quoted};
 use thalweg_storage::LoadedFile;
 use thalweg_storage::load::{self, Format, Inference, Inferred};
 
@@ -62,20 +64,20 @@ impl Known {
     }
 }
 
-pub struct DelimitedTable {
+pub struct TextTable {
     files: Arc<Files>,
     /// The columns, instants in the session's zone.
     shown: SchemaRef,
     rows: u64,
 }
 
-impl std::fmt::Debug for DelimitedTable {
+impl std::fmt::Debug for TextTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DelimitedTable({})", self.files.name)
+        write!(f, "TextTable({})", self.files.name)
     }
 }
 
-impl DelimitedTable {
+impl TextTable {
     /// The files called `name`. `declared`: their columns, in their order; else they are found.
     ///
     /// # Errors
@@ -116,7 +118,7 @@ impl DelimitedTable {
         let shown = zoned::shown(&columns, zone).unwrap_or_else(|| Arc::clone(&columns));
         let name = name.to_owned();
         let files = Arc::new(Files { name, paths, stamps, format, columns, names });
-        Ok(DelimitedTable { files, shown, rows })
+        Ok(TextTable { files, shown, rows })
     }
 }
 
@@ -131,7 +133,7 @@ async fn infer(paths: &[PathBuf], format: &Format, bytes: u64, workers: usize) -
 }
 
 #[async_trait]
-impl TableProvider for DelimitedTable {
+impl TableProvider for TextTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.shown)
     }
@@ -174,9 +176,12 @@ impl TableProvider for DelimitedTable {
     }
 }
 
-/// The files called `name` if they are on this machine, all of them delimited, and nothing in their
-/// paths is a column; and how they are read.
-pub async fn delimited(name: &str) -> Result<Option<(Vec<PathBuf>, Format)>> {
+/// The files called `name` if they are on this machine, all of them text of one kind, and nothing in their
+/// paths is a column; and how they are read. With `told`, their format does not go by their names.
+pub async fn text_files(
+    name: &str,
+    told: Option<Format>,
+) -> Result<Option<(Vec<PathBuf>, Format)>> {
     let name = name.to_owned();
     blocking(move || {
         let paths = load::expand(&[name])?;
@@ -188,14 +193,49 @@ pub async fn delimited(name: &str) -> Result<Option<(Vec<PathBuf>, Format)>> {
         if paths.iter().any(is_column) {
             return Ok(None);
         }
+        if let Some(told) = told {
+            return Ok(Some((paths, told)));
+        }
         let mut format = None;
         for path in &paths {
-            match load::format_of(path)?.0 {
-                found @ Format::Csv(_) => format = format.or(Some(found)),
+            let found = load::format_of(path)?.0;
+            let alike = |format: &Format| discriminant(format) == discriminant(&found);
+            match found {
+                Format::Csv(_) | Format::Json(_) if format.as_ref().is_none_or(alike) => {
+                    format = format.or(Some(found));
+                }
                 _ => return Ok(None),
             }
         }
         Ok(format.map(|format| (paths, format)))
     })
     .await
+}
+
+/// A format with the options of `CREATE EXTERNAL TABLE`, by DuckDB's names or with `format.` before them.
+pub fn told(mut format: Format, options: &HashMap<String, String>) -> Result<Format> {
+    let mut options: Vec<(&String, &String)> = options.iter().collect();
+    options.sort();
+    for (option, value) in options {
+        let name = option.strip_prefix("format.").unwrap_or(option);
+        let name = match name {
+            "has_header" => "header",
+            // Decided by the file's first bytes, by all rows, and by quotes.
+            "compression" | "schema_infer_max_rec" | "newlines_in_values" => continue,
+            other => other,
+        };
+        let known = format.tell(name, std::slice::from_ref(value)).map_err(into_datafusion)?;
+        if !known {
+            let (called, known) = format.known_options();
+            return Err(into_datafusion(
+                Error::user(format!(
+                    "external tables of {called} files have no option {}",
+                    quoted(name)
+                ))
+                .hint(format!("known are {known}")),
+            ));
+        }
+    }
+    format.check().map_err(into_datafusion)?;
+    Ok(format)
 }
