@@ -39,6 +39,10 @@ WAYS = {
 }
 
 
+# What is said of a difference to the peer where the generator knows better.
+AS_MADE = " (ours is what it was made from)"
+
+
 @dataclasses.dataclass
 class Verdict:
     """What was found of one file: a line for each way in which it differs."""
@@ -75,7 +79,7 @@ def judge(case, answers, loaded, peer):
     """Compares the readings of one file; each is a table or a `Refused`."""
     verdict = Verdict(case.name)
     refused = lambda answer: isinstance(answer, Refused)
-    for who, answer in [*zip(("1 thread", "2 threads", "8 threads", "load"), [*answers, loaded])]:
+    for who, answer in zip(("1 thread", "2 threads", "8 threads", "load"), [*answers, loaded]):
         if refused(answer) and answer.kind != "error":
             verdict.lines.setdefault("hang", f"{who}: {answer.kind}: {answer}")
     ours = answers[0]
@@ -100,7 +104,7 @@ def judge(case, answers, loaded, peer):
         found = f"refused: {ours}" if refused(ours) else compare.difference(ours, peer)
         if found:
             as_made = case.made is not None and "made" not in verdict.lines
-            verdict.differs("peer", "", found, " (ours is what it was made from)" if as_made else "")
+            verdict.differs("peer", "", found, AS_MADE if as_made else "")
     return verdict
 
 
@@ -119,15 +123,16 @@ def line(answer):
     return f"{answer.num_rows} rows of {answer.num_columns} columns"
 
 
-def read(binary, cases, folder, seconds):
+def read(binary, cases, folder, seconds, peer_of_parquet):
     """The verdict on each case, in order."""
-    duckdb = peers.DuckDB(seconds)
+    asked = peers.Peers(seconds, peer_of_parquet)
     with Ours(binary, folder, seconds) as ours:
         tables = {case.name: f"t{i}" for i, case in enumerate(cases)}
         begun = time.monotonic()
         refused = ours.load([(tables[case.name], case.path) for case in cases])
         print(f"loaded {len(cases) - len(refused)} of {len(cases)} files in {time.monotonic() - begun:.0f} s", flush=True)
         for case in cases:
+            started = time.monotonic()
             answers = ours.select(case.path)
             loaded = refused.get(tables[case.name])
             if loaded is None:
@@ -136,10 +141,12 @@ def read(binary, cases, folder, seconds):
                 except Refused as e:
                     loaded = e
             try:
-                peer = peers.read(duckdb, case)
+                peer = asked.read(case.path)
             except Refused as e:
                 peer = e
             yield judge(case, answers, loaded, peer)
+            if (took := time.monotonic() - started) > seconds:
+                print(f"{case.name}: {took:.0f} s for all its readings", flush=True)
 
 
 def tell(verdicts, listed, whole, strange):
@@ -169,23 +176,26 @@ def tell(verdicts, listed, whole, strange):
     print(f"rows are in order in every reading: {count('order')}")
     print(f"as they were made, where that is known: {count('made')}")
     print(f"agree with a peer, of those that it reads: {share(sum('peer' not in v.lines for v in with_peer), len(with_peer))}")
+    better = sum("peer" in v.lines and v.lines["peer"].endswith(AS_MADE) for v in with_peer)
+    print(f"of those that do not, ours is what it was made from: {better}")
     return wrong
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("thalweg")
-    parser.add_argument("files", nargs="*", help="files to read instead of those of the generator")
+    parser.add_argument("files", nargs="*", help="files, or folders of them, instead of those of the generator")
     parser.add_argument("--only", default="*", help="a pattern of names, such as 'csv/*'")
     parser.add_argument("--packages", action="store_true", help="the files inside packages instead of those of the generator")
     parser.add_argument("--cache", help="where packages are kept")
     parser.add_argument("--seconds", type=float, default=20, help="what a reading may take")
+    parser.add_argument("--pyarrow", action="store_true", help="ask pyarrow, not DuckDB, what is in Parquet files")
     parser.add_argument("--strange", action="store_true", help="show also what known.toml lists")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="thalweg-files-") as folder:
         if arguments.files:
-            cases = [Case(path, path) for path in arguments.files]
+            cases = [Case(path, path) for path in packages.found(arguments.files)]
         elif arguments.packages:
             if not arguments.cache:
                 raise SystemExit("--packages needs --cache FOLDER, where they are kept")
@@ -193,7 +203,7 @@ def main():
         else:
             cases = generate.cases(pathlib.Path(folder, "files"))
         chosen = [case for case in cases if fnmatch.fnmatchcase(case.name, arguments.only)]
-        verdicts = list(read(arguments.thalweg, chosen, folder, arguments.seconds))
+        verdicts = list(read(arguments.thalweg, chosen, folder, arguments.seconds, "pyarrow" if arguments.pyarrow else "duckdb"))
     wrong = tell(verdicts, known(), len(chosen) == len(cases), arguments.strange)
     print(f"files: {wrong} wrong, in {time.monotonic() - begun:.0f} s")
     return wrong != 0

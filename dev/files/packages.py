@@ -25,7 +25,7 @@ def download(cache):
             package = line.partition("#")[0].strip()
             if not package:
                 continue
-            folder = cache / package.replace("/", "+").replace("==", "-")
+            folder = cache / package.replace("/", "+").replace("==", "-").replace("@", "-npm-")
             if (folder / "ready").exists():
                 continue
             shutil.rmtree(folder, ignore_errors=True)
@@ -47,23 +47,38 @@ def download(cache):
 
 def is_data(name):
     name = name.lower()
+    if name.rpartition("/")[2].startswith("._"):
+        return False
     return any(name.endswith(suffix + c) for suffix in SUFFIXES for c in COMPRESSIONS)
 
 
 def unpack(archive, folder):
-    """The data files of an archive, without those of its tests of other things and its own papers."""
+    """The data files of an archive, also of archives in it."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
                 if is_data(info.filename) and info.file_size <= BYTES:
                     opened.extract(info, folder)
-    else:
-        with tarfile.open(archive) as opened:
-            for info in opened.getmembers():
-                if info.isfile() and is_data(info.name) and info.size <= BYTES:
-                    opened.extract(info, folder, filter="data")
+        return
+    with tarfile.open(archive) as opened:
+        for info in opened.getmembers():
+            if info.isfile() and is_data(info.name) and info.size <= BYTES:
+                opened.extract(info, folder, filter="data")
+            elif info.name.endswith(".tar.gz"):
+                opened.extract(info, folder, filter="data")
+                unpack(folder / info.name, folder)
+                (folder / info.name).unlink()
+
+
+def found(paths):
+    """The data files among paths and in folders."""
+    for path in map(pathlib.Path, paths):
+        if path.is_dir():
+            yield from (str(p) for p in sorted(path.rglob("*")) if p.is_file() and is_data(p.name))
+        else:
+            yield str(path)
 
 
 def cases(cache):
     download(cache)
-    return [Case(str(path.relative_to(cache)), str(path)) for path in sorted(cache.rglob("*")) if path.is_file() and is_data(path.name)]
+    return [Case(str(pathlib.Path(path).relative_to(cache)), path) for path in found([cache])]

@@ -71,8 +71,13 @@ def pyarrow(path):
         raise Refused("error", str(e).split("\n")[0]) from None
 
 
-def read(duckdb, case):
-    """What the peer of a case reads."""
-    if kind(case.path) == "arrow":
-        return pyarrow(case.path)
-    return duckdb.read(case.path)
+class Peers:
+    """Who is asked about each kind of files: DuckDB about all that it reads, pyarrow about the others."""
+
+    def __init__(self, seconds, parquet):
+        self.duckdb, self.parquet = DuckDB(seconds), parquet
+
+    def read(self, path):
+        if kind(path) == "arrow" or kind(path) == "parquet" and self.parquet == "pyarrow":
+            return pyarrow(path)
+        return self.duckdb.read(path)

@@ -67,11 +67,11 @@ def shapes(folder):
     add = folder.add
     for d, delimiter in DELIMITERS.items():
         swap = lambda text: text.replace(",", delimiter)
-        add(f"trailing-all-{d}.csv", swap("a,b,\n1,2,\n3,4,\n"), table("ab", [1, 3], [2, 4]))
         add(f"trailing-rows-{d}.csv", swap("a,b\n1,2,\n3,4,\n"), table("ab", [1, 3], [2, 4]))
-        add(f"trailing-header-{d}.csv", swap("a,b,\n1,2\n3,4\n"), table("ab", [1, 3], [2, 4]))
-        add(f"short-rows-{d}.csv", swap("a,b,c\n1,2,3\n4,5\n6,7,8\n9\n10,11,12\n"))
         add(f"empty-columns-{d}.csv", swap("a,b,c\n1,,\n2,,\n3,,\n"), table("abc", [1, 2, 3], [None] * 3, [None] * 3))
+    add("trailing-all.csv", "a,b,\n1,2,\n3,4,\n", table("ab", [1, 3], [2, 4]))
+    add("trailing-header.csv", "a,b,\n1,2\n3,4\n", table("ab", [1, 3], [2, 4]))
+    add("short-rows.csv", "a,b,c\n1,2,3\n4,5\n6,7,8\n9\n10,11,12\n")
     add("long-rows.csv", "a,b\n1,2\n3,4,5\n6,7\n")
     add("blanks-after-commas.csv", "a, b, c\n1, 2.5, x\n2, 3.5, y y\n", table("abc", [1, 2], [2.5, 3.5], [" x", " y y"]))
     add("blanks-before-commas.csv", "a ,b ,c\n1 ,2.5 ,x\n2 ,3.5 ,y\n")
