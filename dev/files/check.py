@@ -149,19 +149,24 @@ def read(binary, cases, folder, seconds, peer_of_parquet):
                 print(f"{case.name}: {took:.0f} s for all its readings", flush=True)
 
 
-def tell(verdicts, listed, whole, strange):
-    """Prints what was found, and returns how much is wrong."""
-    wrong, used = 0, set()
-    for verdict in verdicts:
-        entries = [name for name in listed if fnmatch.fnmatchcase(verdict.name, name)]
-        for way in WAYS:
-            if way not in verdict.lines:
-                continue
-            excuses = [name for name in entries if way in listed[name]["differs"]]
-            used |= {(name, way) for name in excuses}
-            wrong += not excuses
-            if not excuses or strange:
-                print(f"{'known ' if excuses else 'WRONG '} {verdict.name}: {way}: {verdict.lines[way][:300]}")
+def tell(verdict, listed, used, strange):
+    """Prints how a file differs, and returns in how many ways that known.toml does not list."""
+    wrong = 0
+    entries = [name for name in listed if fnmatch.fnmatchcase(verdict.name, name)]
+    for way in WAYS:
+        if way not in verdict.lines:
+            continue
+        excuses = [name for name in entries if way in listed[name]["differs"]]
+        used |= {(name, way) for name in excuses}
+        wrong += not excuses
+        if not excuses or strange:
+            print(f"{'known ' if excuses else 'WRONG '} {verdict.name}: {way}: {verdict.lines[way][:300]}", flush=True)
+    return wrong
+
+
+def sum_up(verdicts, listed, used, whole):
+    """Prints how much agrees, and returns how many entries of known.toml are not true."""
+    wrong = 0
     if whole:
         for name, entry in listed.items():
             for way in entry["differs"]:
@@ -203,8 +208,11 @@ def main():
         else:
             cases = generate.cases(pathlib.Path(folder, "files"))
         chosen = [case for case in cases if fnmatch.fnmatchcase(case.name, arguments.only)]
-        verdicts = list(read(arguments.thalweg, chosen, folder, arguments.seconds, "pyarrow" if arguments.pyarrow else "duckdb"))
-    wrong = tell(verdicts, known(), len(chosen) == len(cases), arguments.strange)
+        listed, used, verdicts, wrong = known(), set(), [], 0
+        for verdict in read(arguments.thalweg, chosen, folder, arguments.seconds, "pyarrow" if arguments.pyarrow else "duckdb"):
+            verdicts.append(verdict)
+            wrong += tell(verdict, listed, used, arguments.strange)
+    wrong += sum_up(verdicts, listed, used, len(chosen) == len(cases))
     print(f"files: {wrong} wrong, in {time.monotonic() - begun:.0f} s")
     return wrong != 0
 
