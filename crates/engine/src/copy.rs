@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
-use thalweg_storage::load::{CsvOptions, Format};
+use thalweg_storage::load::{CsvOptions, Format, JsonOptions};
 
 use crate::access::PG_WRITE_SERVER_FILES;
 use crate::answer::Tag;
@@ -314,13 +314,12 @@ fn writable(schema: &Schema, format: &str) -> Result<()> {
 
 /// PostgreSQL's and DuckDB's options of files that are read.
 fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting]) -> Result<()> {
-    let mut csv: Option<CsvOptions> = None;
     for option in options {
         let name = option.name.strip_prefix("format.").unwrap_or(&option.name);
-        let mut told = csv.clone().unwrap_or_else(CsvOptions::sniffed);
         match name {
             "format" => {
-                request.format = Some(match option.text()?.to_lowercase().as_str() {
+                let value = option.text()?.to_lowercase();
+                request.format = Some(match value.as_str() {
                     "csv" => Format::Csv(CsvOptions::sniffed()),
                     "text" => {
                         return Err(Error::unsupported(
@@ -331,44 +330,42 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
                                  is escaped; a client sends it with COPY … FROM STDIN",
                         ));
                     }
-                    "json" | "jsonl" | "ndjson" => Format::JsonLines,
+                    "json" | "jsonl" | "ndjson" => Format::Json(JsonOptions::default()),
                     "parquet" => Format::Parquet,
                     "arrow" | "feather" => Format::Arrow,
-                    other => return Err(unknown_format(other)),
+                    // As DuckDB has it, the format is also how records lie in a file of JSON.
+                    other => {
+                        let mut json = JsonOptions::default();
+                        match json.tell("format", &option.values) {
+                            Ok(_) => Format::Json(json),
+                            Err(_) => return Err(unknown_format(other)),
+                        }
+                    }
                 });
-            }
-            "header" | "has_header" => {
-                told.header = Some(option.flag()?);
-                csv = Some(told);
-            }
-            "delimiter" | "delim" | "sep" => {
-                told.tell_delimiter(option.byte()?);
-                csv = Some(told);
-            }
-            "quote" => {
-                told.tell_quote(option.byte().map(Some)?);
-                csv = Some(told);
-            }
-            "escape" => {
-                told.tell_escape(option.byte().map(Some)?);
-                csv = Some(told);
             }
             "max_errors" => load.rejects_max = option.number()?,
             "reject_file" | "rejects" => load.reject_file = Some(option.text()?.into()),
             "ignore_errors" => load.rejects_max = if option.flag()? { u64::MAX } else { 0 },
-            _ if told.tell(name, &option.values)? => csv = Some(told),
             _ => {
-                return Err(option.unknown(
-                    "FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, COMMENT, SKIP, NULL, ENCODING, \
-                     DATEFORMAT, TIMESTAMPFORMAT, DECIMAL_SEPARATOR, THOUSANDS, ALL_VARCHAR, \
-                     NULL_PADDING, MAX_ERRORS, IGNORE_ERRORS and REJECT_FILE are the options of \
-                     COPY … FROM",
-                ));
+                let name = if name == "has_header" { "header" } else { name };
+                let values = &option.values;
+                let of_csv = CsvOptions::sniffed().tell(name, values);
+                let of_json = JsonOptions::default().tell(name, values);
+                match (of_csv, of_json) {
+                    (Ok(false), Ok(false)) => {
+                        return Err(option.unknown(&format!(
+                            "FORMAT, MAX_ERRORS, IGNORE_ERRORS and REJECT_FILE are the options of \
+                             COPY … FROM; of CSV {}; of JSON {}",
+                            Format::Csv(CsvOptions::sniffed()).known_options().1,
+                            JsonOptions::NAMES
+                        )));
+                    }
+                    (Err(wrong), Ok(false)) | (Ok(false), Err(wrong)) => return Err(wrong),
+                    _ => request.options.push((name.to_owned(), values.clone())),
+                }
             }
         }
     }
-    csv.as_ref().map_or(Ok(()), CsvOptions::check)?;
-    request.csv = csv;
     Ok(())
 }
 

@@ -1,12 +1,11 @@
 //! Tables that are files outside the database: `FROM 'data.parquet'` and `CREATE EXTERNAL TABLE`.
 
-mod delimited;
 mod parquet;
 mod paths;
+mod text;
 mod told;
 mod typed;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::mem;
@@ -25,11 +24,12 @@ use datafusion::datasource::listing::{
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use thalweg_base::{Error, text::quoted};
-use thalweg_storage::load::{self, CsvOptions, Format};
+use thalweg_storage::load::{self, CsvOptions, Format, JsonOptions};
 
-pub use self::delimited::{DelimitedTable, Known};
+pub use self::text::{Known, TextTable};
 pub use self::told::Reading;
 pub use self::typed::TypedTable;
+use self::text::told_in_statement;
 use self::told::{Kind, Told};
 
 use crate::error::{from_datafusion, into_datafusion};
@@ -96,22 +96,9 @@ pub async fn read(
     let (paths, format) = found(reading).await?;
     let name = &reading.name;
     match format {
-        Format::Csv(_) => {
-            let table = DelimitedTable::new(name, paths, format, &reading.told, state, known);
+        Format::Csv(_) | Format::Json(_) => {
+            let table = TextTable::new(name, paths, format, &reading.told, state, known);
             Ok(Arc::new(table.await?))
-        }
-        Format::JsonLines => {
-            let plain = Told { kind: reading.told.kind, ..Told::default() };
-            if !reading.told.is_as(&plain) {
-                let error = Error::unsupported("JSON files are read without options");
-                return Err(into_datafusion(error.hint("leave the options out")));
-            }
-            // Of a folder or a glob its folders may be columns.
-            let paths = match &reading.paths[..] {
-                [one] if !one.starts_with("~/") => vec![one.clone()],
-                _ => paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
-            };
-            listed(name, &paths, state).await
         }
         Format::Parquet | Format::Arrow => {
             let is_parquet = format == Format::Parquet;
@@ -121,7 +108,7 @@ pub async fn read(
                 // The reader of loads knows columns by their places.
                 None => {
                     let table =
-                        DelimitedTable::new(name, paths, format, &reading.told, state, known);
+                        TextTable::new(name, paths, format, &reading.told, state, known);
                     Ok(Arc::new(table.await?))
                 }
             }
@@ -151,7 +138,10 @@ async fn found(reading: &Reading) -> Result<(Vec<PathBuf>, Format)> {
             }
             let own = match told.kind {
                 Some(Kind::Csv) => Format::Csv(delimited(path, told)),
-                Some(Kind::Json) => Format::JsonLines,
+                Some(Kind::Json) => match &told.text {
+                    Some(format @ Format::Json(_)) => format.clone(),
+                    _ => Format::Json(JsonOptions::default()),
+                },
                 Some(Kind::Parquet) => Format::Parquet,
                 Some(Kind::Arrow) => Format::Arrow,
                 None => load::format_of(path)?.0,
@@ -179,7 +169,10 @@ async fn found(reading: &Reading) -> Result<(Vec<PathBuf>, Format)> {
 
 /// How a delimited file is read: with what is told, and where it is not, as its name says.
 fn delimited(path: &Path, told: &Told) -> CsvOptions {
-    let mut options = told.csv.clone().unwrap_or_else(CsvOptions::sniffed);
+    let mut options = match &told.text {
+        Some(Format::Csv(options)) => options.clone(),
+        _ => CsvOptions::sniffed(),
+    };
     if options.sniff.delimiter
         && let Ok((Format::Csv(of_name), _)) = load::format_of(path)
     {
@@ -330,22 +323,26 @@ pub async fn external(
     known: &Known,
 ) -> Result<Arc<dyn TableProvider>> {
     let file_type = command.file_type.to_uppercase();
-    if let ("CSV", [location], [], []) = (
+    let json = (file_type == "JSON").then(|| Format::Json(JsonOptions::default()));
+    if let ("CSV" | "JSON", [location], [], []) = (
         &*file_type,
         &command.locations[..],
         &command.table_partition_cols[..],
         &command.order_exprs[..],
     ) && !location.contains("://")
     {
-        let csv = told(CsvOptions::sniffed(), &command.options)?;
         let mut reading = Reading::of_name(location);
-        reading.told.kind = Some(Kind::Csv);
-        reading.told.csv = Some(csv);
+        let format = match &*file_type {
+            "CSV" => Format::Csv(CsvOptions::sniffed()),
+            _ => Format::Json(JsonOptions::default()),
+        };
+        reading.told.kind = Some(if file_type == "CSV" { Kind::Csv } else { Kind::Json });
+        reading.told.text = Some(told_in_statement(format, &command.options)?);
         let declared = Some(Arc::clone(command.schema.inner()));
         reading.told.columns = declared.filter(|columns| !columns.fields().is_empty());
         let (paths, format) = found(&reading).await?;
         let told = &reading.told;
-        let table = DelimitedTable::new(location, paths, format, told, state, known).await?;
+        let table = TextTable::new(location, paths, format, told, state, known).await?;
         return Ok(Arc::new(table));
     }
     let factory = state.table_factories().get(&file_type).ok_or_else(|| {
@@ -363,30 +360,6 @@ pub async fn external(
         .with_listing_options(listed.options().clone())
         .with_schema(table.schema());
     parquet::without_bounds(listed.clone(), config)
-}
-
-/// With the options of a statement, by DuckDB's names or with `format.` before them.
-fn told(mut csv: CsvOptions, options: &HashMap<String, String>) -> Result<CsvOptions> {
-    let mut options: Vec<(&String, &String)> = options.iter().collect();
-    options.sort();
-    for (option, value) in options {
-        let name = option.strip_prefix("format.").unwrap_or(option);
-        let name = match name {
-            "has_header" => "header",
-            // Decided by the file's name and its first bytes, by all rows, and by quotes.
-            "compression" | "schema_infer_max_rec" | "newlines_in_values" => continue,
-            other => other,
-        };
-        let known = csv.tell(name, std::slice::from_ref(value)).map_err(into_datafusion)?;
-        if !known {
-            return Err(into_datafusion(
-                Error::user(format!("external tables of CSV files have no option {}", quoted(name)))
-                    .hint("HEADER, DELIMITER, QUOTE, ESCAPE, COMMENT, SKIP, NULL, ENCODING, DATEFORMAT, TIMESTAMPFORMAT, DECIMAL_SEPARATOR, THOUSANDS, ALL_VARCHAR, NULL_PADDING and IGNORE_ERRORS are known"),
-            ));
-        }
-    }
-    csv.check().map_err(into_datafusion)?;
-    Ok(csv)
 }
 
 #[cfg(test)]

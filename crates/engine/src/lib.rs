@@ -127,5 +127,5 @@ pub use thalweg_pgcatalog::{Description as CatalogDescription, ResultColumn};
 pub use thalweg_scheduler::{Histogram, PolicyKind, QueryState, SHORT_CPU_NS, replay};
 pub use thalweg_storage as storage;
 pub use thalweg_storage::DirectIo;
-pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, Reject};
+pub use thalweg_storage::load::{CsvOptions, Format, InferredColumn, JsonOptions, Reject};
 pub use transaction::TransactionStatus;

@@ -42,6 +42,9 @@ pub struct LoadRequest {
     pub format: Option<Format>,
     /// The dialect, for files that turn out to be CSV; `None`: found out.
     pub csv: Option<CsvOptions>,
+    /// Options by the names they have in SQL, for whichever format the files turn out to have; one that
+    /// it has not is an error.
+    pub options: Vec<(String, Vec<String>)>,
     /// `a INT, b DECIMAL(12, 2) NOT NULL`; `None`: the table's, or inferred.
     pub columns: Option<String>,
     /// Types by column, instead of those that are found in the files.

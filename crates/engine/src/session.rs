@@ -559,6 +559,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     }
     let options = config.options_mut();
     options.execution.parquet.pushdown_filters = true;
+    // Spark's timestamps of 96 bits reach further than nanoseconds in 64.
+    options.execution.parquet.coerce_int96 = Some("us".into());
     // `1.5` is that number, and not the nearest double.
     options.sql_parser.parse_float_as_decimal = true;
     // The logical plan sees better which expressions are never NULL; nobody goes by the physical

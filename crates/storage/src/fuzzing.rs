@@ -19,7 +19,7 @@ use crate::catalog::{ExtentRecord, FrameKind, frame};
 use crate::database::{Database, DirectIo, Options};
 use crate::extent::{Extent, Home, Location, Metadata, object_name};
 use crate::load::{
-    Columns, CsvOptions, Format, Inference, Inferred, InferredColumn, Reader, Sniff,
+    Columns, CsvOptions, Format, Inference, Inferred, InferredColumn, JsonOptions, Reader, Sniff,
 };
 use crate::snapshot::Snapshot;
 use crate::store::{MemoryStore, Store};
@@ -91,7 +91,7 @@ pub fn json(input: &[u8]) {
     let Some((&[cut], text)) = input.split_first_chunk() else { return };
     let file = Scratch::new(text);
     let blocks = [1 << 20, 1 + usize::from(cut)];
-    let format = Format::JsonLines;
+    let format = Format::Json(JsonOptions::default());
     let [found, cut] = blocks.map(|block| infer_as(&file, &format, block));
     match (found, cut) {
         (Ok(found), Ok(cut)) => {

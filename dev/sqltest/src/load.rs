@@ -8,7 +8,7 @@
 //! ```
 
 use thalweg_base::{Error, Result};
-use thalweg_engine::{CommitEvery, CsvOptions, Format, Load, LoadRequest, NewColumns};
+use thalweg_engine::{CommitEvery, CsvOptions, Format, JsonOptions, Load, LoadRequest, NewColumns};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
@@ -56,7 +56,7 @@ pub fn parse(sql: &str) -> Result<Option<Load>> {
             "FORMAT" => {
                 request.format = Some(match argument.as_str() {
                     "csv" => Format::Csv(CsvOptions::sniffed()),
-                    "json" => Format::JsonLines,
+                    "json" => Format::Json(JsonOptions::default()),
                     "parquet" => Format::Parquet,
                     "arrow" => Format::Arrow,
                     _ => return Err(wrong("no such format")),

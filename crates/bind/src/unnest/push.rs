@@ -321,7 +321,11 @@ impl Domain<'_, '_> {
             true => self.push(Arc::unwrap_or_clone(right)).map(|(p, k)| (p, Some(k)))?,
             false => (Arc::unwrap_or_clone(right), None),
         };
-        let Some(keys) = left_keys.as_ref().or(right_keys.as_ref()) else {
+        // Those of the side whose rows are kept: the other's are NULL where nothing matches.
+        let keeps_right =
+            matches!(join_type, J::Right | J::RightSemi | J::RightAnti | J::RightMark);
+        let kept = if keeps_right { [&right_keys, &left_keys] } else { [&left_keys, &right_keys] };
+        let Some(keys) = kept.into_iter().flatten().next() else {
             return not_covered("this join in a correlated subquery");
         };
         let mut conditions = vec![];

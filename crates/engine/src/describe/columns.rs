@@ -9,7 +9,7 @@ use datafusion::common::{Column, Result};
 use datafusion::datasource::{MemTable, TableProvider, provider_as_source, source_as_provider};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
-use crate::files::{DelimitedTable, TypedTable};
+use crate::files::{TextTable, TypedTable};
 use crate::functions::canonical_float::CANONICAL_FLOAT;
 use crate::sql_type::sql_type_of;
 
@@ -50,7 +50,7 @@ struct Note {
 }
 
 fn of_provider(table: &dyn TableProvider, column: usize) -> Option<Note> {
-    let (mut why, format) = match table.downcast_ref::<DelimitedTable>() {
+    let (mut why, format) = match table.downcast_ref::<TextTable>() {
         Some(table) => table.notes(),
         None => table.downcast_ref::<TypedTable>()?.notes(),
     };

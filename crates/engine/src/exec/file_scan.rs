@@ -1,4 +1,4 @@
-//! Reads delimited files where they lie, with the reader of [`load`](thalweg_storage::load).
+//! Reads files of text where they lie, with the reader of [`load`](thalweg_storage::load).
 //!
 //! All partitions take blocks of whole records from one [`Reader`], as the workers of a load do: which
 //! rows there are, and which error is told of a file that is not right, does not depend on how many
@@ -101,7 +101,8 @@ impl Files {
         // At least one is read, also where none is wanted.
         let wanted: Vec<usize> = projection.iter().copied().filter(|c| *c < own.len()).collect();
         columns.wanted = Some(if wanted.is_empty() { vec![0] } else { wanted });
-        columns.ignore_unknown = self.ignore_unknown;
+        // As far as JSON is concerned, keys that are not declared are left out.
+        columns.ignore_unknown = self.ignore_unknown || matches!(self.format, Format::Json(_));
         columns.names.clone_from(&self.names);
         Reader::open(self.paths.clone(), self.format.clone(), columns)
     }

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use thalweg_base::text::{nearest, quoted};
 use thalweg_base::{Error, Result};
 use thalweg_bind::{READERS, Reads};
-use thalweg_storage::load::{Compression, CsvOptions, Sniff};
+use thalweg_storage::load::{Compression, CsvOptions, Format, JsonOptions, Sniff};
 use thalweg_storage::stored_type;
 
 use crate::dialect::Thalweg;
@@ -42,7 +42,8 @@ pub enum Kind {
 pub struct Told {
     /// `None`: the format of their names, or else of their first bytes.
     pub kind: Option<Kind>,
-    pub csv: Option<CsvOptions>,
+    /// How files of text are written.
+    pub text: Option<Format>,
     /// All columns, in the order of the files.
     pub columns: Option<SchemaRef>,
     pub types: Types,
@@ -63,11 +64,14 @@ pub struct Told {
 impl Told {
     /// Whether nothing else is told.
     pub fn is_as(&self, other: &Told) -> bool {
-        let plain = |csv: &Option<CsvOptions>| {
-            csv.as_ref().is_none_or(|csv| *csv == CsvOptions::sniffed())
+        let plain = |text: &Option<Format>| match text {
+            None => true,
+            Some(Format::Csv(options)) => *options == CsvOptions::sniffed(),
+            Some(Format::Json(options)) => *options == JsonOptions::default(),
+            Some(_) => false,
         };
-        let without = |told: &Told| Told { csv: None, ..told.clone() };
-        plain(&self.csv) && plain(&other.csv) && without(self) == without(other)
+        let without = |told: &Told| Told { text: None, ..told.clone() };
+        plain(&self.text) && plain(&other.text) && without(self) == without(other)
     }
 }
 
@@ -87,6 +91,12 @@ const OF_PATHS: [&str; 5] =
 
 /// Those of delimited text besides [`CsvOptions::NAMES`].
 const OF_CSV: [&str; 6] = ["columns", "types", "names", "sample_size", "auto_detect", "compression"];
+
+/// Those of JSON, as [`JsonOptions::tell`] takes them, and `columns`.
+const OF_JSON: [&str; 10] = [
+    "format", "array", "records", "maximum_object_size", "maximum_depth", "dateformat", "timestampformat",
+    "compression", "ignore_errors", "columns",
+];
 
 impl Reading {
     /// Files of which nothing but the name is said.
@@ -108,6 +118,7 @@ impl Reading {
             function: &call.name,
             kind,
             csv: CsvOptions::sniffed(),
+            json: JsonOptions::default(),
             auto_detect: true,
             told: Told { kind: Some(kind), ..Told::default() },
             args: call.args,
@@ -230,6 +241,7 @@ struct Call<'t> {
     function: &'t str,
     kind: Kind,
     csv: CsvOptions,
+    json: JsonOptions,
     auto_detect: bool,
     told: Told,
     args: &'t [FunctionArg],
@@ -273,13 +285,14 @@ impl Call<'_> {
 
     /// The names of all options, as errors list them.
     fn known(&self) -> Vec<&'static str> {
-        let mut known: Vec<&str> = match self.kind {
-            Kind::Json => vec![],
-            _ => OF_PATHS.to_vec(),
-        };
-        if self.kind == Kind::Csv {
-            known.extend(CsvOptions::NAMES);
-            known.extend(OF_CSV);
+        let mut known: Vec<&str> = OF_PATHS.to_vec();
+        match self.kind {
+            Kind::Csv => {
+                known.extend(CsvOptions::NAMES);
+                known.extend(OF_CSV);
+            }
+            Kind::Json => known.extend(OF_JSON),
+            Kind::Parquet | Kind::Arrow => {}
         }
         known.sort_unstable();
         known
@@ -287,9 +300,6 @@ impl Call<'_> {
 
     fn option(&mut self, name: &str, value: &Expr) -> Result<()> {
         let value = Value::of(value)?;
-        if self.kind == Kind::Json {
-            return Err(self.unknown(name));
-        }
         // As if it were not written.
         if value == Value::Null && self.is_known(name) {
             return Ok(());
@@ -312,6 +322,13 @@ impl Call<'_> {
             "hive_types" => self.told.hive_types = typed_fields(name, value)?,
             "union_by_name" => self.told.same_columns = !flag(value)?,
             _ if self.kind == Kind::Csv => return self.of_csv(name, value),
+            "columns" if self.kind == Kind::Json => return self.of_csv(name, value),
+            _ if self.kind == Kind::Json => {
+                let is_known = self.json.tell(name, &value.texts()?)?;
+                if !is_known {
+                    return Err(self.unknown(name));
+                }
+            }
             _ => return Err(self.unknown(name)),
         }
         Ok(())
@@ -392,9 +409,6 @@ impl Call<'_> {
         let known = self.known();
         let error = Error::user(format!("{} has no option {}", self.function, quoted(name)));
         let all = format!("it has {}", known.join(", "));
-        if known.is_empty() {
-            return error.hint("it takes files and no options");
-        }
         match nearest(name, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean {near}? {all}")),
             None => error.hint(all),
@@ -403,6 +417,11 @@ impl Call<'_> {
 
     /// How the options go together.
     fn settled(mut self) -> Result<Told> {
+        if self.kind == Kind::Json {
+            self.json.check()?;
+            self.told.text = Some(Format::Json(self.json));
+            return Ok(self.told);
+        }
         if self.kind != Kind::Csv {
             return Ok(self.told);
         }
@@ -421,7 +440,7 @@ impl Call<'_> {
         }
         self.csv.same_columns = told.same_columns;
         self.csv.check()?;
-        self.told.csv = Some(self.csv);
+        self.told.text = Some(Format::Csv(self.csv));
         Ok(self.told)
     }
 }

@@ -433,14 +433,28 @@ async fn retype(session: &Inner, found: &mut Inferred, types: &[(String, String)
     Ok(())
 }
 
-/// The one format of all files.
+/// The one format of all files, with what is told of it.
 fn format(request: &LoadRequest, files: &[InputFile]) -> Result<Format> {
-    if let Some(format) = &request.format {
-        return Ok(match (format, &request.csv) {
-            (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
-            _ => format.clone(),
-        });
+    let format = match &request.format {
+        Some(format) => format.clone(),
+        None => format_found(request, files)?,
+    };
+    let mut format = match (format, &request.csv) {
+        (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
+        (format, _) => format,
+    };
+    for (name, values) in &request.options {
+        if !format.tell(name, values)? {
+            let (called, known) = format.known_options();
+            let error = Error::user(format!("{called} has no option {}", quoted(name)));
+            return Err(error.hint(format!("known are: {known}")));
+        }
     }
+    format.check()?;
+    Ok(format)
+}
+
+fn format_found(request: &LoadRequest, files: &[InputFile]) -> Result<Format> {
     let mut all =
         files.iter().map(|f| load::format_of(&f.path).map(|(format, _)| (&f.path, format)));
     let Some(first) = all.next() else {
@@ -457,10 +471,7 @@ fn format(request: &LoadRequest, files: &[InputFile]) -> Result<Format> {
             .hint("load them one format at a time"));
         }
     }
-    Ok(match (format, &request.csv) {
-        (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
-        (format, _) => format,
-    })
+    Ok(format)
 }
 
 /// The columns of `a INT DEFAULT 0, b VARCHAR NOT NULL`, as CREATE TABLE understands them, and

@@ -5,7 +5,7 @@
 //! What is shown stays the interval itself: of a group of equal ones, the first. The rule stands behind
 //! all others of the analyzer, and so sees what every planner and every rule has made.
 //!
-//! Lists have keys where they are joined on and grouped by (`functions/list_key.rs`).
+//! Lists have keys where they are joined on, grouped by and ordered by (`functions/list_key.rs`).
 
 use std::sync::Arc;
 
@@ -160,11 +160,11 @@ fn key_expr(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     Ok(keyed.transformed)
 }
 
-/// The same of an order, which is by the key of an interval.
+/// The same of an order, which is by the key of an interval or a list.
 fn key_sort(sort: &mut Sort, schema: &DFSchema) -> Result<bool> {
     let mut any = key_expr(&mut sort.expr, schema)?;
-    if gives_span(&sort.expr, schema) {
-        sort.expr = key(std::mem::take(&mut sort.expr));
+    if gives(&sort.expr, schema, is_keyed) {
+        sort.expr = key_of(std::mem::take(&mut sort.expr), schema);
         any = true;
     }
     Ok(any)

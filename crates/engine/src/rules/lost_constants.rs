@@ -13,6 +13,9 @@
 //! each has a constant of its own: without that sort key, the filter that a top-k learns from one part
 //! drops rows of another. While the rule runs that
 //! places sorts, such inputs stand below an operator that keeps to itself what it knows of its rows.
+//!
+//! Nor have the groups of a ROLLUP the order of its input, which DataFusion says of them: those of a total
+//! stand among the others. Where it does, the operator stays, and says of no order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,8 +60,10 @@ impl PhysicalOptimizerRule for LostConstants {
             LostConstants::Fence => plan.transform_up(fenced),
             LostConstants::Unfence => {
                 plan.transform_up(|plan| match plan.downcast_ref::<SecretiveExec>() {
-                    Some(fence) => Ok(Transformed::yes(Arc::clone(&fence.input))),
-                    None => Ok(Transformed::no(plan)),
+                    Some(fence) if !fence.is_needed() => {
+                        Ok(Transformed::yes(Arc::clone(&fence.input)))
+                    }
+                    _ => Ok(Transformed::no(plan)),
                 })
             }
         }
@@ -87,37 +92,52 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         plan.downcast_ref::<SortMergeJoinExec>().map(|join| join.join_type())
     };
     let groups = plan.downcast_ref::<AggregateExec>();
+    let groups_of_sets = groups.is_some_and(|groups| groups.group_expr().has_grouping_set());
     let fences: &[bool] = match (join, groups) {
         (Some(JoinType::Left), _) => &[false, true],
         (Some(JoinType::Right), _) => &[true, false],
         (Some(JoinType::Full), _) => &[true, true],
-        (_, Some(groups)) if groups.group_expr().has_grouping_set() => &[true],
+        _ if groups_of_sets => &[true],
         _ if plan.is::<UnionExec>() => &vec![true; plan.children().len()],
         _ => return Ok(Transformed::no(plan)),
     };
     let children = plan.children().into_iter().zip(fences);
     let children = children.map(|(child, fence)| match fence {
-        true => SecretiveExec::around(Arc::clone(child)),
+        true => SecretiveExec::around(Arc::clone(child), false),
         false => Arc::clone(child),
     });
     let children = children.collect();
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    plan.replace_children(children, options).map(Transformed::yes)
+    let fenced = plan.replace_children(children, options)?;
+    Ok(Transformed::yes(match groups_of_sets {
+        true => SecretiveExec::around(fenced, true),
+        false => fenced,
+    }))
 }
 
-/// Its input, of which it says no more than the order. No query runs it.
+/// Its input, of which it says no more than the order, or nothing.
 #[derive(Debug)]
 struct SecretiveExec {
     input: Arc<dyn ExecutionPlan>,
+    /// The rows have not the order that the input says.
+    hides_order: bool,
     properties: Arc<PlanProperties>,
 }
 
 impl SecretiveExec {
-    fn around(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    fn around(input: Arc<dyn ExecutionPlan>, hides_order: bool) -> Arc<dyn ExecutionPlan> {
         let orders = input.equivalence_properties().oeq_class().iter().cloned();
-        let told = EquivalenceProperties::new_with_orderings(input.schema(), orders);
+        let told = match hides_order {
+            true => EquivalenceProperties::new(input.schema()),
+            false => EquivalenceProperties::new_with_orderings(input.schema(), orders),
+        };
         let properties = input.properties().as_ref().clone().with_eq_properties(told);
-        Arc::new(SecretiveExec { input, properties: Arc::new(properties) })
+        Arc::new(SecretiveExec { input, hides_order, properties: Arc::new(properties) })
+    }
+
+    /// Whether the plan would be wrong without it, also when all sorts have their place.
+    fn is_needed(&self) -> bool {
+        self.hides_order && !self.input.equivalence_properties().oeq_class().is_empty()
     }
 }
 
@@ -141,7 +161,7 @@ impl ExecutionPlan for SecretiveExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![!self.hides_order]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -160,7 +180,7 @@ impl ExecutionPlan for SecretiveExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(SecretiveExec::around(children.swap_remove(0)))
+        Ok(SecretiveExec::around(children.swap_remove(0), self.hides_order))
     }
 
     fn with_new_children(

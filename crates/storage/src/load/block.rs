@@ -73,6 +73,8 @@ pub(super) struct Block {
     pub newline: u8,
     /// Of JSON that is not in lines, where each record begins and ends.
     pub pieces: Option<Vec<(u32, u32)>>,
+    /// Of JSON, whether each record is one value and not an object with a value for each column.
+    pub values: bool,
 }
 
 impl Block {
@@ -201,7 +203,8 @@ impl TextSource {
         let line = self.line;
         self.line += count(newline, &data);
         let path = Arc::clone(&self.path);
-        Ok(Some(Block { path, file: self.file, data, start: 0, line, newline, pieces: None }))
+        let (file, start, pieces) = (self.file, 0, None);
+        Ok(Some(Block { path, file, data, start, line, newline, pieces, values: false }))
     }
 
     fn unclosed(&self, data: &[u8], at: usize) -> Error {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::builder::{BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
+use arrow::array::builder::{ArrayBuilder, BooleanBuilder, PrimitiveBuilder, StringViewBuilder};
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
@@ -23,6 +23,8 @@ pub(super) trait Sink {
     const TEXT: bool = false;
     fn value(&mut self, bytes: &[u8]) -> Result<(), Bad>;
     fn null(&mut self);
+    /// Values so far.
+    fn len(&self) -> usize;
     fn finish(&mut self) -> ArrayRef;
 }
 
@@ -52,6 +54,10 @@ impl<T: ArrowPrimitiveType, P: Parse<T>> Sink for Primitive<T, P> {
 
     fn null(&mut self) {
         self.builder.append_null();
+    }
+
+    fn len(&self) -> usize {
+        self.builder.len()
     }
 
     fn finish(&mut self) -> ArrayRef {
@@ -175,6 +181,10 @@ impl Sink for Boolean {
         self.0.append_null();
     }
 
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn finish(&mut self) -> ArrayRef {
         Arc::new(self.0.finish())
     }
@@ -193,6 +203,10 @@ impl Sink for Text {
 
     fn null(&mut self) {
         self.0.append_null();
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
     }
 
     fn finish(&mut self) -> ArrayRef {

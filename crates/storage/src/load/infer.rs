@@ -148,9 +148,7 @@ enum Source {
 
 impl Inference {
     pub fn open(files: Vec<PathBuf>, format: Format) -> Result<Inference> {
-        if let Format::Csv(options) = &format {
-            options.check()?;
-        }
+        format.check()?;
         if files.is_empty() {
             return Err(Error::user("no input file given"));
         }
@@ -230,12 +228,8 @@ impl Inference {
                 .map(|b| Piece::Csv(csv::Piece::new(csv, b, &self.faults)))),
             Some(Source::Json(text)) => Ok(text.next_block()?.map(|block| {
                 let (keys, known) = (Arc::clone(&self.json), self.known.clone());
-                Piece::Json(Box::new(json::Piece::new(
-                    keys,
-                    known,
-                    block,
-                    Arc::clone(&self.faults),
-                )))
+                let (options, faults) = (self.format.clone(), Arc::clone(&self.faults));
+                Piece::Json(Box::new(json::Piece::new(keys, known, options, block, faults)))
             })),
         }
     }
@@ -247,8 +241,9 @@ impl Inference {
                 let text = open_csv(&file.path, file.index, options, self.block_bytes, done)?;
                 return self.first_csv(file, text, options, open);
             }
-            Format::JsonLines => {
-                let text = JsonSource::open(&file.path, file.index, self.block_bytes, done)?;
+            Format::Json(options) => {
+                let (path, index) = (&file.path, file.index);
+                let text = JsonSource::open(path, index, options, self.block_bytes, done)?;
                 *open = Some(Source::Json(text));
                 return self.advance(file, open);
             }
@@ -295,16 +290,16 @@ impl Inference {
             Format::Csv(options) => {
                 csv::combine(&paths, &self.csv.lock(), options, self.known.as_ref())
             }
-            Format::JsonLines => {
+            Format::Json(_) => {
                 let keys = self.json.lock();
-                if keys.is_empty() && self.known.is_none() {
+                if keys.is_empty() && keys.rows() > 0 && self.known.is_none() {
                     return Err(Error::user(format!(
                         "{} holds no keys to make columns of",
                         super::input::shown(&paths[0])
                     ))
                     .hint("declare the columns"));
                 }
-                Ok(keys.inferred(&paths))
+                Ok(keys.inferred(&paths, self.known.is_none()))
             }
             Format::Parquet | Format::Arrow => {
                 declared::combine(&paths, &self.declared.lock(), self.known.as_ref())

@@ -14,8 +14,8 @@ use thalweg_base::{Error, Result, quiet, text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Format {
     Csv(CsvOptions),
-    /// JSON objects: one a line, one after the other, or the elements of an array.
-    JsonLines,
+    /// JSON: one value a line, one after the other, or the elements of an array.
+    Json(JsonOptions),
     Parquet,
     /// Arrow IPC, the file or the stream format.
     Arrow,
@@ -24,10 +24,49 @@ pub enum Format {
 impl Format {
     /// Whether bad rows are left out, however many they are.
     pub(super) fn ignores_errors(&self) -> bool {
-        matches!(self, Format::Csv(options) if options.ignore_errors)
+        match self {
+            Format::Csv(options) => options.ignore_errors,
+            Format::Json(options) => options.ignore_errors,
+            Format::Parquet | Format::Arrow => false,
+        }
+    }
+
+    /// Takes one option of text under the name it has in SQL; false: the format has no such option.
+    ///
+    /// # Errors
+    /// The values are none that the option takes.
+    pub fn tell(&mut self, name: &str, values: &[String]) -> Result<bool> {
+        match self {
+            Format::Csv(options) => options.tell(name, values),
+            Format::Json(options) => options.tell(name, values),
+            Format::Parquet | Format::Arrow => Ok(false),
+        }
+    }
+
+    /// The format and its options in SQL, for people.
+    pub fn known_options(&self) -> (&'static str, &'static str) {
+        match self {
+            Format::Csv(_) => (
+                "CSV",
+                "HEADER, DELIMITER, QUOTE, ESCAPE, COMMENT, SKIP, NULL, ENCODING, DATEFORMAT, TIMESTAMPFORMAT, DECIMAL_SEPARATOR, THOUSANDS, ALL_VARCHAR, NULL_PADDING and IGNORE_ERRORS",
+            ),
+            Format::Json(_) => ("JSON", JsonOptions::NAMES),
+            Format::Parquet => ("Parquet", "none"),
+            Format::Arrow => ("Arrow", "none"),
+        }
+    }
+
+    /// Refuses options that contradict each other.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Format::Csv(options) => options.check(),
+            Format::Json(options) => options.check(),
+            Format::Parquet | Format::Arrow => Ok(()),
+        }
     }
 }
 
+pub use super::json_options::{JsonForm, JsonOptions};
 pub use super::options::{CsvOptions, Sniff};
 
 /// How a file's bytes are packed.
@@ -195,7 +234,7 @@ pub fn format_of(path: &Path) -> Result<(Format, Compression)> {
     let format = match ext.as_str() {
         "tsv" | "tab" => csv_format(b'\t'),
         "csv" | "txt" | "tbl" => csv_format(b','),
-        "json" | "jsonl" | "ndjson" | "geojson" => Format::JsonLines,
+        "json" | "jsonl" | "ndjson" | "geojson" => Format::Json(JsonOptions::default()),
         "parquet" | "pq" => Format::Parquet,
         "arrow" | "feather" | "ipc" => Format::Arrow,
         _ => format_of_content(path, &head)?,
@@ -238,7 +277,7 @@ fn format_of_content(path: &Path, head: &[u8]) -> Result<Format> {
         [b'P', b'A', b'R', b'1', ..] => Format::Parquet,
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] | [0xff, 0xff, 0xff, 0xff, ..] => Format::Arrow,
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => csv_format(b','),
-        _ if json_begins(text) => Format::JsonLines,
+        _ if json_begins(text) => Format::Json(JsonOptions::default()),
         _ if !text.contains(&0) => csv_format(b','),
         _ => {
             return Err(Error::user(format!("cannot tell the format of {}", shown(path)))

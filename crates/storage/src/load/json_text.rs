@@ -15,13 +15,21 @@ use thalweg_base::{Error, Result, text};
 
 use super::block::{Block, Dialect, TextSource};
 use super::input::{cannot, shown};
-use super::json::{Scratch, Wrong, object};
+use super::json_options::{JsonForm, JsonOptions};
+use super::json_value::{Scratch, Value, Wrong, array, check, object};
+use super::layout::shortened;
 use super::rejects::Position;
 use super::sniff;
 use super::text::{Head, open_text};
 
 /// Reads one JSON file block by block.
-pub(super) enum JsonSource {
+pub(super) struct JsonSource {
+    text: Text,
+    /// Whether the records are values and not objects.
+    values: bool,
+}
+
+enum Text {
     Lines(TextSource),
     Values(ValueSource),
 }
@@ -31,6 +39,7 @@ impl JsonSource {
     pub(super) fn open(
         path: &Arc<PathBuf>,
         file: usize,
+        options: &JsonOptions,
         block_bytes: usize,
         done: Arc<AtomicU64>,
     ) -> Result<JsonSource> {
@@ -38,50 +47,83 @@ impl JsonSource {
         let mut head = Head::new(stream);
         head.enough(path)?;
         let newline = sniff::newline(&head.bytes);
-        Ok(match in_lines(&head.bytes, head.whole, newline) {
+        let begin = head.bytes.trim_ascii_start();
+        let lines = match options.form {
+            JsonForm::Auto => in_lines(&head.bytes, head.whole, newline),
+            JsonForm::Lines => true,
+            JsonForm::Values => false,
+            JsonForm::Array if matches!(begin, [] | [b'[', ..]) => false,
+            JsonForm::Array => {
+                return Err(Error::user(format!("{} holds no array", shown(path)))
+                    .detail(format!("it begins with {}", shortened(begin)))
+                    .hint("leave the option format out to have it found out"));
+            }
+        };
+        let unwraps = options.form != JsonForm::Values;
+        let values = match options.records {
+            Some(objects) => !objects,
+            None => holds_values(begin, !lines && unwraps),
+        };
+        let text = match lines {
             true => {
                 let dialect = Dialect { newline, ..Dialect::LINES };
                 let stream = head.into_stream();
-                JsonSource::Lines(TextSource::new(path, file, stream, dialect, 1, block_bytes))
+                Text::Lines(TextSource::new(path, file, stream, dialect, 1, block_bytes))
             }
-            false => JsonSource::Values(ValueSource {
+            false => Text::Values(ValueSource {
                 path: Arc::clone(path),
                 file,
                 stream: head.into_stream(),
                 block_bytes,
                 carry: Vec::new(),
-                cutter: Cutter::default(),
+                cutter: Cutter { flat: !unwraps, ..Cutter::default() },
                 record: 1,
             }),
-        })
+        };
+        Ok(JsonSource { text, values })
     }
 
     /// Where the next block begins.
     pub(super) fn position(&self) -> Position {
-        match self {
-            JsonSource::Lines(text) => text.position(),
-            JsonSource::Values(values) => Position { file: values.file, line: values.record },
+        match &self.text {
+            Text::Lines(text) => text.position(),
+            Text::Values(values) => Position { file: values.file, line: values.record },
         }
     }
 
     pub(super) fn next_block(&mut self) -> Result<Option<Block>> {
-        match self {
-            JsonSource::Lines(text) => text.next_block(),
-            JsonSource::Values(values) => values.next_block(),
-        }
+        let block = match &mut self.text {
+            Text::Lines(text) => text.next_block(),
+            Text::Values(values) => values.next_block(),
+        }?;
+        Ok(block.map(|block| Block { values: self.values, ..block }))
     }
 }
 
-/// Whether each line is to hold an object: the first does, or what begins there ends nowhere.
+/// Whether the first record, in an array if those are `unwrapped`, is a value and no object. Of what is no
+/// JSON, objects are expected.
+fn holds_values(begin: &[u8], unwrapped: bool) -> bool {
+    let first = match begin {
+        [b'[', rest @ ..] if unwrapped => rest.trim_ascii_start(),
+        all => all,
+    };
+    matches!(first, [b'"' | b'[' | b'-' | b'0'..=b'9', ..])
+        || [&b"true"[..], b"false", b"null"].iter().any(|word| first.starts_with(word))
+}
+
+/// Whether each line is to hold a record: the first does, or what begins there ends nowhere.
 fn in_lines(head: &[u8], whole: bool, newline: u8) -> bool {
     let text = head.trim_ascii_start();
-    match text.first() {
-        Some(b'{') => {}
-        Some(b'[') => return false,
-        _ => return true,
-    }
     let end = memchr::memchr(newline, text);
     let line = text[..end.unwrap_or(text.len())].trim_ascii();
+    match text.first() {
+        Some(b'{') => {}
+        Some(b'[') => {
+            let next = text[end.unwrap_or(text.len())..].trim_ascii_start();
+            return next.first() == Some(&b'[') && is_array_of_values(line);
+        }
+        _ => return true,
+    }
     let whole_object =
         |bytes: &[u8]| object(bytes, &mut Scratch::default(), |_, _| Ok::<(), Wrong>(())).is_ok();
     if whole_object(line) || (end.is_none() && !whole) {
@@ -97,6 +139,19 @@ fn in_lines(head: &[u8], whole: bool, newline: u8) -> bool {
                 || !line.ends_with(b"{") && !line.ends_with(b",") && !line.ends_with(b"[")
         }
     }
+}
+
+/// Whether a line is all of an array, of anything but objects.
+fn is_array_of_values(line: &[u8]) -> bool {
+    let mut of_objects = false;
+    let whole = array(line, &mut Scratch::default(), |value| match value {
+        Value::Nested(nested) => {
+            of_objects |= !nested.is_array();
+            check(nested)
+        }
+        _ => Ok(()),
+    });
+    whole.is_ok() && !of_objects
 }
 
 /// Reads values that follow each other, or are the elements of an array.
@@ -151,6 +206,7 @@ impl ValueSource {
             line,
             newline,
             pieces: Some(pieces),
+            values: false,
         }))
     }
 
@@ -181,6 +237,8 @@ struct Cutter {
     due: bool,
     /// A comma has just been read.
     comma: bool,
+    /// An array is a value like any other.
+    flat: bool,
     pieces: Vec<(u32, u32)>,
 }
 
@@ -245,7 +303,7 @@ impl Cutter {
             _ if self.array && self.due => {
                 return wrong("a comma or the end of the array is expected");
             }
-            b'[' if !self.array => (self.array, self.due) = (true, false),
+            b'[' if !self.array && !self.flat => (self.array, self.due) = (true, false),
             _ => {
                 self.comma = false;
                 self.start = Some(at);
@@ -328,6 +386,24 @@ mod tests {
     }
 
     #[test]
+    fn values_are_told_from_objects() {
+        let check = |begin: &str, unwrapped: bool, expected: bool| {
+            assert_eq!(holds_values(begin.as_bytes(), unwrapped), expected, "{begin}");
+        };
+        check("{\"a\":1}", true, false);
+        check("[ {\"a\":1}]", true, false);
+        check("[ {\"a\":1}]", false, true);
+        check("[ 1, 2]", true, true);
+        check("[[1]]", true, true);
+        check("-1", true, true);
+        check("\"x\"", true, true);
+        check("null", true, true);
+        check("hello", true, false);
+        check("[]", true, false);
+        check("", true, false);
+    }
+
+    #[test]
     fn lines_are_told_from_values() {
         let check = |text: &str, expected: bool| {
             assert_eq!(in_lines(text.as_bytes(), true, b'\n'), expected, "{text}");
@@ -342,6 +418,11 @@ mod tests {
         check("{\n\"a\":1\n}\n{\n}", false);
         check("{ \"a\": 1\n, \"b\": 2 }", false);
         check("{\"a\":1}{\"a\":2}", false);
+        check("[1,2]\n[3,4]\n", true);
+        check("[[1],{}]\n[3,4]\n", false);
+        check("[1,2]\n", false);
+        check("[1,2]\n\n3\n", false);
+        check("1\n2\n", true);
         assert!(!in_lines(b"{\n\"a\": [1,", false, b'\n'));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, new_null_array};
-use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use thalweg_base::{Error, Result, text};
 
 use super::block::Block;
@@ -164,10 +164,22 @@ impl Layout {
     /// Why `value` is none for column `target`.
     pub(super) fn fault(&self, target: usize, value: &[u8], bad: Bad) -> Fault {
         let field = self.columns.schema.field(target);
-        let column = text::quoted(field.name());
-        let shown = shortened(value);
-        let kind = sql_type(field.data_type());
-        let (reason, hint) = match bad {
+        fault(field, String::new(), field.data_type(), value, bad)
+    }
+}
+
+/// Why `value` is none for what `path` leads to from a column, which has `data_type`.
+pub(super) fn fault(
+    field: &Field,
+    path: String,
+    data_type: &DataType,
+    value: &[u8],
+    bad: Bad,
+) -> Fault {
+    let column = text::quoted(field.name());
+    let shown = shortened(value);
+    let kind = sql_type(data_type);
+    let (reason, hint) = match bad {
             Bad::Null => (
                 "NULL in a NOT NULL column".into(),
                 "fill in the value, or declare the column without NOT NULL".into(),
@@ -180,7 +192,7 @@ impl Layout {
                 format!("text follows the closing quote in {shown}"),
                 "double the quotes inside a quoted field, or read the file without quotes (`--quote none`)".into(),
             ),
-            Bad::Syntax if field.data_type().is_temporal() && ordered(value.trim_ascii()).is_some() => (
+            Bad::Syntax if data_type.is_temporal() && ordered(value.trim_ascii()).is_some() => (
                 format!("{shown} is not a valid {kind}"),
                 "say in which order it is written: dateformat '%d/%m/%Y' is for 31/01/2024, timestampformat is for timestamps".into(),
             ),
@@ -201,9 +213,8 @@ impl Layout {
                 "write the offset into the file, or declare the column without a time zone".into(),
             ),
         };
-        let value = (bad != Bad::Null).then(|| String::from_utf8_lossy(value).into_owned());
-        Fault { column: Some(field.name().clone()), value, reason, detail: None, hint }
-    }
+    let value = (bad != Bad::Null).then(|| String::from_utf8_lossy(value).into_owned());
+    Fault { column: Some(field.name().clone() + &path), value, reason, detail: None, hint }
 }
 
 /// What is wrong with a row, wherever it is.
@@ -299,8 +310,13 @@ pub(super) struct Finder {
 
 impl Finder {
     pub(super) fn new(schema: &SchemaRef) -> Finder {
+        Finder::of(schema.fields())
+    }
+
+    /// Of the fields of a struct.
+    pub(super) fn of(fields: &Fields) -> Finder {
         let mut finder = Finder { exact: HashMap::new(), lower: HashMap::new() };
-        for (column, field) in schema.fields().iter().enumerate() {
+        for (column, field) in fields.iter().enumerate() {
             finder.exact.entry(field.name().clone()).or_insert(column);
             finder.lower.entry(field.name().to_lowercase()).or_insert(column);
         }
@@ -384,6 +400,15 @@ pub(super) fn sql_type(data_type: &DataType) -> String {
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "VARCHAR".into(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "BYTEA".into(),
+        // What is within them is not known yet.
+        DataType::List(item) if item.data_type().is_null() => "LIST".into(),
+        DataType::Struct(fields) if fields.is_empty() => "STRUCT".into(),
+        DataType::List(item) => format!("{}[]", sql_type(item.data_type())),
+        DataType::Struct(fields) => {
+            let field = |f: &Arc<Field>| format!("{} {}", f.name(), sql_type(f.data_type()));
+            let fields: Vec<String> = fields.iter().map(field).collect();
+            format!("STRUCT({})", fields.join(", "))
+        }
         other => other.to_string(),
     }
 }

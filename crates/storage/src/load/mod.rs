@@ -13,7 +13,8 @@
 //! 4. What do the bytes mean? [`Unit::parse`] yields batches of at most `BATCH_ROWS` rows, pure
 //!    CPU, bounded work per item. CSV: `scan.rs` finds the ends of fields, `csv.rs` walks them
 //!    column by column; what is not spelled as numbers and dates usually are is written anew first
-//!    (`spelling.rs`, `dates.rs`). JSON: `json.rs`. Both end in the typed builders of `columns.rs`,
+//!    (`spelling.rs`, `dates.rs`). JSON: `json.rs` walks records, `json_value.rs` is the grammar, and
+//!    `json_columns.rs` has the builders of lists and structs. Both end in the typed builders of `columns.rs`,
 //!    which read single values with `parse.rs`. Parquet and Arrow columns are cast by
 //!    `conform.rs`. `layout.rs` decides which input column fills which column of the table.
 //!
@@ -31,7 +32,10 @@ mod gate;
 mod infer;
 mod input;
 mod json;
+mod json_columns;
+mod json_options;
 mod json_text;
+mod json_value;
 mod layout;
 mod options;
 mod parquet;
@@ -46,14 +50,16 @@ mod turns;
 mod zipped;
 
 #[cfg(test)]
+mod json_tests;
+#[cfg(test)]
 mod tests;
 
 pub use conform::wider;
 pub use dates::DateOrder;
 pub use infer::{FileDialect, Inference, Inferred, InferredColumn, Piece, infer};
 pub use input::{
-    Compression, CsvOptions, Format, Sniff, compression_of, expand, expand_present, format_of,
-    is_pattern,
+    Compression, CsvOptions, Format, JsonForm, JsonOptions, Sniff, compression_of, expand,
+    expand_present, format_of, is_pattern,
 };
 pub use layout::{Columns, Matched};
 pub use reader::{Batches, Outcome, Reader, Unit};

@@ -12,11 +12,12 @@ use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
 };
+use ::parquet::basic::Type as PhysicalType;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::RowGroupMetaData;
 use ::parquet::file::reader::{ChunkReader, Length};
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use bytes::Bytes;
 use bytes::buf::{Buf, Reader as BytesReader};
 use thalweg_base::limits::BATCH_ROWS;
@@ -37,10 +38,25 @@ pub(super) struct ParquetSource {
     layout: Layout,
 }
 
-/// Reads the footer of a file. Text comes as views, which is what tables hold: it saves a copy.
+/// Reads the footer of a file. Text comes as views, which is what tables hold: it saves a copy. Timestamps
+/// of 96 bits come in microseconds, as the nanoseconds of their years need not fit into 64.
 pub(super) fn metadata(path: &Path, file: &File) -> Result<ArrowReaderMetadata> {
     let plain = guarded(path, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))?;
-    let fields: Vec<Field> = plain.schema().fields().iter().map(|f| as_view(f)).collect();
+    let of_file = plain.parquet_schema();
+    let is_int96 = |root: usize| {
+        let leaf =
+            (0..of_file.num_columns()).find(|&leaf| of_file.get_column_root_idx(leaf) == root);
+        leaf.is_some_and(|leaf| of_file.column(leaf).physical_type() == PhysicalType::INT96)
+    };
+    let fields =
+        plain.schema().fields().iter().enumerate().map(|(root, field)| match field.data_type() {
+            DataType::Timestamp(_, zone) if is_int96(root) => {
+                let data_type = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+                field.as_ref().clone().with_data_type(data_type)
+            }
+            _ => as_view(field),
+        });
+    let fields: Vec<Field> = fields.collect();
     let schema = Schema::new_with_metadata(fields, plain.schema().metadata().clone());
     let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
     guarded(path, || ArrowReaderMetadata::try_new(Arc::clone(plain.metadata()), options))

@@ -481,6 +481,9 @@ pub(super) enum Look {
     /// A date, perhaps with a time of day, that is not written as ISO 8601 has it.
     Ordered(Ordered),
     Text,
+    /// Of JSON alone.
+    List,
+    Struct,
 }
 
 /// Blanks around a field do not count, as they do not when it is loaded.

@@ -15,9 +15,10 @@ use super::columns::Column;
 use super::csv::{CsvBatches, CsvLayout, no_records};
 use super::gate::{Gate, Permit};
 use super::input::Format;
-use super::json::JsonBatches;
+use super::json::{JsonBatches, JsonLayout};
+use super::json_columns::JsonColumn;
 use super::json_text::JsonSource;
-use super::layout::{Columns, Layout, Matched};
+use super::layout::{Columns, Matched};
 use super::parquet::{ParquetBatches, ParquetSource};
 use super::rejects::{Faults, Position, Reject};
 use super::text::open_csv;
@@ -40,7 +41,7 @@ pub struct Reader {
 /// An open file.
 enum Source {
     Csv(TextSource, Arc<CsvLayout>),
-    Json(JsonSource, Arc<Layout>),
+    Json(JsonSource, Arc<JsonLayout>),
     Parquet(Arc<ParquetSource>, usize),
     Arrow(Box<ArrowSource>),
 }
@@ -78,16 +79,18 @@ impl Reader {
     /// columns they are matched by name, else by position. Files are opened as their turn comes;
     /// here they only have to exist.
     pub fn open(files: Vec<PathBuf>, format: Format, columns: Columns) -> Result<Reader> {
-        match &format {
-            Format::Csv(options) => options.check()?,
-            Format::JsonLines if columns.wanted.is_some() => {
-                return Err(Error::internal("JSON is not read for some columns"));
-            }
-            _ => {}
-        }
-        if matches!(format, Format::Csv(_) | Format::JsonLines) {
-            for field in columns.schema.fields() {
-                Column::new(field.name(), field.data_type(), 0)?;
+        format.check()?;
+        for field in columns.schema.fields() {
+            let (name, data_type) = (field.name(), field.data_type());
+            match &format {
+                // A table may have lists and structs as long as no file has columns for them.
+                Format::Csv(_) if data_type.is_nested() => {}
+                Format::Csv(_) => drop(Column::new(name, data_type, 0)?),
+                Format::Json(options) => drop(JsonColumn::new(name, data_type, options, 0)?),
+                _ if columns.wanted.is_some() => {
+                    return Err(Error::internal("only text is read for some columns"));
+                }
+                _ => {}
             }
         }
         let faults = Faults::new(0).ignoring(format.ignores_errors());
@@ -215,9 +218,9 @@ impl Reader {
                     }
                 }
             }
-            Format::JsonLines => {
-                let layout = Arc::new(Layout::whole(columns));
-                let text = JsonSource::open(path, index, self.block_bytes, done)?;
+            Format::Json(options) => {
+                let layout = Arc::new(JsonLayout::new(columns, options));
+                let text = JsonSource::open(path, index, options, self.block_bytes, done)?;
                 (Source::Json(text, layout), None)
             }
             Format::Parquet => {

@@ -16,31 +16,35 @@ use super::block::{Dialect, TextSource};
 use super::layout::sql_type;
 use super::*;
 
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn write(dir: &tempfile::TempDir, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+pub(super) fn write(dir: &tempfile::TempDir, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = dir.path().join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, content).unwrap();
     path
 }
 
-fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
+pub(super) fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
     let fields: Vec<Field> = columns.iter().map(|(n, t)| Field::new(*n, t.clone(), true)).collect();
     Arc::new(Schema::new(fields))
+}
+
+pub(super) fn json_format() -> Format {
+    Format::Json(JsonOptions::default())
 }
 
 fn csv() -> Format {
     Format::Csv(CsvOptions::default())
 }
 
-fn open(files: &[PathBuf], format: &Format, schema: &SchemaRef) -> Result<Reader> {
+pub(super) fn open(files: &[PathBuf], format: &Format, schema: &SchemaRef) -> Result<Reader> {
     Reader::open(files.to_vec(), format.clone(), Columns::new(schema.clone()))
 }
 
-fn read_all(reader: &Reader, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(super) fn read_all(reader: &Reader, schema: &SchemaRef) -> Result<RecordBatch> {
     read_some(reader, schema).map(|(rows, _)| rows)
 }
 
@@ -59,7 +63,7 @@ fn read_some(reader: &Reader, schema: &SchemaRef) -> Result<(RecordBatch, Outcom
 }
 
 /// Every row as text, `∅` for NULL, fields separated by bars.
-fn rows(batch: &RecordBatch) -> Vec<String> {
+pub(super) fn rows(batch: &RecordBatch) -> Vec<String> {
     let options = FormatOptions::new().with_null("∅");
     let columns: Vec<_> =
         batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
@@ -68,7 +72,7 @@ fn rows(batch: &RecordBatch) -> Vec<String> {
 }
 
 /// Loads one file; tiny blocks must not make a difference.
-fn load(path: &Path, format: &Format, schema: &SchemaRef) -> Result<Vec<String>> {
+pub(super) fn load(path: &Path, format: &Format, schema: &SchemaRef) -> Result<Vec<String>> {
     let open = || open(&[path.to_owned()], format, schema);
     let whole = read_all(&open()?, schema);
     let pieces = read_all(&open()?.with_block_bytes(16), schema);
@@ -86,7 +90,7 @@ fn load(path: &Path, format: &Format, schema: &SchemaRef) -> Result<Vec<String>>
 }
 
 /// The error must hold each of `parts` somewhere in message, detail or hint, and be the user's.
-fn check_error<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
+pub(super) fn check_error<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
     let error = result.expect_err("an error is expected");
     assert!(matches!(error.kind(), Kind::User | Kind::Unsupported), "{error:?}");
     let text = format!("{error:#}");
@@ -96,7 +100,7 @@ fn check_error<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
     assert!(error.hint_text().is_some(), "no way out in: {text}");
 }
 
-fn two() -> SchemaRef {
+pub(super) fn two() -> SchemaRef {
     schema(&[("a", DataType::Int64), ("b", DataType::Utf8View)])
 }
 
@@ -163,6 +167,7 @@ fn csv_errors_name_the_place() {
     check_error(load(&path, &csv(), &strict), &["no column \"a\"", "NOT NULL"]);
     let list =
         schema(&[("l", DataType::List(Arc::new(Field::new("item", DataType::Int64, true))))]);
+    let path = write(&dir, "l.csv", "l\nx\n");
     check_error(load(&path, &csv(), &list), &["\"l\"", "cannot be loaded from text"]);
 }
 
@@ -311,15 +316,15 @@ fn formats_are_recognised() {
     check("b.CSV", b"a;b\n1,5;2\n", delimited(b','), Compression::None);
     check("c.txt", b"a|b\n1|2\n", delimited(b','), Compression::None);
     check("d.tsv", b"a\n", delimited(b'\t'), Compression::None);
-    check("e.JSONL", b"{}", Format::JsonLines, Compression::None);
+    check("e.JSONL", b"{}", json_format(), Compression::None);
     check("f.csv.gz", &gzip(b"a\tb\n"), delimited(b','), Compression::Gzip);
     check("g", b"PAR1...", Format::Parquet, Compression::None);
-    check("h", b"{\"a\":1}", Format::JsonLines, Compression::None);
+    check("h", b"{\"a\":1}", json_format(), Compression::None);
     check("i", b"ARROW1..", Format::Arrow, Compression::None);
     check("j", b"a,b\n1,2\n", delimited(b','), Compression::None);
     check("k.dat", b"a;b\n1;2\n", delimited(b','), Compression::None);
-    check("l.geojson", b"{}", Format::JsonLines, Compression::None);
-    check("m", b" [\n{\"a\":1}]", Format::JsonLines, Compression::None);
+    check("l.geojson", b"{}", json_format(), Compression::None);
+    check("m", b" [\n{\"a\":1}]", json_format(), Compression::None);
     check("n.tab", b"a\tb\n", delimited(b'\t'), Compression::None);
     check_error(format_of(&write(&dir, "k.zip", b"PK\x03\x04")), &["k.zip", "damaged"]);
     check_error(format_of(&write(&dir, "k.7z", b"7z")), &["k.7z", "unpack"]);
@@ -327,7 +332,7 @@ fn formats_are_recognised() {
     check_error(format_of(&write(&dir, "m.parquet.gz", gzip(b"PAR1"))), &["compressed Parquet"]);
 }
 
-fn inferred(files: &[(&str, &str)], format: &Format) -> Result<String> {
+pub(super) fn inferred(files: &[(&str, &str)], format: &Format) -> Result<String> {
     let dir = folder();
     let paths: Vec<PathBuf> = files.iter().map(|(name, text)| write(&dir, name, text)).collect();
     let found = infer(&paths, format)?;
@@ -380,7 +385,7 @@ fn csv_inference() {
 }
 
 /// The report on one column.
-fn why(files: &[(&str, &str)], format: &Format, column: &str) -> String {
+pub(super) fn why(files: &[(&str, &str)], format: &Format, column: &str) -> String {
     let dir = folder();
     let paths: Vec<PathBuf> = files.iter().map(|(name, text)| write(&dir, name, text)).collect();
     let found = infer(&paths, format).unwrap();
@@ -423,7 +428,7 @@ fn inference_says_why() {
     );
     let json = [("1.jsonl", "{\"a\":1}\n{}\n"), ("2.jsonl", "{\"b\":1,\"a\":\"x\"}\n")];
     assert_eq!(
-        why(&json, &Format::JsonLines, "a"),
+        why(&json, &json_format(), "a"),
         "VARCHAR; line 1 of \"2.jsonl\" has \"x\"; BIGINT before it; Some(1)"
     );
 }
@@ -443,7 +448,7 @@ fn inference_looks_at_every_row() {
     assert_eq!(found.columns[1].data_type, DataType::Float64);
     let json: String = (0..50_000).map(|i| format!("{{\"a\":{i}}}\n")).collect();
     let path = write(&dir, "late.jsonl", json + "{\"a\":1.5,\"z\":1}\n");
-    let found = infer(&[path], &Format::JsonLines).unwrap();
+    let found = infer(&[path], &json_format()).unwrap();
     assert_eq!((found.columns[0].data_type.clone(), found.columns.len()), (DataType::Float64, 2));
 }
 
@@ -506,7 +511,7 @@ fn inference_beside_a_table_finds_only_what_it_lacks() {
     assert_eq!(beside(&[&one], csv()), [] as [&str; 0]);
     assert_eq!(beside(&[&one, &more], csv()), ["c DOUBLE", "d DATE"]);
     let json = write(&dir, "1.jsonl", "{\"B\":1}\n{\"a\":1,\"e\":true}\n");
-    assert_eq!(beside(&[&json], Format::JsonLines), ["e BOOLEAN"]);
+    assert_eq!(beside(&[&json], json_format()), ["e BOOLEAN"]);
     let parquet = write(&dir, "1.parquet", parquet_file(&numbers(10)));
     assert_eq!(beside(&[&parquet], Format::Parquet), ["Name VARCHAR", "id BIGINT"]);
 }
@@ -577,7 +582,7 @@ fn rejected_rows_are_put_aside() {
 
     let text = "{\"a\":1}\n{\"a\":\"x\",\"b\":\"kept?\"}\n{\"a\":2\n{\"b\":1}\n{\"a\":3,\"c\":1}\n{\"a\":4,\"d\":\"2024-01-01\"}\n";
     let path = write(&dir, "r.jsonl", text);
-    let json = open(&[path], &Format::JsonLines, &strict).unwrap().with_rejects_max(9);
+    let json = open(&[path], &json_format(), &strict).unwrap().with_rejects_max(9);
     let (loaded, outcome) = read_some(&json, &strict).unwrap();
     assert_eq!(rows(&loaded), ["1|∅|∅", "4|∅|2024-01-01"]);
     let lines: Vec<u64> = outcome.rejects.iter().map(|r| r.line).collect();
@@ -662,7 +667,7 @@ fn columns_that_only_one_side_has() {
     assert_eq!(named(&outcome.matched.ignored), ["y {1}", "z {0}"]);
 
     let path = write(&dir, "e.jsonl", "{\"a\":1,\"q\":[1]}\n{\"a\":2,\"b\":null}\n{\"b\":\"x\"}\n");
-    let reader = Reader::open(vec![path], Format::JsonLines, columns).unwrap();
+    let reader = Reader::open(vec![path], json_format(), columns).unwrap();
     let (loaded, outcome) = read_some(&reader, &two()).unwrap();
     assert_eq!(rows(&loaded), ["1|seven", "2|∅", "∅|x"]);
     assert_eq!(named(&outcome.matched.ignored), ["q {0}"]);
@@ -671,60 +676,6 @@ fn columns_that_only_one_side_has() {
     let columns = Columns { names: Some(vec!["b".into(), "a".into()]), ..Columns::new(two()) };
     let reader = Reader::open(vec![path], csv(), columns).unwrap();
     check_error(read_all(&reader, &two()), &["line 1", "column \"a\"", "\"x\""]);
-}
-
-#[test]
-fn json_lines() {
-    let dir = folder();
-    let json = |text: &str| load(&write(&dir, "x.jsonl", text), &Format::JsonLines, &two());
-    let ok = |text: &str, expected: &[&str]| assert_eq!(json(text).unwrap(), expected, "{text}");
-    ok("{\"a\":1,\"b\":\"x\"}\n\n{\"B\":null,\"A\":\"2\"}\r\n{}", &["1|x", "2|∅", "∅|∅"]);
-    ok(
-        "{\"b\":{\"k\":[1,2]}}\n{\"b\":1.50}\n{\"b\":true}",
-        &["∅|{\"k\":[1,2]}", "∅|1.50", "∅|true"],
-    );
-    let bad = |text: &str, parts: &[&str]| check_error(json(text), parts);
-    bad("{\"a\":1}\n{\"a\":1.5}\n", &["x.jsonl\", line 2", "column \"a\"", "\"1.5\"", "BIGINT"]);
-    bad("{\"a\":1}\n{\"c\":1}\n", &["line 2", "\"c\"", "unknown to the table"]);
-    bad("{\"a\":1,\"A\":2}\n", &["line 1", "two values", "\"a\""]);
-    bad("{\"a\":1}\n[{\"a\":1}]\n", &["line 2", "array", "jq -c '.[]'"]);
-    bad("[{\"a\":1},[1]]", &["row 2", "array"]);
-    bad("[{\"a\":1},\n{\"a\":\"x\"}]", &["row 2", "column \"a\"", "\"x\""]);
-    bad("[{\"a\":1} {\"a\":2}]", &["after row 1", "a comma"]);
-    bad("[{\"a\":1},{\"a\":2}", &["after row 2", "does not end"]);
-    bad("{\n\"a\":1,\n", &["line 1", "does not end on its line"]);
-    ok("[{\"a\":1,\"b\":\"x\"},{\"b\":[1,\n2]}]\n", &["1|x", "∅|[1,\n2]"]);
-    ok("{\n  \"a\": 1\n}\n{\"a\":\n2}", &["1|∅", "2|∅"]);
-    ok("[{\"a\":1}]\n[{\"a\":2}]\n", &["1|∅", "2|∅"]);
-    ok("[]", &[]);
-    bad("{\"a\":[1]}\n", &["\"[1]\" is not a valid BIGINT"]);
-    bad("", &["empty"]);
-
-    let decimals = schema(&[("d", DataType::Decimal128(38, 2))]);
-    let path = write(&dir, "d.jsonl", "{\"d\":123456789012345678901234567890.12}\n");
-    assert_eq!(
-        load(&path, &Format::JsonLines, &decimals).unwrap(),
-        ["123456789012345678901234567890.12"]
-    );
-
-    let check = |text: &str, expected: &str| {
-        assert_eq!(inferred(&[("i.jsonl", text)], &Format::JsonLines).unwrap(), expected, "{text}");
-    };
-    check(
-        "{\"i\":1,\"s\":\"1\",\"d\":\"2024-01-01\"}\n{\"i\":2.5,\"n\":{\"x\":1},\"b\":true,\"e\":null}\n",
-        "i DOUBLE, s VARCHAR, d DATE, n VARCHAR, b BOOLEAN, e VARCHAR",
-    );
-    check("{\"Id\":1}\n{\"id\":2}\n", "Id BIGINT");
-    check("[{\"z\":1},{\"b\":2,\"z\":0.5}]", "z DOUBLE, b BIGINT");
-    let array = [("1.json", "[{\"a\":1},{\"a\":\"x\"}]")];
-    assert_eq!(
-        why(&array, &Format::JsonLines, "a"),
-        "VARCHAR; row 2 of \"1.json\" has \"x\"; BIGINT before it; Some(0)"
-    );
-    let geo = "{\"type\":\"FeatureCollection\",\n\"features\":[{\"id\":1},\n{\"id\":2}]}";
-    check(geo, "type VARCHAR, features VARCHAR");
-    check_error(inferred(&[("i.jsonl", "[1]")], &Format::JsonLines), &["row 1", "an object is"]);
-    check_error(inferred(&[("i.jsonl", "[]")], &Format::JsonLines), &["no keys"]);
 }
 
 fn numbers(count: i64) -> RecordBatch {

@@ -178,7 +178,11 @@ fn timestamps_of_any_year() {
         let counts = Int64Array::from_iter((0..300).map(|n| (n % 6 > 0).then(|| ends[n % 5])));
         let array = arrow::compute::cast(&counts, &DataType::Timestamp(unit, None)).unwrap();
         let batch = one(array, true);
-        assert_eq!(round_trip(&memory(), std::slice::from_ref(&batch), &[], SMALL), batch, "{unit:?}");
+        assert_eq!(
+            round_trip(&memory(), std::slice::from_ref(&batch), &[], SMALL),
+            batch,
+            "{unit:?}"
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Fields, TimeUnit};
 use thalweg_base::text;
 
 use crate::load::dates::DateOrder;
@@ -43,6 +43,8 @@ const DASH: Seen = 1 << 17;
 /// Clocks with AM or PM, and those without.
 const HALVES: Seen = 1 << 18;
 const WHOLES: Seen = 1 << 19;
+const LIST: Seen = 1 << 20;
+const STRUCT: Seen = 1 << 21;
 
 fn bits(look: Look) -> Seen {
     let if_so = |so: bool, bit: Seen| if so { bit } else { 0 };
@@ -75,6 +77,8 @@ fn bits(look: Look) -> Seen {
                 | if_so(!date.year_first, NOT_YEAR_FIRST)
         }
         Look::Text => TEXT,
+        Look::List => LIST,
+        Look::Struct => STRUCT,
     }
 }
 
@@ -104,7 +108,7 @@ fn orders(seen: Seen) -> Option<Vec<DateOrder>> {
 fn is_text(seen: Seen) -> bool {
     let any = |mask: Seen| seen & mask != 0;
     let dates = DATE | LOCAL | ZONED | ORDERED | ORDERED_CLOCK;
-    let kinds = [BOOLEAN, INTEGER | FLOAT, dates, TIME, TEXT];
+    let kinds = [BOOLEAN, INTEGER | FLOAT, dates, TIME, TEXT, LIST, STRUCT];
     let mixed = kinds.into_iter().filter(|&kind| any(kind)).count() > 1;
     // Without a zone of its own a date or a local time among zoned ones is ambiguous.
     let ambiguous = any(ZONED) && any(LOCAL | DATE);
@@ -113,7 +117,7 @@ fn is_text(seen: Seen) -> bool {
 }
 
 /// The narrowest type for such values; `None`: there were none. Dates whose order is not known yet
-/// are dates.
+/// are dates. What lists and structs have in them is not known here.
 fn data_type(seen: Seen) -> Option<DataType> {
     let any = |mask: Seen| seen & mask != 0;
     if seen == 0 {
@@ -122,7 +126,11 @@ fn data_type(seen: Seen) -> Option<DataType> {
     if is_text(seen) {
         return Some(DataType::Utf8View);
     }
-    Some(if any(BOOLEAN) {
+    Some(if any(LIST) {
+        DataType::new_list(DataType::Null, true)
+    } else if any(STRUCT) {
+        DataType::Struct(Fields::empty())
+    } else if any(BOOLEAN) {
         DataType::Boolean
     } else if any(FLOAT) {
         DataType::Float64

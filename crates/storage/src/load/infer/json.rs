@@ -1,44 +1,147 @@
-//! Columns of JSON lines: the keys of all records together.
+//! Columns of JSON: the keys of all records together, and what is in their values.
+//!
+//! A value that is an object has keys of its own, which become the fields of a struct; one that is an
+//! array has items. Values of several kinds, objects that no struct can hold, and what is nested too
+//! deeply are text. Each of these is decided by something that stays true whatever comes later, so that
+//! it does not matter who looks at what first.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use parking_lot::Mutex;
 
 use super::guess::{Guess, Places};
 use super::{Inferred, InferredColumn};
 use crate::load::block::{Block, Lines};
-use crate::load::json::{Scratch, Value, Wrong, next_record, object, report};
+use crate::load::input::Format;
+use crate::load::json::{ONLY_COLUMN, next_record, read_record, report};
+use crate::load::json_options::JsonOptions;
+use crate::load::json_value::{Nested, Scratch, Value, Wrong, array, check, object};
 use crate::load::layout::Finder;
 use crate::load::parse::{Look, look_exact};
 use crate::load::rejects::{Faults, Position};
+use crate::load::spelling::Spellings;
 
 /// Records looked at in one step.
 const STEP_RECORDS: u64 = 4096;
 
+/// Fields that a struct may have.
+const FIELDS_MAX: usize = 1000;
+
+/// Beyond so many keys, objects that have less than a tenth of them on average are no structs: their
+/// keys are values, such as names or dates.
+const SPARSE_FIELDS: usize = 200;
+
 /// Keys met, in any order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Keys {
     found: Vec<Key>,
     /// By name in lower case: tables match their columns without regard to case.
     index: HashMap<String, usize>,
+    /// Objects that they are of.
     rows: u64,
     /// Files in which records are counted rather than lines.
     by_row: BTreeSet<usize>,
+    /// An object had a key twice, or in two spellings.
+    twice: bool,
+    /// Objects that were begun.
+    turn: u64,
+    /// The keys of the last object, in its order: the next one's guess.
+    guesses: Vec<(Vec<u8>, usize)>,
 }
 
+#[derive(Clone)]
 struct Key {
     name: String,
-    /// Where it came first: the record, and the place in it.
+    /// Where it came first: the record, and how many keys came before it there.
     first: (Position, usize),
-    guess: Guess,
-    values: u64,
-    /// Values are only counted.
-    skipped: bool,
+    values: Values,
+    /// The turn of the object that had it last.
+    last: u64,
     /// Nobody asks for it.
     known: bool,
+}
+
+/// What is known of the values of a key, or of the items of arrays.
+#[derive(Clone, Default)]
+struct Values {
+    guess: Guess,
+    count: u64,
+    /// They are only counted.
+    skipped: bool,
+    items: Option<Box<Values>>,
+    members: Option<Box<Keys>>,
+    /// Objects had more keys than a struct may have.
+    many: bool,
+}
+
+impl Values {
+    fn merge(&mut self, other: Values) {
+        self.guess.merge(&other.guess);
+        self.count += other.count;
+        self.many |= other.many;
+        match (&mut self.items, other.items) {
+            (Some(mine), Some(items)) => mine.merge(*items),
+            (mine @ None, items) => *mine = items,
+            _ => {}
+        }
+        match (&mut self.members, other.members) {
+            (Some(mine), Some(members)) => mine.merge(*members),
+            (mine @ None, members) => *mine = members,
+            _ => {}
+        }
+        self.many |= self.members.as_ref().is_some_and(|m| m.found.len() > FIELDS_MAX);
+        self.settle();
+    }
+
+    /// What is within values that are text is of no interest.
+    fn settle(&mut self) {
+        if self.guess.is_text() {
+            (self.items, self.members) = (None, None);
+        } else if self.many {
+            self.members = None;
+        }
+    }
+
+    /// Why they are text though all are objects.
+    fn no_struct(&self) -> Option<&'static str> {
+        if self.guess.is_text() || self.guess.none() || self.items.is_some() {
+            return None;
+        }
+        if self.many {
+            return Some("objects with more than 1,000 different keys");
+        }
+        let members = self.members.as_ref()?;
+        let keys = members.found.len() as u64;
+        let present: u64 = members.found.iter().map(|key| key.values.count).sum();
+        if keys == 0 {
+            Some("objects without keys")
+        } else if members.twice {
+            Some("an object with two keys that are the same but for case")
+        } else if members.found.iter().any(|key| key.name.is_empty()) {
+            Some("an object with an empty key")
+        } else if keys > SPARSE_FIELDS as u64 && present.saturating_mul(10) < keys * members.rows {
+            Some("objects with many different keys, of which each has few")
+        } else {
+            None
+        }
+    }
+
+    fn data_type(&self) -> DataType {
+        if self.guess.is_text() || self.guess.none() || self.no_struct().is_some() {
+            DataType::Utf8View
+        } else if let Some(items) = &self.items {
+            DataType::List(Arc::new(Field::new_list_field(items.data_type(), true)))
+        } else if let Some(members) = &self.members {
+            let fields = members.in_order().into_iter();
+            let fields = fields.map(|key| Field::new(&key.name, key.values.data_type(), true));
+            DataType::Struct(fields.collect())
+        } else {
+            self.guess.data_type()
+        }
+    }
 }
 
 impl Keys {
@@ -46,16 +149,26 @@ impl Keys {
         self.found.is_empty()
     }
 
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn in_order(&self) -> Vec<&Key> {
+        let mut keys: Vec<&Key> = self.found.iter().collect();
+        keys.sort_by_key(|key| key.first);
+        keys
+    }
+
     fn merge(&mut self, other: Keys) {
         self.rows += other.rows;
         self.by_row.extend(other.by_row);
+        self.twice |= other.twice;
         for key in other.found {
             let lower = key.name.to_lowercase();
             match self.index.get(&lower) {
                 Some(&known) => {
                     let mine = &mut self.found[known];
-                    mine.guess.merge(&key.guess);
-                    mine.values += key.values;
+                    mine.values.merge(key.values);
                     if key.first < mine.first {
                         (mine.first, mine.name) = (key.first, key.name);
                     }
@@ -68,23 +181,32 @@ impl Keys {
         }
     }
 
-    pub(super) fn inferred(&self, paths: &[Arc<PathBuf>]) -> Inferred {
-        let mut keys: Vec<&Key> = self.found.iter().filter(|key| !key.known).collect();
-        keys.sort_by_key(|key| key.first);
+    /// Without any record, and if all columns are asked for, there is the one that files without objects
+    /// have.
+    pub(super) fn inferred(&self, paths: &[Arc<PathBuf>], all: bool) -> Inferred {
         let places = Places { paths, by_row: &self.by_row };
-        let columns = keys.into_iter().map(|key| {
-            let mut guess = key.guess.clone();
-            guess.nulls = self.rows - key.values;
+        let column = |name: &str, values: &Values| {
+            let mut guess = values.guess.clone();
+            // A row may have two values, which is an error when it is read.
+            guess.nulls = self.rows.saturating_sub(values.count);
             InferredColumn {
-                name: key.name.clone(),
-                data_type: guess.data_type(),
+                name: name.to_owned(),
+                data_type: values.data_type(),
                 nulls: Some(guess.nulls),
                 null_spellings: Vec::new(),
-                why: guess.why(&places, self.rows),
+                why: match values.no_struct() {
+                    Some(why) => why.to_owned(),
+                    None => guess.why(&places, self.rows),
+                },
                 order: None,
             }
-        });
-        let columns = columns.collect();
+        };
+        let keys = self.in_order();
+        let keys = keys.into_iter().filter(|key| !key.known);
+        let mut columns: Vec<_> = keys.map(|key| column(&key.name, &key.values)).collect();
+        if self.is_empty() && all {
+            columns.push(column(ONLY_COLUMN, &Values::default()));
+        }
         Inferred { columns, rows: Some(self.rows), header: None, dialects: Vec::new() }
     }
 }
@@ -93,13 +215,13 @@ impl Keys {
 pub struct Piece {
     all: Arc<Mutex<Keys>>,
     known: Option<Finder>,
+    options: JsonOptions,
+    spellings: Option<Spellings>,
     block: Block,
     faults: Arc<Faults>,
     keys: Keys,
     /// Keys that were text before this block began.
     text: HashSet<String>,
-    /// The keys of the last record, in its order: the next record's guess.
-    guesses: Vec<(Vec<u8>, usize)>,
     pos: usize,
     lines: Lines,
     scratch: Scratch,
@@ -109,26 +231,32 @@ impl Piece {
     pub(super) fn new(
         all: Arc<Mutex<Keys>>,
         known: Option<SchemaRef>,
+        format: Format,
         block: Block,
         faults: Arc<Faults>,
     ) -> Piece {
         let at = block.position();
         let text = {
             let all = all.lock();
-            let text = all.found.iter().filter(|k| k.guess.text_at().is_some_and(|t| t < at));
-            text.map(|key| key.name.to_lowercase()).collect()
+            let is_text = |key: &&Key| key.values.guess.text_at().is_some_and(|text| text < at);
+            all.found.iter().filter(is_text).map(|key| key.name.to_lowercase()).collect()
+        };
+        let options = match format {
+            Format::Json(options) => options,
+            _ => JsonOptions::default(),
         };
         let by_row = block.pieces.iter().map(|_| block.file).collect();
         let known = known.map(|known| Finder::new(&known));
         Piece {
             all,
             known,
+            spellings: Spellings::new(&options.spelled()),
+            options,
             pos: block.start,
             block,
             faults,
             keys: Keys { by_row, ..Keys::default() },
             text,
-            guesses: Vec::new(),
             lines: Lines::default(),
             scratch: Scratch::default(),
         }
@@ -144,7 +272,7 @@ impl Piece {
                 self.all.lock().merge(std::mem::take(&mut self.keys));
                 return false;
             };
-            self.keys.rows += 1;
+            (self.keys.rows, self.keys.turn) = (self.keys.rows + 1, self.keys.turn + 1);
             if let Err(wrong) = self.record(line) {
                 self.keys.rows -= 1;
                 report(&self.block, line, &mut self.lines, &self.faults, wrong);
@@ -154,55 +282,159 @@ impl Piece {
     }
 
     fn record(&mut self, (start, stop): (usize, usize)) -> Result<(), Wrong> {
-        let Self { known, block, keys, text, guesses, lines, scratch, .. } = self;
+        let Self { known, options, spellings, block, keys, text, lines, scratch, .. } = self;
+        let mut record = Record {
+            block,
+            start,
+            lines,
+            options,
+            spellings: spellings.as_ref(),
+            keys: 0,
+            spelled: Vec::new(),
+        };
         let mut position = 0;
-        object(&block.data[start..stop], scratch, |name, value| {
-            let at =
-                |lines: &mut Lines| Position { file: block.file, line: lines.of(block, start) };
-            let key = match guesses.get(position) {
-                Some((guess, key)) if guess == name => *key,
-                _ => {
-                    let first = (at(lines), position);
-                    let key = keys.enter(name, first, known.as_ref(), text);
-                    guesses.truncate(position);
-                    guesses.push((name.to_vec(), key));
-                    key
-                }
+        read_record(block, (start, stop), options, scratch, |name, value| {
+            let mut told = |name: &str, lower: &str| {
+                let known = known.as_ref().is_some_and(|known| known.find(name).is_some());
+                (known, known || text.contains(lower))
             };
+            let key = keys.enter(position, name, &mut record, &mut told);
             position += 1;
-            let key = &mut keys.found[key];
-            let (look, bytes) = match value {
-                Value::Null => return Ok(()),
-                _ if key.skipped => {
-                    key.values += 1;
-                    return Ok(());
-                }
-                Value::Boolean(bytes) => (Look::Boolean, bytes),
-                Value::Nested(bytes) => (Look::Text, bytes),
-                // 1.0 and 1e3 are integers to some writers; the digits decide.
-                Value::Number(bytes) => (look_exact(bytes), bytes),
-                // A number in quotes was meant as text.
-                Value::Text(bytes) => match look_exact(bytes) {
-                    dated @ (Look::Date { .. } | Look::Timestamp { .. } | Look::Time) => {
-                        (dated, bytes)
-                    }
-                    _ => (Look::Text, bytes),
-                },
-            };
-            key.values += 1;
-            key.skipped = key.guess.add(look, bytes, || at(lines));
-            Ok(())
+            record.visit(&mut keys.found[key].values, value, 1)
         })
     }
 }
 
+/// The record that is looked at.
+struct Record<'a> {
+    block: &'a Block,
+    start: usize,
+    lines: &'a mut Lines,
+    options: &'a JsonOptions,
+    spellings: Option<&'a Spellings>,
+    /// Keys met in it.
+    keys: usize,
+    spelled: Vec<u8>,
+}
+
+impl Record<'_> {
+    fn at(&mut self) -> Position {
+        Position { file: self.block.file, line: self.lines.of(self.block, self.start) }
+    }
+
+    /// Looks at a value at a depth from 1.
+    fn visit(&mut self, values: &mut Values, value: Value<'_>, depth: usize) -> Result<(), Wrong> {
+        let (look, bytes) = match value {
+            Value::Null => return Ok(()),
+            Value::Nested(nested) => return self.nested(values, nested, depth),
+            _ if values.skipped => {
+                values.count += 1;
+                return Ok(());
+            }
+            Value::Boolean(bytes) => (Look::Boolean, bytes),
+            // 1.0 and 1e3 are integers to some writers; the digits decide.
+            Value::Number(bytes) => (look_exact(bytes), bytes),
+            // A number in quotes was meant as text.
+            Value::Text(bytes) => {
+                let look = match self.spellings {
+                    Some(spellings) => spellings.look(bytes, &mut self.spelled),
+                    None => look_exact(bytes),
+                };
+                match look {
+                    Look::Date { .. } | Look::Timestamp { .. } | Look::Time => (look, bytes),
+                    _ => (Look::Text, bytes),
+                }
+            }
+        };
+        values.count += 1;
+        values.skipped = values.guess.add(look, bytes, || self.at());
+        Ok(())
+    }
+
+    fn nested(
+        &mut self,
+        values: &mut Values,
+        nested: Nested<'_>,
+        depth: usize,
+    ) -> Result<(), Wrong> {
+        if values.skipped {
+            check(nested)?;
+            values.count += 1;
+            return Ok(());
+        }
+        let look = match nested.is_array() {
+            _ if depth >= self.options.depth_max => Look::Text,
+            true => Look::List,
+            false => Look::Struct,
+        };
+        values.skipped = values.guess.add(look, nested.bytes, || self.at());
+        if look == Look::Text || values.guess.is_text() || values.many && look == Look::Struct {
+            values.settle();
+            check(nested)?;
+            values.count += 1;
+            return Ok(());
+        }
+        let mut scratch = Scratch::default();
+        let done = match look {
+            Look::List => {
+                let items = values.items.get_or_insert_default();
+                array(nested.bytes, &mut scratch, |item| self.visit(items, item, depth + 1))
+            }
+            _ => {
+                let keys = values.members.get_or_insert_default();
+                (keys.rows, keys.turn) = (keys.rows + 1, keys.turn + 1);
+                let mut position = 0;
+                let mut told = |_: &str, _: &str| (false, false);
+                let done = object(nested.bytes, &mut scratch, |name, value| {
+                    let key = keys.enter(position, name, self, &mut told);
+                    position += 1;
+                    self.visit(&mut keys.found[key].values, value, depth + 1)
+                });
+                if done.is_err() {
+                    keys.rows -= 1;
+                }
+                values.many = keys.found.len() > FIELDS_MAX;
+                values.settle();
+                done
+            }
+        };
+        done.map_err(|wrong| wrong.within(nested))?;
+        values.count += 1;
+        Ok(())
+    }
+}
+
 impl Keys {
+    /// The place of the key that stands at `position` of an object. `told` says of a name, and the same in
+    /// lower case, whether nobody asks for it, and whether its values are only counted.
     fn enter(
         &mut self,
+        position: usize,
         name: &[u8],
-        first: (Position, usize),
-        known: Option<&Finder>,
-        text: &HashSet<String>,
+        record: &mut Record<'_>,
+        told: &mut dyn FnMut(&str, &str) -> (bool, bool),
+    ) -> usize {
+        record.keys += 1;
+        let key = match self.guesses.get(position) {
+            Some((guess, key)) if guess == name => *key,
+            _ => {
+                let key = self.find_or_add(name, record, told);
+                self.guesses.truncate(position);
+                self.guesses.push((name.to_vec(), key));
+                key
+            }
+        };
+        let last = &mut self.found[key].last;
+        self.twice |= *last == self.turn;
+        *last = self.turn;
+        key
+    }
+
+    fn find_or_add(
+        &mut self,
+        name: &[u8],
+        record: &mut Record<'_>,
+        told: &mut dyn FnMut(&str, &str) -> (bool, bool),
     ) -> usize {
         let name = String::from_utf8_lossy(name);
         let name = name.trim();
@@ -210,10 +442,10 @@ impl Keys {
         if let Some(&key) = self.index.get(&lower) {
             return key;
         }
-        let known = known.is_some_and(|known| known.find(name).is_some());
-        let skipped = known || text.contains(&lower);
-        let guess = Guess::default();
-        self.found.push(Key { name: name.to_owned(), first, guess, values: 0, skipped, known });
+        let (known, skipped) = told(name, &lower);
+        let first = (record.at(), record.keys);
+        let values = Values { skipped, ..Values::default() };
+        self.found.push(Key { name: name.to_owned(), first, values, last: 0, known });
         self.index.insert(lower, self.found.len() - 1);
         self.found.len() - 1
     }

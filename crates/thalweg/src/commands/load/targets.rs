@@ -152,7 +152,7 @@ impl Target {
         let csv = self.reading.csv(&load::expand(files)?)?;
         let format = self.reading.format.map(|format| match format {
             InputFormat::Csv => Format::Csv(csv.clone().unwrap_or_default()),
-            InputFormat::Jsonl => Format::JsonLines,
+            InputFormat::Jsonl => Format::Json(load::JsonOptions::default()),
             InputFormat::Parquet => Format::Parquet,
             InputFormat::Arrow => Format::Arrow,
         });
@@ -161,6 +161,7 @@ impl Target {
             files: files.to_vec(),
             format,
             csv,
+            options: vec![],
             columns: self.columns.clone(),
             types: self.types.clone(),
             input_columns: None,

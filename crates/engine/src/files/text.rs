@@ -1,7 +1,8 @@
-//! Delimited files as tables: their columns are found as `thalweg load` finds them, from all of their
-//! rows, and their rows are read by the same reader.
+//! Files of text as tables, delimited or JSON: their columns are found as `thalweg load` finds them, from
+//! all of their rows, and their rows are read by the same reader.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::mem::discriminant;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ impl Known {
 }
 
 #[derive(Clone)]
-pub struct DelimitedTable {
+pub struct TextTable {
     files: Arc<Files>,
     /// The columns, instants in the session's zone.
     shown: SchemaRef,
@@ -79,13 +80,13 @@ pub struct DelimitedTable {
     found: Option<Arc<Inferred>>,
 }
 
-impl std::fmt::Debug for DelimitedTable {
+impl std::fmt::Debug for TextTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DelimitedTable({})", self.files.name)
+        write!(f, "TextTable({})", self.files.name)
     }
 }
 
-impl DelimitedTable {
+impl TextTable {
     /// The files called `name`.
     ///
     /// # Errors
@@ -160,7 +161,7 @@ impl DelimitedTable {
             ignore_unknown: hidden > 0,
             names,
         };
-        Ok(DelimitedTable { files: Arc::new(files), shown, rows, found })
+        Ok(TextTable { files: Arc::new(files), shown, rows, found })
     }
 
     fn is_of_paths(&self, filter: &Expr) -> bool {
@@ -194,7 +195,7 @@ impl DelimitedTable {
         dialects.dedup();
         let mut format = match &self.files.format {
             Format::Csv(_) => "CSV",
-            Format::JsonLines => "JSON",
+            Format::Json(_) => "JSON",
             Format::Parquet => "Parquet",
             Format::Arrow => "Arrow",
         }
@@ -271,7 +272,7 @@ fn retyped(found: Arc<Inferred>, types: &Types) -> thalweg_base::Result<Arc<Infe
 }
 
 #[async_trait]
-impl TableProvider for DelimitedTable {
+impl TableProvider for TextTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.shown)
     }
@@ -328,4 +329,32 @@ impl TableProvider for DelimitedTable {
             false => zoned::relabelled(scan, &self.shown, &projection),
         }
     }
+}
+
+/// A format with the options of `CREATE EXTERNAL TABLE`, by DuckDB's names or with `format.` before them.
+pub fn told_in_statement(mut format: Format, options: &HashMap<String, String>) -> Result<Format> {
+    let mut options: Vec<(&String, &String)> = options.iter().collect();
+    options.sort();
+    for (option, value) in options {
+        let name = option.strip_prefix("format.").unwrap_or(option);
+        let name = match name {
+            "has_header" => "header",
+            // Decided by the file's first bytes, by all rows, and by quotes.
+            "compression" | "schema_infer_max_rec" | "newlines_in_values" => continue,
+            other => other,
+        };
+        let known = format.tell(name, std::slice::from_ref(value)).map_err(into_datafusion)?;
+        if !known {
+            let (called, known) = format.known_options();
+            return Err(into_datafusion(
+                Error::user(format!(
+                    "external tables of {called} files have no option {}",
+                    quoted(name)
+                ))
+                .hint(format!("known are {known}")),
+            ));
+        }
+    }
+    format.check().map_err(into_datafusion)?;
+    Ok(format)
 }
