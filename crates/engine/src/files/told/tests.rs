@@ -14,6 +14,13 @@ fn told(call: &str) -> Told {
     read(call).unwrap_or_else(|e| panic!("{call}: {e}")).told
 }
 
+fn csv_of(told: &Told) -> CsvOptions {
+    match &told.text {
+        Some(Format::Csv(options)) => options.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[track_caller]
 fn refused(call: &str, texts: &[&str]) {
     let error = read(call).expect_err(call);
@@ -28,10 +35,10 @@ fn paths_and_options() {
     let reading = read("read_csv(['a.csv', '~/b*.csv'], header = true, DELIM := '|', skip => 2)");
     let Reading { name, paths, told: all } = reading.unwrap();
     assert_eq!((name.as_str(), paths.len()), ("a.csv, …", 2));
-    let csv = all.csv.unwrap();
+    let csv = csv_of(&all);
     assert_eq!((csv.header, csv.delimiter, csv.skip), (Some(true), b'|', 2));
     assert!(!csv.sniff.delimiter && csv.sniff.quote);
-    let csv = told("read_csv_auto('a', sep = E'\\t', quote = '', nullstr = ['NA', '-'])").csv.unwrap();
+    let csv = csv_of(&told("read_csv_auto('a', sep = E'\\t', quote = '', nullstr = ['NA', '-'])"));
     assert_eq!((csv.delimiter, csv.quote), (b'\t', None));
     assert_eq!(csv.nulls, ["NA", "-"]);
     let all = told("read_parquet('a', filename = true, hive_partitioning = 0)");
@@ -54,7 +61,7 @@ fn columns_have_types() {
     assert_eq!(told("read_csv('a', types = {'zip': 'VARCHAR'})").types, named);
     let first = Types::First(vec![DataType::Date32, DataType::Int64]);
     assert_eq!(told("read_csv('a', dtypes = ['DATE', 'BIGINT'])").types, first);
-    let off = told("read_csv('a', auto_detect = false, columns = {'a': 'INT'})").csv.unwrap();
+    let off = csv_of(&told("read_csv('a', auto_detect = false, columns = {'a': 'INT'})"));
     assert_eq!((off.header, off.sniff), (Some(false), Sniff::default()));
 }
 
@@ -83,5 +90,9 @@ fn what_is_not_known_is_refused() {
     refused("read_csv('a', compression = 'lzo')", &["not known"]);
     refused("read_csv('a', max_line_size = 99999999999)", &["number of bytes"]);
     refused("read_csv('a', filename = 3)", &["true or false"]);
-    refused("read_json('a', filename = true)", &["read_json has no option \"filename\"", "no options"]);
+    refused("read_json('a', header = true)", &["read_json has no option \"header\"", "records"]);
+    assert_eq!(told("read_json('a', filename = true)").filename.as_deref(), Some("filename"));
+    let all = told("read_ndjson('a', ignore_errors = true, columns = {'a': 'INT'})");
+    assert!(matches!(&all.text, Some(Format::Json(json)) if json.ignore_errors));
+    assert_eq!(all.columns.unwrap().fields().len(), 1);
 }
