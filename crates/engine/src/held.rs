@@ -70,8 +70,7 @@ impl Held {
         let mut all = vec![];
         for OfTable { table, batches, summaries } in self.tables {
             let target = Target { database: database.clone(), layout: Layout::of(&table) };
-            let rows =
-                concat_batches(&table.arrow_schema, &batches).map_err(|e| from_arrow(&e))?;
+            let rows = concat_batches(&table.arrow_schema, &batches).map_err(|e| from_arrow(&e))?;
             drop(batches);
             let mut writer = target.writer();
             for start in (0..rows.num_rows()).step_by(BATCH_ROWS) {

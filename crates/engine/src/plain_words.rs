@@ -22,12 +22,8 @@ pub fn settle(tokens: &mut [TokenWithSpan]) {
         let beside = |at: Option<usize>| {
             at.and_then(|at| seen.get(at)).map_or(&Token::EOF, |&i| &tokens[i].token)
         };
-        let place = Place {
-            first,
-            depth,
-            previous: beside(at.checked_sub(1)),
-            next: beside(Some(at + 1)),
-        };
+        let place =
+            Place { first, depth, previous: beside(at.checked_sub(1)), next: beside(Some(at + 1)) };
         if is_name(keyword(&tokens[i].token), &place)
             && let Token::Word(word) = &mut tokens[i].token
         {

@@ -11,8 +11,8 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr, Insert, ObjectName, SetExpr, Statement, TableObject, Value
-    as Literal,
+    CastKind, DataType as SqlType, Expr, Insert, ObjectName, SetExpr, Statement, TableObject,
+    Value as Literal,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use thalweg_base::limits::BATCH_ROWS;
@@ -222,9 +222,10 @@ fn column(
         let is_null = array.null_count() == array.len();
         is_null && !from.is_nested()
             || !has_zero_byte(array)
-            && via.as_ref().is_none_or(|via| {
-                lossless(from, via) && (via == to || lossless(via, to))
-            }) && lossless(from, to)
+                && via
+                    .as_ref()
+                    .is_none_or(|via| lossless(from, via) && (via == to || lossless(via, to)))
+                && lossless(from, to)
     };
     if !parts.iter().all(|array| fits(array)) {
         return Ok(None);
@@ -237,9 +238,8 @@ fn column(
         // Numerics come with as many digits as each of them has.
         let options = CastOptions { safe: false, ..CastOptions::default() };
         let cast = |part: &&ArrayRef| {
-            cast_with_options(part, to, &options).map_err(|e| {
-                from_arrow(&e).context(format!("column {}", quoted(field.name())))
-            })
+            cast_with_options(part, to, &options)
+                .map_err(|e| from_arrow(&e).context(format!("column {}", quoted(field.name()))))
         };
         let parts = parts.iter().map(cast).collect::<Result<Vec<_>>>()?;
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();

@@ -194,9 +194,10 @@ impl Connection {
         let formats = results::formats(&bind.formats, count)?;
         let mut parameters = statement.said(count);
         if parameters.iter().any(Option::is_none) {
-            let inferred = statement.inferred.get().ok_or_else(|| {
-                Error::internal("values are bound before their types are known")
-            })?;
+            let inferred = statement
+                .inferred
+                .get()
+                .ok_or_else(|| Error::internal("values are bound before their types are known"))?;
             parameters = inferred.iter().cloned().map(Some).collect();
         }
         if parameters.len() != count {
