@@ -57,6 +57,7 @@ CLIENTS = [
     Client("psycopg", python("with_psycopg.py")),
     Client("asyncpg", python("with_asyncpg.py")),
     Client("SQLAlchemy", python("sqlalchemy_reflection.py")),
+    Client("pandas", python("with_pandas.py"), seconds=600),
     Client("node-postgres", with_node, ["node", "npm"]),
     Client("pgJDBC", with_jdbc, ["javac", "mvn"]),
     Client("sqllogictest", with_sqllogictest),

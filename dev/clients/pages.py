@@ -15,6 +15,8 @@ FEATURES = [
     "conflicts",
     "copy in",
     "copy out",
+    "data frames",
+    "many rows",
     "server-side cursors",
     "streaming",
     "pipeline",

@@ -28,6 +28,9 @@ pub const DIGEST_LENGTHS_SPREAD_MAX: usize = 16;
 /// nearly two centuries, and some 100 µs of work.
 pub const PRUNE_DOMAIN_VALUES_MAX: usize = 64 * 1024;
 
+/// Bytes of rows that a transaction holds in memory before it writes them into an extent.
+pub const HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Rows of a batch handed to an operator. A chunk is a whole number of batches.
 pub const BATCH_ROWS: usize = 8 * 1024;
 

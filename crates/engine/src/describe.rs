@@ -64,7 +64,8 @@ pub(crate) async fn describe(
     }
     let ended = Ended { session, succeeded: false };
     let described = async {
-        let (snapshot, _) = statement::begin(session, &state).await?;
+        // Nothing is read: rows that the transaction holds stay as they are.
+        let (snapshot, _) = statement::begin_unsettled(session, &state).await?;
         let types = types(session, &state, &snapshot, sql, declared, count).await?;
         let filled = Filled::sample(sql, &types)?;
         let schema = columns(session, &state, &snapshot, &filled.text).await;

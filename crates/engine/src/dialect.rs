@@ -16,7 +16,9 @@ use datafusion::sql::sqlparser::ast::{
     MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Statement, Values,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
-use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::keywords::{
+    Keyword, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_TABLE_ALIAS,
+};
 use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -25,6 +27,20 @@ pub const ALL_COLUMNS: &str = "*\0";
 
 const IS_NOT_DISTINCT_FROM: [Keyword; 4] =
     [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
+
+/// Aliases without AS that the parser would not have. VALUES may follow as a clause of MySQL's, which is
+/// not ours.
+const ALIASES: [Keyword; 9] = [
+    Keyword::ANALYZE,
+    Keyword::CLUSTER,
+    Keyword::DISTRIBUTE,
+    Keyword::EXCLUDE,
+    Keyword::EXPLAIN,
+    Keyword::SORT,
+    Keyword::TOP,
+    Keyword::VALUES,
+    Keyword::VIEW,
+];
 
 #[derive(Debug)]
 pub struct Thalweg;
@@ -76,6 +92,37 @@ impl Dialect for Thalweg {
     /// `INSERT INTO t AS x … RETURNING x.a`
     fn supports_insert_table_alias(&self) -> bool {
         true
+    }
+
+    /// `SELECT 1 view`: what PostgreSQL does not reserve is an alias also without AS.
+    fn is_column_alias(&self, word: &Keyword, _: &mut Parser) -> bool {
+        !RESERVED_FOR_COLUMN_ALIAS.contains(word) || ALIASES.contains(word)
+    }
+
+    /// `FROM t view`; words that begin a clause do so where the rest of it follows.
+    fn is_table_alias(&self, word: &Keyword, parser: &mut Parser) -> bool {
+        let next = parser.peek_token_ref();
+        let is_next = |word: Keyword| matches!(&next.token, Token::Word(w) if w.keyword == word);
+        match word {
+            Keyword::EXPLAIN | Keyword::VIEW => true,
+            Keyword::CLUSTER => !is_next(Keyword::BY),
+            Keyword::START => !is_next(Keyword::WITH),
+            Keyword::SET => is_next(Keyword::SET),
+            Keyword::GLOBAL => ![
+                Keyword::ANY,
+                Keyword::ALL,
+                Keyword::ASOF,
+                Keyword::INNER,
+                Keyword::LEFT,
+                Keyword::RIGHT,
+                Keyword::FULL,
+                Keyword::CROSS,
+                Keyword::JOIN,
+            ]
+            .into_iter()
+            .any(is_next),
+            word => !RESERVED_FOR_TABLE_ALIAS.contains(word),
+        }
     }
 
     /// `'a' || n + 1` adds first, as in PostgreSQL, and compares last; `2 * 3 ^ 2` begins with the power.

@@ -35,6 +35,8 @@ use crate::runtime::Run;
 use crate::session::Inner;
 use crate::statement::Started;
 
+pub(crate) use insert::inserts_values;
+
 /// What a statement runs with.
 pub(crate) struct Job<'a> {
     pub session: &'a Inner,

@@ -210,6 +210,7 @@ pub(crate) async fn run(
     load: Load,
     progress: &Arc<LoadProgress>,
 ) -> Result<Vec<LoadReport>> {
+    session.transactions.settle().await?;
     let (snapshot, viewer) = session.begin_statement()?;
     let result = match may_load(&viewer, &snapshot, &load) {
         Ok(()) => in_transactions(session, snapshot, load, progress).await,
@@ -261,6 +262,7 @@ pub(crate) async fn plan(
     load: Load,
     progress: &Arc<LoadProgress>,
 ) -> Result<Vec<LoadPlan>> {
+    session.transactions.settle().await?;
     let (snapshot, viewer) = session.begin_statement()?;
     let result = match may_load(&viewer, &snapshot, &load) {
         Ok(()) => prepare_all(session, &snapshot, &load, progress).await,

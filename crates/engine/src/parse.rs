@@ -13,7 +13,7 @@ use crate::ddl::Clauses;
 use crate::depth;
 use crate::dialect::Thalweg;
 use crate::error::from_datafusion;
-use crate::{refuse, spelling, workload};
+use crate::{plain_words, refuse, spelling, workload};
 
 /// A statement, and what DataFusion's parser would not take of it.
 pub(crate) enum Parsed {
@@ -29,6 +29,7 @@ pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Parsed> {
     let mut tokens = Tokenizer::new(&Thalweg, sql)
         .tokenize_with_location()
         .map_err(|e| syntax(ParserError::from(e)))?;
+    plain_words::settle(&mut tokens);
     let limit = state.config_options().sql_parser.recursion_limit.get();
     if workload::is_command(&tokens) {
         let mut parser =

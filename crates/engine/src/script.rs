@@ -61,6 +61,44 @@ pub fn placeholders(sql: &str) -> Vec<(Range<usize>, usize)> {
     found
 }
 
+/// Where the first parentheses after the word `VALUES` stand, which are in no others themselves: the bytes
+/// from the opening to the closing one, both included. `None`: there are none.
+pub(crate) fn first_row(sql: &str) -> Option<Range<usize>> {
+    let bytes = sql.as_bytes();
+    let (mut depth, mut i) = (0, 0);
+    let mut after_values = false;
+    let mut open = None;
+    while i < bytes.len() {
+        if let Some((end, _)) = opaque(bytes, i) {
+            i = end;
+            continue;
+        }
+        let length = bytes[i..].iter().take_while(|b| is_of_word(**b)).count();
+        if length > 0 {
+            after_values |= depth == 0 && sql[i..i + length].eq_ignore_ascii_case("values");
+            i += length;
+            continue;
+        }
+        match bytes[i] {
+            b'(' => {
+                if depth == 0 && after_values {
+                    open = Some(i);
+                }
+                depth += 1;
+            }
+            b')' => {
+                depth -= 1;
+                if let (0, Some(open)) = (depth, open) {
+                    return Some(open..i + 1);
+                }
+            }
+            _ => {}
+        }
+        i += 1;
+    }
+    None
+}
+
 /// A statement without the blanks and comments that it begins with.
 pub fn trim_start(sql: &str) -> &str {
     let bytes = sql.as_bytes();

@@ -32,6 +32,7 @@ use crate::ingest::{self, Ingest};
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::parameters::{self, Filled, Value};
 use crate::parse;
+use crate::row_insert::RowInsert;
 use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
@@ -263,6 +264,19 @@ impl Session {
         self.query(&filled.text).await.map_err(|e| filled.located(e))
     }
 
+    /// Inserts rows of values, `statements` executions of one statement at once: all of the rows or none.
+    /// `None`: nothing has been done, and the statement has to run as it is written, one execution after
+    /// the other. So it is with every row that is refused: what is said of it is said there.
+    pub async fn insert_rows(
+        &self,
+        insert: &Arc<RowInsert>,
+        sql: &str,
+        values: Vec<Value>,
+        statements: usize,
+    ) -> Result<Option<u64>> {
+        self.begin_insert_rows(insert, sql, values, statements)?.result().await
+    }
+
     /// Whether the text can be parsed: nothing is looked up.
     pub fn check_syntax(&self, sql: &str) -> Result<()> {
         check_size(sql)?;
@@ -375,6 +389,28 @@ impl Session {
         self.work(&load.to_string(), move |inner| async move {
             let _turn = inner.turn.lock().await;
             crate::load::plan(&inner, load, &progress).await
+        })
+    }
+
+    fn begin_insert_rows(
+        &self,
+        insert: &Arc<RowInsert>,
+        sql: &str,
+        values: Vec<Value>,
+        statements: usize,
+    ) -> Result<Work<Option<u64>>> {
+        let (insert, text) = (Arc::clone(insert), sql.to_owned());
+        self.work(sql, move |inner| async move {
+            let _turn = inner.turn.lock().await;
+            let ended = Ended { session: &inner, succeeded: false };
+            let result = insert.run(&inner, values).await;
+            if !matches!(result, Ok(None)) {
+                for _ in 0..statements {
+                    statement::note(&inner, &text, result.as_ref().err());
+                }
+            }
+            ended.with(result.is_ok());
+            result
         })
     }
 

@@ -249,6 +249,8 @@ async fn planned(
     }
     let (snapshot, viewer) = match begun {
         Some(begun) => begun,
+        // What reads no table needs not see the rows that are held.
+        None if inserts_values(&parsed) => begin_unsettled(session, &state).await?,
         None => begin(session, &state).await?,
     };
     match parsed {
@@ -270,8 +272,25 @@ async fn planned(
     }
 }
 
+/// Whether a statement is an INSERT of values that no table has a part in.
+fn inserts_values(parsed: &Parsed) -> bool {
+    match parsed {
+        Parsed::Sql(Statement::Statement(statement), _) => dml::inserts_values(statement),
+        _ => false,
+    }
+}
+
 /// Shows the session the snapshot that the next statement reads.
 pub(crate) async fn begin(
+    session: &Inner,
+    state: &SessionState,
+) -> Result<(Arc<Snapshot>, Viewer)> {
+    session.transactions.settle().await?;
+    begin_unsettled(session, state).await
+}
+
+/// The same for a statement that reads no rows: those that the transaction holds stay as they are.
+pub(crate) async fn begin_unsettled(
     session: &Inner,
     state: &SessionState,
 ) -> Result<(Arc<Snapshot>, Viewer)> {

@@ -10,21 +10,24 @@
 //! ```
 //! From idle, each statement is a transaction of its own: it reads the newest snapshot, and what
 //! it changes is committed on that basis. In an open one, every statement reads the snapshot of
-//! BEGIN with the transaction's own changes.
+//! BEGIN with the transaction's own changes. Rows of small inserts are [held](crate::held) until a
+//! statement might read them.
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::{
     self, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };
 use parking_lot::{Mutex, MutexGuard};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result, SnapshotId};
-use thalweg_storage::{Database, Snapshot, Transaction};
+use thalweg_storage::{Database, Snapshot, Summary, Table, Transaction};
 
 use crate::access::{OWNER_ID, OWNER_KEY, RoleId, owner_text};
 use crate::answer::Tag;
 use crate::error::from_datafusion;
+use crate::held::{Held, Written};
 use crate::names;
 use crate::runtime::{Run, blocking};
 
@@ -61,6 +64,8 @@ struct Open {
     work: Option<Transaction>,
     read_only: bool,
     savepoints: Vec<(String, Transaction)>,
+    /// Rows that are not in `work` yet.
+    held: Held,
     /// Statements whose rows are on their way to the client.
     reading: Vec<Arc<Run>>,
 }
@@ -216,7 +221,57 @@ impl Transactions {
             && !succeeded
         {
             open.work = None;
+            open.held = Held::default();
         }
+    }
+
+    /// Whether rows of a small insert may be held: they are part of a transaction that goes on.
+    pub fn may_hold(&self) -> bool {
+        self.status() == TransactionStatus::Open
+    }
+
+    /// Adds rows to the open transaction without writing them yet.
+    pub async fn hold(
+        &self,
+        table: &Arc<Table>,
+        batches: Vec<RecordBatch>,
+        summary: Summary,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let is_full = {
+            let mut state = self.state();
+            let open = state.open.as_mut().filter(|open| open.work.is_some());
+            let open = open.ok_or_else(failed)?;
+            open.held.add(table, batches, summary);
+            open.held.is_full()
+        };
+        if is_full { self.settle().await } else { Ok(()) }
+    }
+
+    /// Writes the rows that are held: from now on they are in the snapshot of the transaction.
+    pub async fn settle(&self) -> Result<()> {
+        let (mut transaction, held) = {
+            let mut state = self.state();
+            let Some(open) = state.open.as_mut().filter(|open| !open.held.is_empty()) else {
+                return Ok(());
+            };
+            // Not there while they are written: an error, or the end of the task, fails it.
+            let transaction = open.work.take().ok_or_else(failed)?;
+            (transaction, std::mem::take(&mut open.held))
+        };
+        let written = held.write(&self.database).await?;
+        let work = blocking(move || {
+            for Written { table, extents, summaries } in written {
+                transaction.append(table, extents)?;
+                summaries.into_iter().for_each(|summary| transaction.describe(summary));
+            }
+            Ok(transaction)
+        });
+        let work = work.await.map_err(from_datafusion)?;
+        if let Some(open) = &mut self.state().open {
+            open.work = Some(work);
+        }
+        Ok(())
     }
 
     /// The statement has rows to give: an error or a cancellation on their way to the client fails
@@ -316,6 +371,9 @@ impl Transactions {
 
     pub async fn control(&self, control: Control) -> Result<Tag> {
         let done = |word: &str| Ok(Tag::Done(word.into()));
+        if matches!(control, Control::Commit | Control::Savepoint(_)) && self.may_hold() {
+            self.settle().await?;
+        }
         match control {
             Control::Begin { modes, word } => {
                 let read_only = access(&modes)?;
@@ -331,6 +389,7 @@ impl Transactions {
                     work: Some(self.database.begin()),
                     read_only: read_only.unwrap_or(state.read_only),
                     savepoints: vec![],
+                    held: Held::default(),
                     reading: vec![],
                 });
                 done(word)
@@ -364,6 +423,7 @@ impl Transactions {
                 let at = open.find(&name)?;
                 open.savepoints.truncate(at + 1);
                 open.work = Some(open.savepoints[at].1.clone());
+                open.held = Held::default();
                 done("ROLLBACK")
             }
             Control::Release(name) => {

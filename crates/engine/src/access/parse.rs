@@ -534,8 +534,10 @@ impl<'a> Cursor<'a> {
 
     fn changes_owner(&self) -> bool {
         self.tokens
-            .windows(2)
-            .any(|two| Self::is(&two[0].token, "owner") && Self::is(&two[1].token, "to"))
+            .windows(3)
+            // `RENAME COLUMN owner TO other`
+            .filter(|three| !["column", "rename"].iter().any(|w| Self::is(&three[0].token, w)))
+            .any(|three| Self::is(&three[1].token, "owner") && Self::is(&three[2].token, "to"))
     }
 
     fn change_owner(&mut self) -> Result<Command> {

@@ -10,6 +10,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Query};
+use thalweg_base::limits::{BATCH_ROWS, HELD_BYTES_MAX};
 use thalweg_base::{Error, Result};
 use thalweg_storage::{Layout, NewExtent, RowSet, Summary, Table, Transaction};
 
@@ -59,6 +60,21 @@ pub struct Appender {
     table: Arc<Table>,
     writers: Writers,
     kept: Option<Kept>,
+    /// The first rows, as long as the open transaction may hold them.
+    small: Option<Small>,
+}
+
+#[derive(Default)]
+struct Small {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+}
+
+/// Rows that are written already, or so few that the transaction holds them.
+pub enum Added {
+    Extents(Vec<NewExtent>),
+    Held(Vec<RecordBatch>),
 }
 
 /// Rows for RETURNING. They count as memory of the query.
@@ -90,7 +106,14 @@ impl Appender {
                 engine.config().threads,
             ),
             kept: keep.then(|| Kept::new(job)),
+            small: None,
         }
+    }
+
+    /// Writes nothing as long as there are few rows: the open transaction will hold them.
+    pub fn holding(mut self) -> Self {
+        self.small = Some(Small::default());
+        self
     }
 
     /// Columns in the order of the table's, of any type that casts to theirs.
@@ -99,12 +122,39 @@ impl Appender {
         if let Some(kept) = &mut self.kept {
             kept.push(batch.clone())?;
         }
+        if let Some(small) = &mut self.small {
+            small.rows += batch.num_rows();
+            small.bytes += batch.get_array_memory_size();
+            small.batches.push(batch);
+            if small.rows > BATCH_ROWS || small.bytes > HELD_BYTES_MAX {
+                self.write_small().await?;
+            }
+            return Ok(());
+        }
         self.writers.push(batch).await
     }
 
-    pub async fn finish(self) -> Result<(Vec<NewExtent>, u64, Option<Kept>)> {
+    /// There are more rows than can be held.
+    async fn write_small(&mut self) -> Result<()> {
+        for batch in self.small.take().unwrap_or_default().batches {
+            self.writers.push(batch).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn finish(mut self) -> Result<(Vec<NewExtent>, u64, Option<Kept>)> {
+        self.write_small().await?;
         let (extents, rows) = self.writers.finish().await?;
         Ok((extents, rows, self.kept))
+    }
+
+    /// The same of an INSERT, whose rows may be held.
+    pub async fn finish_insert(mut self) -> Result<(Added, u64, Option<Kept>)> {
+        if let Some(small) = self.small.take() {
+            return Ok((Added::Held(small.batches), small.rows as u64, self.kept));
+        }
+        let (extents, rows, kept) = self.finish().await?;
+        Ok((Added::Extents(extents), rows, kept))
     }
 }
 
@@ -136,17 +186,11 @@ impl Delta {
         if !self.overwrite && self.deleted.is_empty() && self.added.is_empty() {
             return job.session.transactions.check_writable();
         }
+        // Those that came before stay before.
+        job.session.transactions.settle().await?;
         let table = Arc::clone(&target.table);
-        let name = format!("{}.{}", target.schema, table.name);
+        let summary = self.summary(target);
         let change = move |transaction: &mut Transaction| {
-            let summary = Summary {
-                operation: self.operation.into(),
-                table: name,
-                rows_added: self.added_rows,
-                rows_removed: if self.overwrite { table.rows() } else { self.deleted.len() },
-                millis: self.started.elapsed().as_millis() as u64,
-                ..Summary::default()
-            };
             if self.overwrite {
                 transaction.replace(table.id, self.added)?;
             } else {
@@ -157,5 +201,28 @@ impl Delta {
             Ok(())
         };
         job.session.transactions.write(change).await
+    }
+
+    /// Hands rows of an INSERT to the open transaction, which writes them later.
+    pub async fn hold(
+        self,
+        job: &Job<'_>,
+        target: &Target,
+        batches: Vec<RecordBatch>,
+    ) -> Result<()> {
+        let summary = self.summary(target);
+        job.session.transactions.hold(&target.table, batches, summary).await
+    }
+
+    fn summary(&self, target: &Target) -> Summary {
+        let removed = if self.overwrite { target.table.rows() } else { self.deleted.len() };
+        Summary {
+            operation: self.operation.into(),
+            table: format!("{}.{}", target.schema, target.table.name),
+            rows_added: self.added_rows,
+            rows_removed: removed,
+            millis: self.started.elapsed().as_millis() as u64,
+            ..Summary::default()
+        }
     }
 }

@@ -1,17 +1,20 @@
 //! `INSERT`.
 
+use std::ops::ControlFlow;
+
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{LogicalPlan, WriteOp};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, Ident, Insert, ObjectName, Parens, Query, SetExpr, TableObject, Value, Values, With,
+    self, Expr, Ident, Insert, ObjectName, Parens, Query, SetExpr, TableObject, Value, Values,
+    Visitor, With,
 };
 use futures::StreamExt;
 use thalweg_base::{Error, Result, Subject};
 use thalweg_storage::{RelationKind, Snapshot};
 
-use super::apply::{self, Appender, Delta};
+use super::apply::{self, Added, Appender, Delta};
 use super::target::{self, Target, is_default};
 use super::{Job, returning};
 use crate::access::Viewer;
@@ -22,6 +25,7 @@ use crate::error::from_datafusion;
 use crate::runtime::checkpoint;
 use crate::statement::{self, Started};
 use crate::table::TARGET;
+use crate::walk::walk;
 
 pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Result<Started> {
     let TableObject::TableName(name) = &insert.table else {
@@ -52,6 +56,9 @@ pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Resul
     let overwrite = operation == InsertOp::Overwrite;
     let mut rows = apply::run(job, &dml.input).await.map_err(named)?;
     let mut appender = Appender::new(job, &target.table, returning.is_some());
+    if !overwrite && job.session.transactions.may_hold() {
+        appender = appender.holding();
+    }
     let mut delta = Delta::new(if overwrite { "INSERT OVERWRITE" } else { "INSERT" });
     delta.overwrite = overwrite;
     while let Some(batch) = rows.next().await {
@@ -59,11 +66,46 @@ pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Resul
         appender.push(batch.columns()).await?;
         checkpoint().await;
     }
-    let (extents, count, kept) = appender.finish().await?;
-    (delta.added, delta.added_rows) = (extents, count);
+    let (added, count, kept) = appender.finish_insert().await?;
+    delta.added_rows = count;
     let answer = returning::answer(job, &target, returning, kept).await?;
-    delta.commit(job, &target).await?;
+    match added {
+        Added::Held(batches) if count > 0 => delta.hold(job, &target, batches).await?,
+        Added::Held(_) => delta.commit(job, &target).await?,
+        Added::Extents(extents) => {
+            delta.added = extents;
+            delta.commit(job, &target).await?;
+        }
+    }
     Ok(answer.unwrap_or(Started::Done(Tag::Count("INSERT".into(), count))))
+}
+
+/// Whether a statement is `INSERT … VALUES` that reads no table: neither in its values nor to return rows.
+pub(crate) fn inserts_values(statement: &ast::Statement) -> bool {
+    let ast::Statement::Insert(insert) = statement else { return false };
+    let Some(source) = &insert.source else { return insert.returning.is_none() };
+    let is_plain = insert.returning.is_none() && !insert.overwrite && source.with.is_none();
+    let SetExpr::Values(values) = source.body.as_ref() else { return false };
+    let mut cells = values.rows.iter().flat_map(|row| &row.content);
+    is_plain && !cells.any(has_query)
+}
+
+fn has_query(expr: &Expr) -> bool {
+    // Most values are literals.
+    if matches!(expr, Expr::Value(_)) {
+        return false;
+    }
+    walk(expr, &mut AnyQuery).is_break()
+}
+
+struct AnyQuery;
+
+impl Visitor for AnyQuery {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
 }
 
 async fn plan(state: &SessionState, insert: Insert) -> Result<LogicalPlan> {

@@ -1,6 +1,6 @@
 //! One client, message by message.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_base::{Error, Place, QueryId, Result};
@@ -31,6 +31,8 @@ pub struct Connection {
     pub cursors: HashMap<String, Declared>,
     /// The statements since the last Sync are one transaction, which nobody asked for.
     pub implicit: bool,
+    /// Messages that were looked at and have to be handled yet: they come before those of the input.
+    pub untaken: VecDeque<Message>,
     /// Settings as the client knows them, and whether a statement may have changed them.
     pub told: Told,
     pub has_set: bool,
@@ -148,6 +150,9 @@ impl Connection {
 
     /// The next message. Between messages a client may take as long as it likes, within one not.
     pub async fn next(&mut self) -> Result<Message, Stop> {
+        if let Some(message) = self.untaken.pop_front() {
+            return Ok(message);
+        }
         loop {
             let most = self.context.config.message_bytes_max;
             if let Some(message) = message::message(&mut self.input.buffer, most)? {

@@ -5,23 +5,25 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use thalweg_base::{Error, Result};
-use thalweg_engine::{Session, TransactionStatus, Value};
+use thalweg_engine::{Description, RowInsert, Session, TransactionStatus, Value};
 
 use super::command::{self, Work};
 use super::connection::{Connection, Done, Stop};
 use super::encode::Format;
-use super::message::{Bind, Subject};
+use super::message::{Bind, Message, Subject};
 use super::results::{self, Cursor};
 use super::write::Out;
 use super::{cursor, parameter, types};
 
 /// A statement as the client has prepared it.
 pub struct Prepared {
-    name: String,
-    sql: String,
+    pub name: String,
+    pub sql: String,
     /// What stands before it in the text of the client.
     lead: String,
     work: Work,
+    /// It does no more than to insert its values.
+    pub insert: Option<Arc<RowInsert>>,
     /// Types of its values, as far as the client has said them.
     declared: Vec<u32>,
     /// It has had a plan.
@@ -39,13 +41,13 @@ struct Parameter {
 
 /// A statement with its values.
 pub struct Portal {
-    statement: Arc<Prepared>,
-    values: Vec<Value>,
+    pub statement: Arc<Prepared>,
+    pub values: Vec<Value>,
     result_formats: Vec<i16>,
-    state: State,
+    pub state: State,
 }
 
-enum State {
+pub enum State {
     New,
     /// It gives rows, or has given all of them.
     Running(Box<Cursor>),
@@ -65,8 +67,27 @@ impl Prepared {
         }
     }
 
+    /// The statement from which the types of its values are told: of many rows of them, the first will do.
+    fn sample(&self) -> &str {
+        self.insert.as_ref().map_or(self.text(), |insert| insert.head())
+    }
+
+    pub fn note_sound(&self) {
+        self.is_sound.store(true, Ordering::Relaxed);
+    }
+
     fn declared(&self) -> Vec<Option<DataType>> {
         self.declared.iter().map(|oid| types::data_type(*oid)).collect()
+    }
+
+    /// What the client has said of each of so many values.
+    fn said(&self, count: usize) -> Vec<Option<Parameter>> {
+        let said = self.declared().into_iter().zip(&self.declared);
+        let said =
+            said.map(|(data_type, oid)| Some(Parameter { oid: *oid, data_type: data_type? }));
+        let mut said: Vec<Option<Parameter>> = said.collect();
+        said.resize(count.max(said.len()), None);
+        said
     }
 
     /// The types of its values as they were inferred, but for those that the client has said.
@@ -77,6 +98,15 @@ impl Prepared {
             data_type: data_type.clone(),
         };
         types.iter().enumerate().map(parameter).collect()
+    }
+}
+
+impl Portal {
+    /// The same statement with other values.
+    pub fn again(&self, values: Vec<Value>) -> Portal {
+        let (statement, result_formats) =
+            (Arc::clone(&self.statement), self.result_formats.clone());
+        Portal { statement, values, result_formats, state: State::New }
     }
 }
 
@@ -111,14 +141,19 @@ impl Connection {
         let lead = sql[..sql.find(&text).unwrap_or(0)].to_string();
         let sql = text;
         let work = Work::of(&sql)?;
+        let insert = match work {
+            Work::Engine => RowInsert::parse(&sql).map(Arc::new),
+            _ => None,
+        };
         // So that a mistake of syntax shows here.
         if matches!(work, Work::Engine) {
-            self.session.check_syntax(&sql).map_err(|e| Stop::from(e).after(&lead))?;
+            let text = insert.as_ref().map_or(sql.as_str(), |insert| insert.head());
+            self.session.check_syntax(text).map_err(|e| Stop::from(e).after(&lead))?;
         }
         let is_sound = AtomicBool::new(false);
         let inferred = OnceLock::new();
         let prepared =
-            Prepared { name: name.clone(), sql, lead, work, declared, is_sound, inferred };
+            Prepared { name: name.clone(), sql, lead, work, insert, declared, is_sound, inferred };
         self.statements.insert(name, Arc::new(prepared));
         self.output.out.parse_complete();
         Ok(())
@@ -132,34 +167,12 @@ impl Connection {
 
     pub async fn bind(&mut self, bind: Bind) -> Result<(), Stop> {
         let statement = self.statement(&bind.statement)?;
-        let count = bind.values.len();
-        let formats = results::formats(&bind.formats, count)?;
-        let said = statement.declared().into_iter().zip(&statement.declared);
-        let said =
-            said.map(|(data_type, oid)| Some(Parameter { oid: *oid, data_type: data_type? }));
-        let mut parameters: Vec<Option<Parameter>> = said.collect();
-        parameters.resize(count.max(parameters.len()), None);
         // What the client has not said is told from where the value stands.
-        if parameters.iter().take(count).any(Option::is_none) {
+        if statement.said(bind.values.len()).iter().any(Option::is_none) {
             let told = self.parameters(&statement).await;
-            parameters = self.planned(&statement, told)?.into_iter().map(Some).collect();
+            self.planned(&statement, told)?;
         }
-        if parameters.len() != count {
-            return Err(Error::user(format!(
-                "the statement takes {} values, and got {count}",
-                parameters.len()
-            ))
-            .code("08P01")
-            .into());
-        }
-        let mut values = vec![];
-        let text = || Parameter { oid: 0, data_type: DataType::Utf8 };
-        for (i, (bytes, format)) in bind.values.into_iter().zip(formats).enumerate() {
-            let Parameter { oid, data_type } = parameters[i].clone().unwrap_or_else(text);
-            let value = parameter::read(bytes, format, oid, &data_type)
-                .map_err(|e| e.context(format!("parameter ${}", i + 1)))?;
-            values.push(Value::new(value)?);
-        }
+        let values = self.values(&statement, &bind)?;
         let portal =
             Portal { statement, values, result_formats: bind.result_formats, state: State::New };
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
@@ -173,6 +186,36 @@ impl Connection {
         self.portals.insert(bind.portal, portal);
         self.output.out.bind_complete();
         Ok(())
+    }
+
+    /// The values that a statement is bound to, once their types are known.
+    pub fn values(&self, statement: &Prepared, bind: &Bind) -> Result<Vec<Value>> {
+        let count = bind.values.len();
+        let formats = results::formats(&bind.formats, count)?;
+        let mut parameters = statement.said(count);
+        if parameters.iter().any(Option::is_none) {
+            let inferred = statement
+                .inferred
+                .get()
+                .ok_or_else(|| Error::internal("values are bound before their types are known"))?;
+            parameters = inferred.iter().cloned().map(Some).collect();
+        }
+        if parameters.len() != count {
+            return Err(Error::user(format!(
+                "the statement takes {} values, and got {count}",
+                parameters.len()
+            ))
+            .code("08P01"));
+        }
+        let mut values = vec![];
+        let text = || Parameter { oid: 0, data_type: DataType::Utf8 };
+        for (i, (bytes, format)) in bind.values.iter().zip(formats).enumerate() {
+            let Parameter { oid, data_type } = parameters[i].clone().unwrap_or_else(text);
+            let value = parameter::read(bytes.clone(), format, oid, &data_type)
+                .map_err(|e| e.context(format!("parameter ${}", i + 1)))?;
+            values.push(Value::new(value)?);
+        }
+        Ok(values)
     }
 
     async fn parameters(&mut self, statement: &Prepared) -> Result<Vec<Parameter>, Stop> {
@@ -190,12 +233,31 @@ impl Connection {
                 described?.parameters.iter().map(parameter).collect()
             }
             None => {
-                let declared = statement.declared();
-                let described = self.watched(session.describe(statement.text(), &declared)).await?;
-                statement.parameters(&described?.parameters)
+                let described = self.described(statement).await?;
+                statement.parameters(&described.parameters)
             }
         };
         Ok(statement.inferred.get_or_init(|| parameters).clone())
+    }
+
+    /// What a statement of the engine's takes and gives.
+    async fn described(&mut self, statement: &Prepared) -> Result<Description, Stop> {
+        let session = self.session.clone();
+        let mut declared = statement.declared();
+        let Some(insert) = &statement.insert else {
+            return Ok(self.watched(session.describe(statement.text(), &declared)).await??);
+        };
+        // Each row's values have the types of the columns, but for those that the client has said.
+        let (width, rows) = (insert.width(), insert.rows());
+        let of_row = if rows == 1 { declared.clone() } else { vec![] };
+        let described = self.watched(session.describe(statement.sample(), &of_row)).await??;
+        declared.resize((width * rows).max(declared.len()), None);
+        let known = declared.into_iter().enumerate();
+        let parameters = known.map(|(at, said)| {
+            said.or_else(|| described.parameters.get(at % width.max(1)).cloned())
+                .unwrap_or(DataType::Utf8)
+        });
+        Ok(Description { parameters: parameters.collect(), schema: described.schema })
     }
 
     pub async fn describe(&mut self, subject: Subject) -> Result<(), Stop> {
@@ -238,8 +300,7 @@ impl Connection {
             results::describe_catalog(&mut self.output.out, &described.columns);
             return Ok(());
         }
-        let declared = statement.declared();
-        let described = self.watched(session.describe(&statement.sql, &declared)).await??;
+        let described = self.described(statement).await?;
         let parameters = statement.parameters(&described.parameters);
         let parameters = statement.inferred.get_or_init(|| parameters);
         self.output.out.parameter_types(&oids(parameters));
@@ -279,6 +340,8 @@ impl Connection {
                 columns(&mut self.output.out, sql, Some(&cursor.answer.schema), formats)?;
             }
             State::Done => self.output.out.no_data(),
+            // Its columns were looked up for the types of its values, unless the client has said them.
+            State::New if statement.insert.is_some() => self.output.out.no_data(),
             State::New => {
                 let types: Vec<_> =
                     portal.values.iter().map(|v| Some(v.data_type().clone())).collect();
@@ -345,6 +408,10 @@ impl Connection {
             self.output.out.complete(&tag);
             return Ok(Done::default());
         }
+        if let Some(done) = self.insert_rows(name, &mut portal).await? {
+            self.portals.insert(name.into(), portal);
+            return Ok(done);
+        }
         if matches!(portal.state, State::New) {
             self.start(&mut portal).await?;
         }
@@ -373,13 +440,27 @@ impl Connection {
         Ok(done)
     }
 
+    /// Runs a statement that gives no rows.
+    pub async fn run_alone(&mut self, portal: &mut Portal) -> Result<(), Stop> {
+        self.start(portal).await?;
+        if let State::Running(cursor) = &mut portal.state {
+            self.send_rows(cursor, 0).await?;
+            let tag = command::tag(&portal.statement.sql, &cursor.answer.tag, 0);
+            self.output.out.complete(&tag);
+        }
+        Ok(())
+    }
+
     /// Statements up to a Sync are one transaction. If the Sync is there already, this one is it,
     /// and needs none of its own.
     async fn begin_implicit(&mut self, sql: &str) -> Result<(), Stop> {
         let alone = self.session.transaction_status() != TransactionStatus::Idle
             || command::is_query(sql)
             || command::stands_alone(sql)
-            || self.input.buffer.first() == Some(&b'S');
+            || match self.untaken.front() {
+                Some(message) => *message == Message::Sync,
+                None => self.input.buffer.first() == Some(&b'S'),
+            };
         if !alone {
             self.control("BEGIN").await?;
             self.implicit = true;

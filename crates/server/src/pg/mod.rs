@@ -5,7 +5,7 @@
 //! * `socket.rs`: bytes in and out. `message.rs`: messages of clients. `write.rs`: those to them.
 //! * `startup.rs`: TLS, who it is, its session. `sasl.rs`: the proof of a password. `cancel.rs`: cancel requests.
 //! * `connection.rs`: message by message until it ends. `simple.rs`: a text with statements.
-//!   `extended.rs`: statements that are prepared, and portals.
+//!   `extended.rs`: statements that are prepared, and portals. `gather.rs`: rows of inserts together.
 //! * `results.rs`: the rows of an answer. `cursor.rs`: DECLARE and FETCH. `copy_in.rs`, `copy_out.rs`: COPY. `command.rs`: tags.
 //! * `types.rs`: types. `encode.rs`, `text.rs`, `numeric.rs`: values to clients. `parameter.rs`:
 //!   values of clients.
@@ -18,6 +18,7 @@ mod copy_out;
 mod cursor;
 mod encode;
 mod extended;
+mod gather;
 mod message;
 mod numeric;
 mod parameter;

@@ -65,6 +65,7 @@ pub async fn begin(
             portals: Default::default(),
             cursors: Default::default(),
             implicit: false,
+            untaken: Default::default(),
             skipping: false,
             told,
             has_set: false,
