@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use arrow::array::builder::NullBufferBuilder;
-use arrow::array::{Array, ArrayRef, ListArray, StructArray};
+use arrow::array::{ArrayRef, ListArray, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, FieldRef, Fields};
 use thalweg_base::{Error, Result};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
@@ -46,7 +46,6 @@ pub(super) struct Layout {
     pub targets: Vec<(usize, usize)>,
     /// Names of input columns that are left out.
     pub ignored: Vec<String>,
-    finder: OnceLock<Finder>,
 }
 
 impl Layout {
@@ -117,12 +116,7 @@ impl Layout {
         let inputs = columns.schema.fields().len();
         let targets = (0..inputs).map(|column| (column, column)).collect();
         let columns = Arc::clone(columns);
-        Layout { columns, inputs, targets, ignored: Vec::new(), finder: OnceLock::new() }
-    }
-
-    /// Finds columns of the table.
-    pub(super) fn finder(&self) -> &Finder {
-        self.finder.get_or_init(|| Finder::new(&self.columns.schema))
+        Layout { columns, inputs, targets, ignored: Vec::new() }
     }
 
     /// The same for those columns alone that are wanted.
