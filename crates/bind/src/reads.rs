@@ -49,10 +49,11 @@ impl<'t> Reads<'t> {
         };
         let [part] = &name.0[..] else { return None };
         let name = Part::of(part.as_ident()?).text;
-        READERS
-            .iter()
-            .any(|(reader, _)| *reader == name)
-            .then(|| Reads { name, args, alias: alias.as_ref() })
+        READERS.iter().any(|(reader, _)| *reader == name).then(|| Reads {
+            name,
+            args,
+            alias: alias.as_ref(),
+        })
     }
 
     /// What the table is asked for by: two calls with the same arguments are one table.

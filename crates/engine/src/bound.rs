@@ -169,8 +169,11 @@ async fn description(
     let Some(inner) = is_query(query) else { return Ok(None) };
     let bound = bind(state, query, inner, None).await?;
     // The branches of a UNION agree on their types only here.
-    let analysed =
-        state.analyzer().execute_and_check(bound.plan.clone(), state.config_options(), |_, _| {})?;
+    let analysed = state.analyzer().execute_and_check(
+        bound.plan.clone(),
+        state.config_options(),
+        |_, _| {},
+    )?;
     let types = analysed.schema().fields();
     Ok(Some((described(&bound.plan, types, &bound.titles)?, Titles::default())))
 }

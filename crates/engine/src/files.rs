@@ -26,19 +26,19 @@ use datafusion::logical_expr::CreateExternalTable;
 use thalweg_base::{Error, text::quoted};
 use thalweg_storage::load::{self, CsvOptions, Format, JsonOptions};
 
+use self::text::told_in_statement;
 pub use self::text::{Known, TextTable};
 pub use self::told::Reading;
-pub use self::typed::TypedTable;
-use self::text::told_in_statement;
 use self::told::{Kind, Told};
+pub use self::typed::TypedTable;
 
 use crate::error::{from_datafusion, into_datafusion};
 use crate::runtime::blocking;
 
 /// What a name must end in to be taken for a file, with or without a compression suffix.
 const EXTENSIONS: [&str; 15] = [
-    "parquet", "pq", "csv", "tsv", "tab", "txt", "dat", "json", "jsonl", "ndjson", "geojson", "arrow",
-    "feather", "ipc", "avro",
+    "parquet", "pq", "csv", "tsv", "tab", "txt", "dat", "json", "jsonl", "ndjson", "geojson",
+    "arrow", "feather", "ipc", "avro",
 ];
 const COMPRESSIONS: [&str; 5] = ["gz", "zst", "bz2", "xz", "zip"];
 
@@ -107,8 +107,7 @@ pub async fn read(
                 Some(table) => Ok(Arc::new(table)),
                 // The reader of loads knows columns by their places.
                 None => {
-                    let table =
-                        TextTable::new(name, paths, format, &reading.told, state, known);
+                    let table = TextTable::new(name, paths, format, &reading.told, state, known);
                     Ok(Arc::new(table.await?))
                 }
             }
@@ -153,8 +152,11 @@ async fn found(reading: &Reading) -> Result<(Vec<PathBuf>, Format)> {
                 None => format = Some((own, path)),
                 Some((first, at)) if mem::discriminant(first) != mem::discriminant(&own) => {
                     let first = quoted(&at.to_string_lossy());
-                    return Err(Error::user(format!("{first} and {} are not of one format", named()))
-                        .hint("name files of one format: 'data/*.csv'"));
+                    return Err(Error::user(format!(
+                        "{first} and {} are not of one format",
+                        named()
+                    ))
+                    .hint("name files of one format: 'data/*.csv'"));
                 }
                 Some(_) => {}
             }
@@ -241,8 +243,10 @@ fn check_arrow(path: &Path, others: Option<bool>) -> thalweg_base::Result<Option
     let Ok((first, last)) = ends() else { return Ok(others) };
     let named = quoted(&path.to_string_lossy());
     if first == *MAGIC && last != *MAGIC {
-        return Err(Error::user(format!("file {named} is damaged or cut short: its end is missing"))
-            .hint("check that it was copied completely, or write it again"));
+        return Err(Error::user(format!(
+            "file {named} is damaged or cut short: its end is missing"
+        ))
+        .hint("check that it was copied completely, or write it again"));
     }
     let is_stream = first != *MAGIC;
     if others.is_some_and(|others| others != is_stream) {

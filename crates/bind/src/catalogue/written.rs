@@ -163,12 +163,7 @@ static WRITTEN: [Written; 59] = [
         "",
     ),
     of("read_ndjson", &["files [, option = value, …]"], "The rows of JSON lines.", ""),
-    of(
-        "read_parquet",
-        &["files [, option = value, …]"],
-        "The rows of Parquet files.",
-        "",
-    ),
+    of("read_parquet", &["files [, option = value, …]"], "The rows of Parquet files.", ""),
     of("repeat", &["text, bigint"], "A text several times.", "SELECT repeat('ab', 2)"),
     of(
         "rpad",

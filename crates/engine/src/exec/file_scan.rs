@@ -97,7 +97,8 @@ impl Files {
             }
         }
         let own: Vec<usize> = (0..self.own()).collect();
-        let mut columns = Columns::new(Arc::new(self.columns.project(&own).map_err(|e| from_arrow(&e))?));
+        let mut columns =
+            Columns::new(Arc::new(self.columns.project(&own).map_err(|e| from_arrow(&e))?));
         // At least one is read, also where none is wanted.
         let wanted: Vec<usize> = projection.iter().copied().filter(|c| *c < own.len()).collect();
         columns.wanted = Some(if wanted.is_empty() { vec![0] } else { wanted });

@@ -41,9 +41,8 @@ pub fn find(paths: &[String]) -> Result<Vec<PathBuf>> {
 pub fn columns(paths: &[PathBuf], told: &Told) -> Result<Vec<OfPath>> {
     let mut columns = vec![];
     if let Some(name) = &told.filename {
-        let path = |path: &PathBuf| {
-            ScalarValue::Utf8View(Some(path.to_string_lossy().into_owned()))
-        };
+        let path =
+            |path: &PathBuf| ScalarValue::Utf8View(Some(path.to_string_lossy().into_owned()));
         columns.push(OfPath {
             field: Field::new(name, DataType::Utf8View, true),
             values: paths.iter().map(path).collect(),
@@ -185,9 +184,8 @@ fn found_type(values: &[Option<String>]) -> DataType {
 pub fn decide(columns: &[FieldRef], filter: &Expr) -> bool {
     let is_known = |column: &Column| columns.iter().any(|field| *field.name() == column.name);
     let columns = filter.column_refs();
-    let has_subquery = |e: &Expr| {
-        matches!(e, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_))
-    };
+    let has_subquery =
+        |e: &Expr| matches!(e, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_));
     !columns.is_empty()
         && columns.into_iter().all(is_known)
         && !filter.is_volatile()
@@ -219,7 +217,9 @@ pub fn kept(
         // Filters may name the table.
         let bare = filter.clone().transform(|e| {
             Ok(match e {
-                Expr::Column(column) => Transformed::yes(Expr::Column(Column::from_name(column.name))),
+                Expr::Column(column) => {
+                    Transformed::yes(Expr::Column(Column::from_name(column.name)))
+                }
                 other => Transformed::no(other),
             })
         })?;
@@ -271,7 +271,9 @@ mod tests {
         assert_eq!(types(&["k=1/x"], &told(DataType::Int16)), "k Int16 [1]");
         assert!(types(&["k=z/x"], &told(DataType::Int16)).contains("\"k=z\" is no smallint"));
         assert!(types(&["j=1/x"], &told(DataType::Int16)).contains("no folder"));
-        assert!(types(&["k=1/x"], &Told { filename: Some("k".into()), ..told(DataType::Int16) })
-            .contains("two columns"));
+        assert!(
+            types(&["k=1/x"], &Told { filename: Some("k".into()), ..told(DataType::Int16) })
+                .contains("two columns")
+        );
     }
 }

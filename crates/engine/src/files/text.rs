@@ -143,7 +143,8 @@ impl TextTable {
         if own.is_empty() {
             let error = Error::user(format!("{} has no column of its own", quoted(name)));
             return Err(into_datafusion(
-                error.hint("leave hive_partitioning and filename out, or name the latter otherwise"),
+                error
+                    .hint("leave hive_partitioning and filename out, or name the latter otherwise"),
             ));
         }
         let fields = own.into_iter().chain(of_paths.iter().map(|c| Arc::new(c.field.clone())));
@@ -183,14 +184,14 @@ impl TextTable {
             if at >= self.files.own() {
                 return "by the path of the file".to_owned();
             }
-            let found = self.found.as_ref().and_then(|found| {
-                found.columns.iter().find(|column| column.name == *field.name())
-            });
+            let found = self
+                .found
+                .as_ref()
+                .and_then(|found| found.columns.iter().find(|column| column.name == *field.name()));
             found.map_or_else(|| "told".to_owned(), |column| column.why.clone())
         });
         let dialects = self.found.iter().flat_map(|found| &found.dialects);
-        let mut dialects: Vec<String> =
-            dialects.map(|(_, dialect)| dialect.to_string()).collect();
+        let mut dialects: Vec<String> = dialects.map(|(_, dialect)| dialect.to_string()).collect();
         dialects.retain(|dialect| !dialect.is_empty());
         dialects.dedup();
         let mut format = match &self.files.format {
@@ -257,7 +258,8 @@ fn retyped(found: Arc<Inferred>, types: &Types) -> thalweg_base::Result<Arc<Infe
                     Error::user(message).hint(format!("the columns are {}", names.join(", ")))
                 })
             };
-            let places: Vec<usize> = types.iter().map(place).collect::<thalweg_base::Result<_>>()?;
+            let places: Vec<usize> =
+                types.iter().map(place).collect::<thalweg_base::Result<_>>()?;
             places.into_iter().zip(types.iter().map(|(_, data_type)| data_type)).collect()
         }
     };
@@ -318,7 +320,12 @@ impl TableProvider for TextTable {
         let partitions = state.config().target_partitions();
         let kept = self.kept(filters, state)?;
         let files = match kept.len() {
-            0 => return Ok(Arc::new(EmptyExec::new(project_schema(&self.shown, Some(&projection))?))),
+            0 => {
+                return Ok(Arc::new(EmptyExec::new(project_schema(
+                    &self.shown,
+                    Some(&projection),
+                )?)));
+            }
             n if n == self.files.paths.len() => Arc::clone(&self.files),
             _ => Arc::new(self.files.only(&kept)),
         };

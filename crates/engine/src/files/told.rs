@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DictionaryField, Expr, FunctionArg, FunctionArgExpr, Ident, Spanned, UnaryOperator, Value as Sql,
+    BinaryOperator, DictionaryField, Expr, FunctionArg, FunctionArgExpr, Ident, Spanned,
+    UnaryOperator, Value as Sql,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -90,12 +91,21 @@ const OF_PATHS: [&str; 5] =
     ["filename", "hive_partitioning", "hive_types", "hive_types_autocast", "union_by_name"];
 
 /// Those of delimited text besides [`CsvOptions::NAMES`].
-const OF_CSV: [&str; 6] = ["columns", "types", "names", "sample_size", "auto_detect", "compression"];
+const OF_CSV: [&str; 6] =
+    ["columns", "types", "names", "sample_size", "auto_detect", "compression"];
 
 /// Those of JSON, as [`JsonOptions::tell`] takes them, and `columns`.
 const OF_JSON: [&str; 10] = [
-    "format", "array", "records", "maximum_object_size", "maximum_depth", "dateformat", "timestampformat",
-    "compression", "ignore_errors", "columns",
+    "format",
+    "array",
+    "records",
+    "maximum_object_size",
+    "maximum_depth",
+    "dateformat",
+    "timestampformat",
+    "compression",
+    "ignore_errors",
+    "columns",
 ];
 
 impl Reading {
@@ -233,7 +243,8 @@ impl Value {
 }
 
 fn unwritten(expr: &Expr) -> Error {
-    let error = Error::user(format!("{} is no value that is written out", quoted(&expr.to_string())));
+    let error =
+        Error::user(format!("{} is no value that is written out", quoted(&expr.to_string())));
     error.hint("functions that read files take texts, numbers, true and false, lists ['a', 'b'] and fields {'a': 'INTEGER'}; what they read cannot depend on other rows")
 }
 
@@ -250,7 +261,8 @@ struct Call<'t> {
 impl Call<'_> {
     fn paths(&self) -> Result<Vec<String>> {
         let function = self.function;
-        let hint = format!("for example {function}('data/*.csv'), or a list: {function}(['a', 'b'])");
+        let hint =
+            format!("for example {function}('data/*.csv'), or a list: {function}(['a', 'b'])");
         let Some(first) = self.args.first() else {
             return Err(Error::user(format!("{function} takes the path of a file")).hint(hint));
         };
@@ -364,12 +376,14 @@ impl Call<'_> {
             "columns" => {
                 let fields = typed_fields(name, value)?;
                 let mut seen = HashSet::new();
-                if let Some((twice, _)) = fields.iter().find(|(n, _)| !seen.insert(n.to_lowercase()))
+                if let Some((twice, _)) =
+                    fields.iter().find(|(n, _)| !seen.insert(n.to_lowercase()))
                 {
                     return Err(Error::user(format!("column {} is there twice", quoted(twice)))
                         .hint("give each column a name of its own"));
                 }
-                let field = |(name, data_type): (String, DataType)| Field::new(name, data_type, true);
+                let field =
+                    |(name, data_type): (String, DataType)| Field::new(name, data_type, true);
                 let fields: Vec<Field> = fields.into_iter().map(field).collect();
                 self.told.columns = Some(Arc::new(Schema::new(fields)));
             }

@@ -211,7 +211,10 @@ async fn looked_up(path: &Path) -> Result<ObjectMeta> {
     .await
 }
 
-fn of_file(path: &Path, e: datafusion::common::DataFusionError) -> datafusion::common::DataFusionError {
+fn of_file(
+    path: &Path,
+    e: datafusion::common::DataFusionError,
+) -> datafusion::common::DataFusionError {
     let named = quoted(&path.to_string_lossy());
     into_datafusion(from_datafusion(e).context(format!("file {named}")))
 }
@@ -268,7 +271,9 @@ fn merged(
                     sql_type(new),
                     paths[1]
                 ))
-                .hint("read them by two calls, and put the rows together with CAST and UNION ALL"));
+                .hint(
+                    "read them by two calls, and put the rows together with CAST and UNION ALL",
+                ));
             };
             if wider != *known {
                 column.narrower.push(sql_type(known));
@@ -386,9 +391,8 @@ impl TableProvider for TypedTable {
         let groups = files.chunks(files.len().div_ceil(groups));
         let groups = groups.map(|files| FileGroup::new(files.to_vec())).collect();
         let of_paths = self.of_path_columns().to_vec();
-        let schema = TableSchema::builder(Arc::clone(&self.own))
-            .with_table_partition_cols(of_paths)
-            .build();
+        let schema =
+            TableSchema::builder(Arc::clone(&self.own)).with_table_partition_cols(of_paths).build();
         let source = self.format.file_source(schema);
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
             .with_file_groups(groups)

@@ -73,9 +73,15 @@ fn what_is_not_known_is_refused() {
     refused("read_csv(1)", &["paths as texts"]);
     refused("read_csv('a', 'b')", &["one list of paths"]);
     refused("read_csv('a' || 'b')", &["written out"]);
-    refused("read_csv('a', hedaer = true)", &["\"hedaer\"", "did you mean header?", "timestampformat"]);
+    refused(
+        "read_csv('a', hedaer = true)",
+        &["\"hedaer\"", "did you mean header?", "timestampformat"],
+    );
     refused("read_csv('a',\n  nosuch = 1)", &["no option \"nosuch\"", "Line(2, 3)"]);
-    refused("read_parquet('a', delim = ';')", &["read_parquet has no option \"delim\"", "filename"]);
+    refused(
+        "read_parquet('a', delim = ';')",
+        &["read_parquet has no option \"delim\"", "filename"],
+    );
     refused("read_csv('a', header = 'maybe')", &["true or false"]);
     refused("read_csv('a', delim = 'ab')", &["one ASCII character"]);
     refused("read_csv('a', delim = ';', quote = ';')", &["cannot also be"]);
