@@ -24,6 +24,7 @@ use crate::binder::Binder;
 use crate::call::{MOMENTS, OWN};
 use crate::expr::Place;
 use crate::operator::OPERATORS;
+use crate::rows::OF_LISTS;
 use crate::scope::{Entry as Named, Scope};
 use crate::types::{self, INTERVAL, TEXT};
 
@@ -113,7 +114,8 @@ pub fn functions(
     for form in FORMS {
         all.form(form);
     }
-    for name in tables.into_iter().chain(["unnest".to_string()]) {
+    let rows = ["unnest"].into_iter().chain(OF_LISTS.iter().map(|(name, _)| *name));
+    for name in tables.into_iter().chain(rows.map(String::from)) {
         all.add(&name, &name, Kind::Table, vec![], None);
     }
     all.operators();
