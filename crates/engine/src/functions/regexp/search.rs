@@ -43,7 +43,9 @@ impl Regexp {
             None => (wider(&root.covers), false),
         };
         let first = compiled(&text, MatchKind::LeftmostFirst)?;
-        let is_certain = plain.is_some() && ordered(&parsed.part);
+        let is_mixed = is_mixed(&parsed.part);
+        let is_certain = plain.is_some() && ordered(&parsed.part) && !is_mixed;
+        let in_turn = in_turn && !is_mixed;
         Ok(Regexp {
             root,
             first,
@@ -597,6 +599,30 @@ fn ordered(part: &Part) -> bool {
         Part::Repeat { prefers: Prefers::Shortest, min, max: Some(max), .. } if min == max => false,
         Part::Repeat { inner, .. } => is_fixed(inner) && ordered(inner),
     }
+}
+
+/// Whether there are parts that prefer the shortest text and others that prefer the longest: the first of
+/// them decides for all, which the regex library knows nothing of.
+fn is_mixed(part: &Part) -> bool {
+    fn look(part: &Part, shortest: &mut bool, longest: &mut bool) {
+        match part {
+            Part::One(_) | Part::At(_) | Part::Look { .. } | Part::Back { .. } => {}
+            Part::Group { inner, .. } => look(inner, shortest, longest),
+            Part::All(parts) => parts.iter().for_each(|part| look(part, shortest, longest)),
+            Part::Any(parts) => {
+                *longest = true;
+                parts.iter().for_each(|part| look(part, shortest, longest));
+            }
+            Part::Repeat { inner, prefers, .. } => {
+                *shortest |= *prefers == Prefers::Shortest;
+                *longest |= *prefers == Prefers::Longest;
+                look(inner, shortest, longest);
+            }
+        }
+    }
+    let (mut shortest, mut longest) = (false, false);
+    look(part, &mut shortest, &mut longest);
+    shortest && longest
 }
 
 /// How many parts, one after the other, are not of one length and can end at several places: `s?` before
