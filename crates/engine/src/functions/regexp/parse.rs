@@ -90,6 +90,9 @@ pub struct Parsed {
 /// Times that a part can be asked for.
 const REPEATED_MAX: u32 = 255;
 
+/// Characters of a range whose other cases are listed.
+const RANGE_MAX: u32 = 2000;
+
 /// Groups within groups: PostgreSQL and we have a stack.
 const DEPTH_MAX: usize = 200;
 
@@ -464,7 +467,7 @@ impl Parser<'_> {
         }
         let negated = self.eat("^");
         let mut items = String::new();
-        let mut has_range = false;
+        let mut is_wide = false;
         let mut is_first = true;
         loop {
             let c = self.next().ok_or_else(|| self.wrong("brackets [] not balanced"))?;
@@ -498,14 +501,22 @@ impl Parser<'_> {
             if low > high {
                 return Err(self.wrong("invalid character range"));
             }
-            has_range = true;
             items.push_str(&format!("{}-{}", literal(low), literal(high)));
+            match u32::from(high) - u32::from(low) {
+                // As PostgreSQL: what the regex library folds are more, such as the long s.
+                0..RANGE_MAX if self.flags.any_case => {
+                    let others = (low..=high).flat_map(cases);
+                    items.extend(others.filter(|c| !(low..=high).contains(c)).map(literal));
+                }
+                0..RANGE_MAX => {}
+                _ => is_wide = true,
+            }
         }
         if negated && self.flags.dot_stops {
             items.push_str("\\n");
         }
         let sign = if negated { "^" } else { "" };
-        Ok(Part::One(match has_range && self.flags.any_case {
+        Ok(Part::One(match is_wide && self.flags.any_case {
             true => format!("(?i:[{sign}{items}])"),
             false => format!("[{sign}{items}]"),
         }))
@@ -657,12 +668,12 @@ fn class(name: &str) -> Option<&'static str> {
         "space" => SPACE,
         "blank" => "\\x{9} ",
         "cntrl" => "\\p{Cc}",
-        "print" => "[^\\p{Cc}\\p{Cn}\\p{Cs}\\x{2028}\\x{2029}]",
+        "print" => "[^\\p{Cc}\\p{Cn}\\x{2028}\\x{2029}]",
         "graph" => {
-            "[^\\p{Cc}\\p{Cn}\\p{Cs}\\x{2028}\\x{2029} \\x{1680}\\x{2000}-\\x{2006}\\x{2008}-\\x{200a}\\x{205f}\\x{3000}]"
+            "[^\\p{Cc}\\p{Cn}\\x{2028}\\x{2029} \\x{1680}\\x{2000}-\\x{2006}\\x{2008}-\\x{200a}\\x{205f}\\x{3000}]"
         }
         "punct" => {
-            "[^\\p{Alphabetic}\\p{Nd}\\p{Cc}\\p{Cn}\\p{Cs}\\x{2028}\\x{2029} \\x{1680}\\x{2000}-\\x{2006}\\x{2008}-\\x{200a}\\x{205f}\\x{3000}]"
+            "[^\\p{Alphabetic}\\p{Nd}\\p{Cc}\\p{Cn}\\x{2028}\\x{2029} \\x{1680}\\x{2000}-\\x{2006}\\x{2008}-\\x{200a}\\x{205f}\\x{3000}]"
         }
         _ => return None,
     })
