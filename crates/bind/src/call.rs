@@ -200,7 +200,12 @@ impl Binder<'_> {
                     }
                     _ => place,
                 };
-                let mut args = self.exprs(call.args.iter().copied(), place)?;
+                let mut args = match (name, &call.args[..]) {
+                    ("normalize", [text, form]) => {
+                        vec![self.expr(text, place)?, self.normal_form(form, place)?]
+                    }
+                    (_, args) => self.exprs(args.iter().copied(), place)?,
+                };
                 if ALIKE.contains(&name) {
                     args = self.same_type(args, &name.to_uppercase())?;
                 }
@@ -415,7 +420,9 @@ impl Binder<'_> {
                 }
             }
         }
-        let (mut args, order_by) = self.arguments(call, &udaf, inside)?;
+        let (mut args, mut order_by) = self.arguments(call, &udaf, inside)?;
+        let mut udaf = udaf;
+        let joining = self.joining(&mut udaf, &mut args, &mut order_by, call.distinct)?;
         let named = args.iter().map(|arg| &arg.expr).chain(filter.as_deref());
         let named = named.chain(order_by.iter().map(|sort| &sort.expr));
         let level = place.scope.level(named)?;
@@ -449,7 +456,8 @@ impl Binder<'_> {
             }
             Ok(if is_unsigned { result } else { signed(result) })
         };
-        self.aggregated(udaf, args, of)
+        let value = self.aggregated(udaf, args, of)?;
+        self.with_joined(value, joining)
     }
 
     /// An aggregate of arguments; the average of decimals is made of their sum and their count.
@@ -603,11 +611,14 @@ impl Binder<'_> {
         if udaf.supports_within_group_clause() {
             return not_covered("an ordered-set aggregate over a window");
         }
-        let (args, _) = self.arguments(call, &udaf, inside)?;
-        self.aggregated(udaf, args, |udaf, args| {
+        let (mut args, mut by) = self.arguments(call, &udaf, inside)?;
+        let mut udaf = udaf;
+        let joining = self.joining(&mut udaf, &mut args, &mut by, call.distinct)?;
+        let value = self.aggregated(udaf, args, |udaf, args| {
             let nullable = udaf.is_nullable();
             of(WindowFunctionDefinition::AggregateUDF(udaf), args, Some(nullable))
-        })
+        })?;
+        self.with_joined(value, joining)
     }
 
     /// A window as its definition and the named one that it starts from say.

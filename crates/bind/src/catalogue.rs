@@ -25,6 +25,7 @@ use crate::call::{MOMENTS, OWN};
 use crate::expr::Place;
 use crate::operator::OPERATORS;
 use crate::reads::READERS;
+use crate::rows::OF_LISTS;
 use crate::scope::{Entry as Named, Scope};
 use crate::types::{self, INTERVAL, TEXT};
 
@@ -114,7 +115,8 @@ pub fn functions(
     for form in FORMS {
         all.form(form);
     }
-    for name in tables.into_iter().chain(["unnest".to_string()]) {
+    let rows = ["unnest"].into_iter().chain(OF_LISTS.iter().map(|(name, _)| *name));
+    for name in tables.into_iter().chain(rows.map(String::from)) {
         all.add(&name, &name, Kind::Table, vec![], None);
     }
     for (name, first) in READERS {

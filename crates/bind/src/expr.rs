@@ -10,7 +10,7 @@ use datafusion::logical_expr::expr::{
 };
 use datafusion::logical_expr::{Expr, Operator, lit};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, CastKind, CeilFloorKind, Subscript, TrimWhereField, UnaryOperator,
+    self, AccessExpr, CastKind, CeilFloorKind, Subscript, UnaryOperator,
 };
 
 use crate::binder::{Binder, Ctes};
@@ -358,38 +358,25 @@ impl Binder<'_> {
             }
             Sql::Position { expr, r#in } => {
                 let (what, text) = (self.expr(expr, place)?, self.expr(r#in, place)?);
-                self.scalar("strpos", vec![text, what])
+                self.called("strpos", vec![text, what])
             }
-            Sql::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
-                let mut args = vec![self.expr(expr, place)?];
-                match (substring_from, substring_for) {
-                    (Some(from), _) => args.push(self.expr(from, place)?),
-                    (None, Some(_)) => args.push(literal::count(1)),
-                    (None, None) => {}
-                }
-                if let Some(count) = substring_for {
-                    args.push(self.expr(count, place)?);
-                }
-                self.scalar("substr", args)
+            Sql::Substring { expr, substring_from, substring_for, special: _, shorthand } => {
+                let (from, count) = (substring_from.as_deref(), substring_for.as_deref());
+                self.substring(expr, from, count, *shorthand, place)
             }
             Sql::Trim { trim_where, trim_what, expr, trim_characters } => {
-                let mut args = vec![self.expr(expr, place)?];
                 let further = trim_characters.iter().flatten();
-                for what in trim_what.as_deref().into_iter().chain(further) {
-                    args.push(self.expr(what, place)?);
-                }
-                let function = match trim_where {
-                    None | Some(TrimWhereField::Both) => "btrim",
-                    Some(TrimWhereField::Leading) => "ltrim",
-                    Some(TrimWhereField::Trailing) => "rtrim",
-                };
-                self.scalar(function, args)
+                let what = trim_what.as_deref().into_iter().chain(further);
+                self.trim(expr, *trim_where, what, place)
+            }
+            Sql::IsNormalized { expr, form, negated } => {
+                self.is_normalized(expr, form.as_ref(), *negated, place)
             }
             Sql::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
                 let parts = [&**expr, &**overlay_what, &**overlay_from];
                 let parts = parts.into_iter().chain(overlay_for.as_deref());
                 let args = self.exprs(parts, place)?;
-                self.scalar("overlay", args)
+                self.called("overlay", args)
             }
             Sql::Array(array) => {
                 let items = self.exprs(&array.elem, place)?;

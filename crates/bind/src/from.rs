@@ -18,7 +18,7 @@ use crate::expr::{Place, Typed};
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::grouping::subquery;
 use crate::reads::Reads;
-use crate::rows::{RowsOf, is_clock, series_item};
+use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
 
 /// Rows, and the names of their columns.
@@ -341,7 +341,7 @@ impl Binder<'_> {
         let args = self.arguments_of(call, around, ctes)?;
         let depends =
             |e: &Expr| matches!(e, Expr::OuterReferenceColumn(..)) || subquery(e).is_some();
-        let mut is_constant = call.name != "unnest";
+        let mut is_constant = !gives_rows(&call.name);
         for arg in &args {
             is_constant &= !arg.expr.exists(|e| Ok(depends(e)))?;
         }
@@ -353,7 +353,7 @@ impl Binder<'_> {
 
     /// Whether a function in FROM is one of expressions, and has one row there.
     fn gives_one_value(&self, name: &str) -> bool {
-        let gives_rows = name == "unnest" || matches!(name, "generate_series" | "range");
+        let gives_rows = gives_rows(name) || matches!(name, "generate_series" | "range");
         !gives_rows
             && (self.names.get_function_meta(name).is_some()
                 || self.names.get_aggregate_meta(name).is_some()

@@ -17,7 +17,8 @@
 //! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
-//! * `meaning.rs`: functions that mean something else than DataFusion's.
+//! * `meaning.rs`: functions that mean something else than DataFusion's. `texts.rs`: forms of SQL about
+//!   texts.
 //! * `rows.rs`: functions that give rows; `reads.rs`: those that read files.
 //! * [`catalogue`]: all functions and operators, with what they take and return.
 //! * `guard.rs`: what stands before an operand of AND or OR guards it.
@@ -53,6 +54,7 @@ mod scope;
 mod select;
 pub mod span;
 mod subquery;
+mod texts;
 mod ties;
 mod title;
 mod types;

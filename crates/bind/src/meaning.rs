@@ -2,7 +2,7 @@
 //! take for what they are not.
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Expr, Operator, lit};
 use thalweg_base::{Error, Subject};
 
@@ -67,22 +67,76 @@ impl Binder<'_> {
                 let error = error.hint("it is of whole numbers: lcm(a::bigint, b::bigint)");
                 return Err(error.about(Subject::Function(name.into())).into());
             }
+            // The literal that a value is.
+            ("quote_literal" | "quote_nullable", [x]) if !x.is_open() => {
+                *x = x.clone().cast(&types::TEXT);
+            }
+            // `t` and `f` where all other functions have words.
+            ("concat" | "concat_ws", args) => {
+                for arg in args.iter_mut().filter(|arg| arg.data_type == DataType::Boolean) {
+                    *arg = letter_of(arg);
+                }
+            }
+            // A literal is one of bytes.
+            ("encode" | "convert_from" | "get_byte" | "set_byte" | "get_bit" | "set_bit", args)
+                if args.first().is_some_and(|x| x.unknown) =>
+            {
+                args[0] = args[0].clone().cast(&DataType::Binary);
+            }
+            (name, args) if args.first().is_some_and(|x| types::is_bytes(&x.data_type)) => {
+                let Some((_, of_bytes)) = OF_BYTES.iter().find(|(of_texts, _)| *of_texts == name)
+                else {
+                    return Ok(Err(args.to_vec()));
+                };
+                for arg in args.iter_mut().filter(|arg| arg.unknown) {
+                    *arg = arg.clone().cast(&DataType::Binary);
+                }
+                return self.scalar(of_bytes, args.to_vec()).map(Ok);
+            }
             _ => {}
         }
         Ok(Err(args))
     }
 }
 
+impl Binder<'_> {
+    /// A function by its name, with the meaning that it has for its arguments.
+    pub(crate) fn called(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
+        match self.meaning(name, args)? {
+            Ok(value) => Ok(value),
+            Err(args) => self.scalar(name, args),
+        }
+    }
+}
+
+/// Functions of texts that there are for bytes as well.
+const OF_BYTES: [(&str, &str); 13] = [
+    ("length", "bytes_length"),
+    ("octet_length", "bytes_length"),
+    ("bit_length", "bytes_bit_length"),
+    ("substr", "bytes_substr"),
+    ("substring", "bytes_substr"),
+    ("strpos", "bytes_strpos"),
+    ("position", "bytes_strpos"),
+    ("overlay", "bytes_overlay"),
+    ("btrim", "bytes_btrim"),
+    ("trim", "bytes_btrim"),
+    ("ltrim", "bytes_ltrim"),
+    ("rtrim", "bytes_rtrim"),
+    ("reverse", "bytes_reverse"),
+];
+
+fn letter_of(truth: &Typed) -> Typed {
+    let is_not = Expr::Not(Box::new(truth.expr.clone()));
+    let when = |condition: Expr, letter: &str| (Box::new(condition), Box::new(lit(letter)));
+    let when_then_expr = vec![when(truth.expr.clone(), "t"), when(is_not, "f")];
+    let case = Case { expr: None, when_then_expr, else_expr: None };
+    Typed::new(Expr::Case(case), DataType::Utf8, truth.nullable).cast(&types::TEXT)
+}
+
 /// Whether a function would take the bytes of an argument for the text that spells them: it would count
 /// eight characters of `'\x616263'`.
 pub(crate) fn is_spelled(function: &str, given: &DataType, taken: &DataType) -> bool {
-    let is_bytes = matches!(
-        given,
-        DataType::Binary
-            | DataType::LargeBinary
-            | DataType::BinaryView
-            | DataType::FixedSizeBinary(_)
-    );
     // These are of the texts that values are shown as.
-    is_bytes && types::is_text(taken) && !matches!(function, "concat" | "concat_ws")
+    types::is_bytes(given) && types::is_text(taken) && !matches!(function, "concat" | "concat_ws")
 }

@@ -28,11 +28,16 @@ enum Kind {
     Power,
     /// A quotient without its fraction.
     WholeQuotient,
-    /// Of texts, or of lists and their items.
+    /// Of texts or bytes, or of lists and their items.
     Concatenation,
-    /// A function of two lists, and one that takes them the other way round.
-    Items(&'static str),
-    ItemsOf(&'static str),
+    /// A function of the two, and one that takes them the other way round.
+    Function(&'static str),
+    FunctionOf(&'static str),
+    /// A match of a regular expression.
+    Matches {
+        negated: bool,
+        any_case: bool,
+    },
     /// DataFusion's coercion decides.
     Other(Operator),
 }
@@ -55,10 +60,11 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
         B::Divide => Kind::Arithmetic(Operator::Divide),
         B::Modulo => Kind::Arithmetic(Operator::Modulo),
         op if is_power(op) => Kind::Power,
-        B::PGRegexMatch => Kind::Other(Operator::RegexMatch),
-        B::PGRegexIMatch => Kind::Other(Operator::RegexIMatch),
-        B::PGRegexNotMatch => Kind::Other(Operator::RegexNotMatch),
-        B::PGRegexNotIMatch => Kind::Other(Operator::RegexNotIMatch),
+        B::PGRegexMatch => Kind::Matches { negated: false, any_case: false },
+        B::PGRegexIMatch => Kind::Matches { negated: false, any_case: true },
+        B::PGRegexNotMatch => Kind::Matches { negated: true, any_case: false },
+        B::PGRegexNotIMatch => Kind::Matches { negated: true, any_case: true },
+        B::PGStartsWith => Kind::Function("starts_with"),
         B::PGLikeMatch => Kind::Other(Operator::LikeMatch),
         B::PGILikeMatch => Kind::Other(Operator::ILikeMatch),
         B::PGNotLikeMatch => Kind::Other(Operator::NotLikeMatch),
@@ -68,9 +74,9 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
         B::Xor | B::PGBitwiseXor => Kind::Other(Operator::BitwiseXor),
         B::PGBitwiseShiftRight => Kind::Other(Operator::BitwiseShiftRight),
         B::PGBitwiseShiftLeft => Kind::Other(Operator::BitwiseShiftLeft),
-        B::AtArrow => Kind::Items("array_has_all"),
-        B::ArrowAt => Kind::ItemsOf("array_has_all"),
-        B::PGOverlap => Kind::Items("array_has_any"),
+        B::AtArrow => Kind::Function("array_has_all"),
+        B::ArrowAt => Kind::FunctionOf("array_has_all"),
+        B::PGOverlap => Kind::Function("array_has_any"),
         B::DuckIntegerDivide => Kind::WholeQuotient,
         B::StringConcat => Kind::Concatenation,
         _ => return None,
@@ -78,7 +84,7 @@ fn kind(op: &BinaryOperator) -> Option<Kind> {
 }
 
 /// The operators between two expressions, and what they give.
-pub(crate) const OPERATORS: [(&str, &str); 36] = [
+pub(crate) const OPERATORS: [(&str, &str); 37] = [
     ("=", "equal"),
     ("<>", "not equal"),
     ("!=", "not equal"),
@@ -101,6 +107,7 @@ pub(crate) const OPERATORS: [(&str, &str); 36] = [
     ("~*", "matches a regular expression, without regard to case"),
     ("!~", "does not match a regular expression"),
     ("!~*", "does not match a regular expression, without regard to case"),
+    ("^@", "begins with a text"),
     ("~~", "LIKE"),
     ("~~*", "ILIKE"),
     ("!~~", "NOT LIKE"),
@@ -155,8 +162,12 @@ impl Binder<'_> {
         }
         let (l, r) = (self.expr(left, place)?, self.expr(right, place)?);
         let value = match kind {
-            Kind::Items(function) => self.scalar(function, vec![l, r]),
-            Kind::ItemsOf(function) => self.scalar(function, vec![r, l]),
+            Kind::Function(function) => self.scalar(function, vec![l, r]),
+            Kind::FunctionOf(function) => self.scalar(function, vec![r, l]),
+            Kind::Matches { negated, any_case } => {
+                let op = op.to_string();
+                return self.matches(l, &op, r, negated, any_case).behind(left);
+            }
             Kind::Comparison(op) => self.compare(l, op, r),
             Kind::Arithmetic(op) => self.arithmetic(l, op, r, place),
             Kind::Power => self.power(l, r),
@@ -380,6 +391,13 @@ impl Binder<'_> {
 
     /// `a || b` of two texts, of two lists, or of a list and an item.
     fn concatenation(&self, l: Typed, r: Typed) -> Result<Typed> {
+        if let Some(bytes) = self.of_bytes(&l, &r)? {
+            return Ok(bytes);
+        }
+        let (l, r) = match l.is_open() && r.is_open() {
+            true => (l.cast(&TEXT), r.cast(&TEXT)),
+            false => (l, r),
+        };
         let item = |list: &Typed| match &list.data_type {
             DataType::List(item) => Some(item.data_type().clone()),
             _ => None,
@@ -676,7 +694,7 @@ fn unnested(mut expr: &ast::Expr) -> &ast::Expr {
     expr
 }
 
-fn mismatch<T>(l: &Typed, op: &str, r: &Typed) -> Result<T> {
+pub(crate) fn mismatch<T>(l: &Typed, op: &str, r: &Typed) -> Result<T> {
     let name = |t: &Typed| if t.unknown { "unknown".into() } else { types::name(&t.data_type) };
     let error =
         thalweg_base::Error::user(format!("operator does not exist: {} {op} {}", name(l), name(r)));

@@ -1,4 +1,5 @@
-//! Functions that give rows: `unnest` and `generate_series`, in FROM and in the select list.
+//! Functions that give rows: `unnest`, `generate_series` and those of texts that are split, in FROM and in
+//! the select list.
 //!
 //! In the select list they are [`Expr::Unnest`] of a list until groups and windows are computed; then the
 //! lists become rows, all of one row side by side. In FROM they are the rows of a relation, which may
@@ -29,6 +30,22 @@ use crate::unnest::once::nullable;
 
 const UNNEST: &str = "unnest";
 const SERIES: &str = "generate_series";
+
+/// Functions whose rows are the items of what another function gives.
+pub(crate) const OF_LISTS: [(&str, &str); 3] = [
+    ("regexp_matches", "regexp_matches"),
+    ("regexp_split_to_table", "regexp_split_to_array"),
+    ("string_to_table", "string_to_array"),
+];
+
+fn of_list(name: &str) -> Option<&'static str> {
+    OF_LISTS.iter().find(|(rows, _)| *rows == name).map(|(_, list)| *list)
+}
+
+/// Whether a function gives rows that are no table's.
+pub(crate) fn gives_rows(name: &str) -> bool {
+    name == UNNEST || of_list(name).is_some()
+}
 
 /// A function in FROM.
 pub(crate) struct RowsOf<'t> {
@@ -129,7 +146,7 @@ impl Binder<'_> {
         args: &[&ast::Expr],
         place: Place<'_>,
     ) -> Result<Option<Typed>> {
-        if !matches!(name, UNNEST | SERIES) {
+        if name != SERIES && !gives_rows(name) {
             return Ok(None);
         }
         match place.without_rows {
@@ -153,7 +170,7 @@ impl Binder<'_> {
     fn lists(&self, name: &str, args: Vec<Typed>) -> Result<Vec<Typed>> {
         if name != UNNEST {
             let item = series_item(name, &args);
-            let list = self.scalar(name, args)?;
+            let list = self.called(of_list(name).unwrap_or(name), args)?;
             return match list.data_type {
                 DataType::List(_) | DataType::LargeList(_) => Ok(vec![match item {
                     Some(item) => list.cast(&DataType::new_list(item, true)),

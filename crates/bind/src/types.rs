@@ -28,6 +28,16 @@ pub fn is_text(t: &DataType) -> bool {
     }
 }
 
+pub fn is_bytes(t: &DataType) -> bool {
+    matches!(
+        t,
+        DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_)
+    )
+}
+
 pub fn is_float(t: &DataType) -> bool {
     matches!(t, DataType::Float16 | DataType::Float32 | DataType::Float64)
 }
@@ -62,8 +72,7 @@ pub fn name(t: &DataType) -> String {
         DataType::Float64 => "double precision".into(),
         t if is_text(t) => "text".into(),
         t if is_decimal(t) => "numeric".into(),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "bytea".into(),
-        DataType::FixedSizeBinary(_) => "bytea".into(),
+        t if is_bytes(t) => "bytea".into(),
         DataType::Date32 | DataType::Date64 => "date".into(),
         DataType::Time32(_) | DataType::Time64(_) => "time without time zone".into(),
         DataType::Timestamp(_, None) => "timestamp without time zone".into(),

@@ -5,6 +5,7 @@
 //! * `MERGE` with `DO NOTHING`, `UPDATE SET *` and `INSERT *`.
 //! * `ABORT`, PostgreSQL's other word for ROLLBACK.
 //! * `||` binds as loosely as in PostgreSQL.
+//! * `substring(a FOR 2 FROM 3)` and `trim(BOTH FROM a)`.
 //! * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; sqlparser takes all that follows
 //!   for the right side.
 
@@ -13,7 +14,8 @@ use std::any::TypeId;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Expr, Ident, Merge, MergeAction, MergeClause, MergeClauseKind,
-    MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Statement, Values,
+    MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Statement,
+    TrimWhereField, Values,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::{
@@ -134,6 +136,29 @@ impl Dialect for Thalweg {
         }
     }
 
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let (is_substring, is_trim) =
+            (parser.peek_keyword(Keyword::SUBSTRING), parser.peek_keyword(Keyword::TRIM));
+        let is_call = || parser.peek_nth_token_ref(1).token == Token::LParen;
+        if !(is_substring || is_trim) || !is_call() {
+            return None;
+        }
+        if is_substring {
+            return Some(substring(parser));
+        }
+        let keyword = |nth: usize| match &parser.peek_nth_token_ref(nth).token {
+            Token::Word(word) if word.quote_style.is_none() => word.keyword,
+            _ => Keyword::NoKeyword,
+        };
+        let at = match keyword(2) {
+            Keyword::BOTH => TrimWhereField::Both,
+            Keyword::LEADING => TrimWhereField::Leading,
+            Keyword::TRAILING => TrimWhereField::Trailing,
+            _ => return None,
+        };
+        (keyword(3) == Keyword::FROM).then(|| trim(parser, at))
+    }
+
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -197,6 +222,50 @@ impl Dialect for Thalweg {
         supports_key_column_option supports_comma_separated_trim supports_cte_without_as
         supports_select_item_multi_column_alias supports_xml_expressions
     }
+}
+
+/// `substring(a FROM 2 FOR 3)`, its parts in any order, and `substring(a, 2, 3)`.
+fn substring(parser: &mut Parser) -> Result<Expr, ParserError> {
+    parser.expect_keyword(Keyword::SUBSTRING)?;
+    parser.expect_token(&Token::LParen)?;
+    let expr = Box::new(parser.parse_expr()?);
+    let (mut from, mut count) = (None, None);
+    let special = parser.consume_token(&Token::Comma);
+    if special {
+        from = Some(Box::new(parser.parse_expr()?));
+        if parser.consume_token(&Token::Comma) {
+            count = Some(Box::new(parser.parse_expr()?));
+        }
+    }
+    while !special {
+        if from.is_none() && parser.parse_keyword(Keyword::FROM) {
+            from = Some(Box::new(parser.parse_expr()?));
+        } else if count.is_none() && parser.parse_keyword(Keyword::FOR) {
+            count = Some(Box::new(parser.parse_expr()?));
+        } else {
+            break;
+        }
+    }
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Substring {
+        expr,
+        substring_from: from,
+        substring_for: count,
+        special,
+        shorthand: false,
+    })
+}
+
+/// `trim(BOTH FROM a)`
+fn trim(parser: &mut Parser, at: TrimWhereField) -> Result<Expr, ParserError> {
+    parser.expect_keyword(Keyword::TRIM)?;
+    parser.expect_token(&Token::LParen)?;
+    for _ in 0..2 {
+        parser.next_token();
+    }
+    let expr = Box::new(parser.parse_expr()?);
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Trim { expr, trim_where: Some(at), trim_what: None, trim_characters: None })
 }
 
 /// `MERGE INTO target USING source ON condition WHEN …`. `DO NOTHING` becomes an update without

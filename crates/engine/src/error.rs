@@ -238,7 +238,8 @@ fn known(message: &str) -> Option<Error> {
 /// Errors of libraries below DataFusion, known by their text alone.
 fn foreign(message: &str) -> Error {
     if message.contains("regex parse error") {
-        return Error::user(format!("not a regular expression: {message}"));
+        let error = Error::user(format!("invalid regular expression: {message}"));
+        return error.code("2201B");
     }
     Error::internal(message)
 }

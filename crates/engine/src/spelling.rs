@@ -9,7 +9,7 @@
 //! | `ORDER BY ALL` | `ORDER BY 1, 2, …` |
 //! | `x COLLATE "C"` | `x`: texts are ordered by their bytes |
 //! | `x LIKE 'a!%' ESCAPE '!'` | `x LIKE 'a\%'` |
-//! | `x SIMILAR TO 'a(b\|c)%'` | `x ~ '^(?s:a(?:b\|c).*)$'` |
+//! | `x SIMILAR TO 'a(b\|c)%'` | `x ~ '^(?:a(?:b\|c).*)$'` |
 //! | `unnest(a) WITH ORDINALITY AS t(x, n)` | `unnest(a, generate_series(1, array_length(a))) AS t(x, n)` |
 //! | `CREATE TABLE t (a TIMESTAMP, b CHARACTER VARYING(3))` | `TIMESTAMP(6)`, `VARCHAR(3)` |
 //! | `t AT TIME ZONE z` | `timezone(z, t)` |
@@ -480,33 +480,27 @@ fn similar(expr: &mut Expr) -> Result<()> {
 
 /// `unnest(a) WITH ORDINALITY` as two arrays side by side.
 fn ordinality(factor: &mut TableFactor) {
-    let (series, alias) = match factor {
+    let (series, alias, title) = match factor {
         TableFactor::UNNEST {
             alias,
             array_exprs,
             with_offset: false,
             with_offset_alias: None,
             with_ordinality: true,
-        } => (std::mem::take(array_exprs), alias.take()),
+        } => (std::mem::take(array_exprs), alias.take(), "unnest".to_string()),
         TableFactor::Table { name, alias, args: Some(args), with_ordinality: true, .. }
-            if args.settings.is_none() && is_series(name) =>
+            if args.settings.is_none() =>
         {
+            let Some(list) = as_list(name) else { return };
             let Some(arguments) = plain(&args.args) else { return };
-            (vec![call(&names::folded(name), arguments)], alias.take())
+            (vec![call(list, arguments)], alias.take(), names::folded(name))
         }
-        TableFactor::Function { name, args, with_ordinality: true, alias, .. }
-            if is_series(name) =>
-        {
+        TableFactor::Function { name, args, with_ordinality: true, alias, .. } => {
+            let Some(list) = as_list(name) else { return };
             let Some(arguments) = plain(args) else { return };
-            (vec![call(&names::folded(name), arguments)], alias.take())
+            (vec![call(list, arguments)], alias.take(), names::folded(name))
         }
         _ => return,
-    };
-    let title = match series.first() {
-        Some(Expr::Function(function)) if series.len() == 1 && is_series(&function.name) => {
-            names::folded(&function.name)
-        }
-        _ => "unnest".to_string(),
     };
     let (name, mut columns) = match alias {
         Some(TableAlias { name, columns, .. }) => (name, columns),
@@ -550,9 +544,15 @@ fn ordinality(factor: &mut TableFactor) {
     };
 }
 
-/// Whether it is a table function that there is as a function giving an array, too.
-fn is_series(name: &ObjectName) -> bool {
-    ["generate_series", "range"].contains(&names::folded(name).as_str())
+/// The function that gives the rows of a table function as a list, if there is one.
+fn as_list(name: &ObjectName) -> Option<&'static str> {
+    match names::folded(name).as_str() {
+        "generate_series" => Some("generate_series"),
+        "range" => Some("range"),
+        "regexp_split_to_table" => Some("regexp_split_to_array"),
+        "string_to_table" => Some("string_to_array"),
+        _ => None,
+    }
 }
 
 fn plain(arguments: &[FunctionArg]) -> Option<Vec<Expr>> {

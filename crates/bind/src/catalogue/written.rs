@@ -3,7 +3,7 @@
 
 /// Registered under names that no statement calls: what the binder and optimizer rules make of something
 /// else.
-pub const INTERNAL: [&str; 8] = [
+pub const INTERNAL: [&str; 23] = [
     "clock_of",
     "instant_of",
     "instant_plus",
@@ -12,6 +12,21 @@ pub const INTERNAL: [&str; 8] = [
     "cut_char",
     "timestamp_difference",
     "interval_of_duration",
+    "regexp_is_match",
+    "regexp_part",
+    "is_normalized",
+    "join_delimited",
+    "join_once",
+    "bytes_length",
+    "bytes_bit_length",
+    "bytes_substr",
+    "bytes_strpos",
+    "bytes_overlay",
+    "bytes_concat",
+    "bytes_btrim",
+    "bytes_ltrim",
+    "bytes_rtrim",
+    "bytes_reverse",
 ];
 
 /// What is known of a function beside its own documentation. An empty text is none.
@@ -35,7 +50,7 @@ const fn of(
     Written { name, arguments, description, example }
 }
 
-static WRITTEN: [Written; 59] = [
+static WRITTEN: [Written; 87] = [
     of(
         "age",
         &["timestamp, timestamp", "timestamptz, timestamptz", "timestamp"],
@@ -278,6 +293,143 @@ static WRITTEN: [Written; 59] = [
         "SELECT width_bucket(5.35, 0.024, 10.06, 5)",
     ),
     of("every", &["boolean"], "Whether all values are true.", ""),
+    of("chr", &["bigint"], "The character of a number.", "SELECT chr(228)"),
+    of("length", &["text", "bytea"], "How many characters or bytes there are.", ""),
+    of("octet_length", &["text", "bytea"], "How many bytes there are.", ""),
+    of("bit_length", &["text", "bytea"], "How many bits there are.", ""),
+    of(
+        "convert_from",
+        &["bytea, text"],
+        "The text that bytes are in an encoding: UTF8 or LATIN1.",
+        "SELECT convert_from('\\xe4'::bytea, 'LATIN1')",
+    ),
+    of(
+        "convert_to",
+        &["text, text"],
+        "The bytes of a text in an encoding: UTF8 or LATIN1.",
+        "SELECT convert_to('ä', 'UTF8')",
+    ),
+    of(
+        "decode",
+        &["text, text"],
+        "The bytes that a text spells: hex, base64 or escape.",
+        "SELECT decode('YWI=', 'base64')",
+    ),
+    of(
+        "encode",
+        &["bytea, text"],
+        "Bytes spelled as a text: hex, base64 or escape.",
+        "SELECT encode('\\x6162'::bytea, 'base64')",
+    ),
+    of("get_bit", &["bytea, bigint"], "A bit, by its place from 0 on.", ""),
+    of("get_byte", &["bytea, bigint"], "A byte, by its place from 0 on.", ""),
+    of("set_bit", &["bytea, bigint, integer"], "Bytes with another bit at a place.", ""),
+    of("set_byte", &["bytea, bigint, integer"], "Bytes with another byte at a place.", ""),
+    of(
+        "normalize",
+        &["text", "text, text"],
+        "A text in a normal form of Unicode: NFC, NFD, NFKC or NFKD, written without quotes.",
+        "SELECT normalize('ä', NFD)",
+    ),
+    of(
+        "parse_ident",
+        &["text"],
+        "The parts of a name with its schema.",
+        "SELECT parse_ident('public.\"T\"')",
+    ),
+    of("quote_ident", &["text"], "A text as a name of SQL.", "SELECT quote_ident('My table')"),
+    of("quote_literal", &["text"], "A text as a literal of SQL.", "SELECT quote_literal('it''s')"),
+    of(
+        "quote_nullable",
+        &["text"],
+        "A text as a literal of SQL, or NULL as a word.",
+        "SELECT quote_nullable(NULL)",
+    ),
+    of(
+        "regexp_count",
+        &["text, text", "text, text, bigint", "text, text, bigint, text"],
+        "How often a regular expression matches: text, expression, start, flags.",
+        "SELECT regexp_count('banana', 'a')",
+    ),
+    of(
+        "regexp_instr",
+        &[
+            "text, text",
+            "text, text, bigint",
+            "text, text, bigint, bigint",
+            "text, text, bigint, bigint, bigint",
+            "text, text, bigint, bigint, bigint, text",
+            "text, text, bigint, bigint, bigint, text, bigint",
+        ],
+        "Where a regular expression matches: text, expression, start, which match, 1 for the place behind it, flags, group.",
+        "SELECT regexp_instr('banana', 'n')",
+    ),
+    of(
+        "regexp_like",
+        &["text, text", "text, text, text"],
+        "Whether a regular expression matches: text, expression, flags.",
+        "SELECT regexp_like('banana', '^B', 'i')",
+    ),
+    of(
+        "regexp_match",
+        &["text, text", "text, text, text"],
+        "The groups of the first match, or the match if there are none.",
+        "SELECT regexp_match('2024-03', '(\\d+)-(\\d+)')",
+    ),
+    of(
+        "regexp_matches",
+        &["text, text", "text, text, text"],
+        "The groups of the first match, or with the flag g of each: a row for each match.",
+        "SELECT regexp_matches('a1b2', '[a-z](\\d)', 'g')",
+    ),
+    of(
+        "regexp_replace",
+        &[
+            "text, text, text",
+            "text, text, text, text",
+            "text, text, text, bigint",
+            "text, text, text, bigint, bigint",
+            "text, text, text, bigint, bigint, text",
+        ],
+        "A text with another in the place of the first match, or with the flag g of all; \\1 is a group and \\& the match.",
+        "SELECT regexp_replace('2024-03', '(\\d+)-(\\d+)', '\\2/\\1')",
+    ),
+    of(
+        "regexp_split_to_array",
+        &["text, text", "text, text, text"],
+        "The parts of a text between the matches, as a list.",
+        "SELECT regexp_split_to_array('a, b,c', ',\\s*')",
+    ),
+    of(
+        "regexp_split_to_table",
+        &["text, text", "text, text, text"],
+        "The parts of a text between the matches, as rows.",
+        "SELECT * FROM regexp_split_to_table('a, b,c', ',\\s*')",
+    ),
+    of(
+        "regexp_substr",
+        &[
+            "text, text",
+            "text, text, bigint",
+            "text, text, bigint, bigint",
+            "text, text, bigint, bigint, text",
+            "text, text, bigint, bigint, text, bigint",
+        ],
+        "A match: text, expression, start, which match, flags, group.",
+        "SELECT regexp_substr('banana', 'n.')",
+    ),
+    of(
+        "string_to_table",
+        &["text, text", "text, text, text"],
+        "The parts of a text between delimiters, as rows.",
+        "SELECT * FROM string_to_table('a,b', ',')",
+    ),
+    of(
+        "unistr",
+        &["text"],
+        "A text with the characters that its Unicode escapes stand for.",
+        "SELECT unistr('\\00e4')",
+    ),
 ];
 
 /// Name, arguments, a call over the columns `a1`, `a2` and so on, what it gives, an example.
@@ -302,6 +454,13 @@ pub const FORMS: &[(&str, &str, &str, &str, &str)] = &[
         "substring(a1 FROM a2 FOR a3)",
         "The characters from a place on, as many as are asked for.",
         "SELECT substring('abcdef' FROM 2 FOR 3)",
+    ),
+    (
+        "substring",
+        "text FROM text",
+        "substring(a1 FROM a2)",
+        "What a regular expression matches, or its first group.",
+        "SELECT substring('order 17' FROM '\\d+')",
     ),
     (
         "overlay",

@@ -211,7 +211,7 @@ impl VisitorMut for Places {
 const ALIKE: [&str; 6] = ["coalesce", "nullif", "greatest", "least", "ifnull", "nvl"];
 
 /// Functions that take certain types. An empty name: any type.
-const TAKES: [(&str, &[&str]); 37] = [
+const TAKES: [(&str, &[&str]); 49] = [
     ("substr", &["VARCHAR", "INT", "INT"]),
     ("substring", &["VARCHAR", "INT", "INT"]),
     ("left", &["VARCHAR", "INT"]),
@@ -239,6 +239,18 @@ const TAKES: [(&str, &[&str]); 37] = [
     ("md5", &["VARCHAR"]),
     ("chr", &["INT"]),
     ("regexp_replace", &["VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR"]),
+    ("regexp_match", &["VARCHAR", "VARCHAR", "VARCHAR"]),
+    ("regexp_matches", &["VARCHAR", "VARCHAR", "VARCHAR"]),
+    ("regexp_split_to_array", &["VARCHAR", "VARCHAR", "VARCHAR"]),
+    ("regexp_split_to_table", &["VARCHAR", "VARCHAR", "VARCHAR"]),
+    ("regexp_count", &["VARCHAR", "VARCHAR", "INT", "VARCHAR"]),
+    ("regexp_instr", &["VARCHAR", "VARCHAR", "INT", "INT", "INT", "VARCHAR", "INT"]),
+    ("regexp_substr", &["VARCHAR", "VARCHAR", "INT", "INT", "VARCHAR", "INT"]),
+    ("quote_ident", &["VARCHAR"]),
+    ("convert_to", &["VARCHAR", "VARCHAR"]),
+    ("convert_from", &["", "VARCHAR"]),
+    ("encode", &["", "VARCHAR"]),
+    ("decode", &["VARCHAR", "VARCHAR"]),
     ("regexp_like", &["VARCHAR", "VARCHAR", "VARCHAR"]),
     ("round", &["", "INT"]),
     ("trunc", &["", "INT"]),

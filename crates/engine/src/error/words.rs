@@ -99,6 +99,18 @@ pub fn of_message(message: &str) -> Option<Error> {
         .or_else(|| grouping(message))
         .or_else(|| clause(message))
         .or_else(|| value(message))
+        .or_else(|| call(message))
+}
+
+/// What functions of DataFusion's say of values that they do not take.
+fn call(message: &str) -> Option<Error> {
+    let known = [
+        ("field position must not be zero", "22023", "field position must not be zero"),
+        ("negative count not allowed", "22011", "negative substring length not allowed"),
+        ("overlay start position must be", "22011", "negative substring length not allowed"),
+    ];
+    let (_, code, text) = known.into_iter().find(|(start, ..)| message.starts_with(start))?;
+    Some(Error::user(text).code(code))
 }
 
 /// What stands between two texts.

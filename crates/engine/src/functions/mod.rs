@@ -6,8 +6,12 @@
 //! * [`to_char`], [`number_pattern`], [`from_char`]: patterns of times and numbers, both ways
 //! * [`parts`]: `extract`, `date_part`, `date_trunc`; [`spans`]: `age`, `make_timestamp`, …
 //! * [`interval_key`], [`interval_max`], [`interval_times`]: what intervals are compared by, and scaled
+//! * [`delimited`]: the texts of a `string_agg`
 //! * [`canonical_float`]: one zero and one NaN; [`cut_text`]: casts to `varchar(n)`
-//! * [`patterns`]: of LIKE and SIMILAR TO; [`text`]: `format`, and bounds of `lpad` and `repeat`
+//! * [`patterns`]: of LIKE and SIMILAR TO; [`text`]: `format`, and bounds of `lpad` and `repeat`;
+//!   [`letters`]: `upper` and its like; [`quoting`]: names and literals
+//! * [`rowwise`]: functions that are given one row after the other; of them [`regexp`]: regular
+//!   expressions, and [`strings`]: others of texts and bytes
 //! * [`numbers`]: `width_bucket`, `div`; [`partial`]: roots and logarithms of numbers that have none;
 //!   [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
@@ -18,11 +22,13 @@ pub mod as_text;
 pub mod calendar;
 pub mod canonical_float;
 pub mod cut_text;
+pub mod delimited;
 pub mod extremes;
 pub mod from_char;
 pub mod interval_key;
 pub mod interval_max;
 pub mod interval_times;
+pub mod letters;
 pub mod list_key;
 pub mod list_text;
 pub mod number_pattern;
@@ -31,7 +37,11 @@ pub mod operators;
 pub mod partial;
 pub mod parts;
 pub mod patterns;
+pub mod quoting;
+pub mod regexp;
+pub mod rowwise;
 pub mod spans;
+pub mod strings;
 pub mod text;
 pub mod text_as;
 pub mod times_text;
@@ -78,6 +88,16 @@ pub fn register(state: &mut SessionState) {
     ] {
         add(function.as_ref().clone());
     }
+    for function in regexp::calls::FUNCTIONS.into_iter().chain(strings::FUNCTIONS) {
+        add(of(rowwise::Rowwise::new(function)));
+    }
+    for function in
+        [functions::string::upper(), functions::string::lower(), functions::unicode::initcap()]
+    {
+        add(of(letters::Letters::new(function)));
+    }
+    add(of(delimited::Joined::new(false)));
+    add(of(delimited::Joined::new(true)));
     add(of(patterns::Pattern::new(false)));
     add(of(patterns::Pattern::new(true)));
     add(of(cut_text::CutText::new(false)));

@@ -46,19 +46,16 @@ fn cut_off() -> Error {
     Error::user("the pattern of LIKE or SIMILAR TO ends in its escape character").code("22025")
 }
 
-/// A pattern of SIMILAR TO as a regular expression that the whole text must match.
+/// A pattern of SIMILAR TO as a regular expression of PostgreSQL that the whole text must match.
 pub fn similar(pattern: &str, escape: Option<char>) -> Result<String> {
-    let mut out = String::from("^(?s:");
+    let mut out = String::from("^(?:");
     let mut characters = pattern.chars().peekable();
     let mut in_class = false;
     while let Some(c) = characters.next() {
         if Some(c) == escape {
             let next = characters.next().ok_or_else(cut_off)?;
-            // A letter or digit after a backslash would mean a class of characters.
-            if !next.is_alphanumeric() {
-                out.push('\\');
-            }
-            out.push(next);
+            // Also a letter, which may be that of a class: `\d`.
+            out.extend(['\\', next]);
         } else if in_class {
             match c {
                 ']' => {
@@ -75,7 +72,7 @@ pub fn similar(pattern: &str, escape: Option<char>) -> Result<String> {
                         }
                     }
                 }
-                '[' | '\\' | '&' | '~' => out.extend(['\\', c]),
+                '\\' => out.push_str("\\\\"),
                 c => out.push(c),
             }
         } else {
@@ -87,12 +84,8 @@ pub fn similar(pattern: &str, escape: Option<char>) -> Result<String> {
                     in_class = true;
                     out.push('[');
                     // A bracket right after the beginning, or its negation, is one of the class.
-                    if characters.next_if_eq(&'^').is_some() {
-                        out.push('^');
-                    }
-                    if characters.next_if_eq(&']').is_some() {
-                        out.push_str("\\]");
-                    }
+                    out.extend(characters.next_if_eq(&'^'));
+                    out.extend(characters.next_if_eq(&']'));
                 }
                 '\\' | '.' | '^' | '$' => out.extend(['\\', c]),
                 c => out.push(c),
@@ -186,13 +179,13 @@ mod tests {
         }
         assert!(like("a!", Some('!')).is_err());
         for (pattern, expected) in [
-            ("foo%", "^(?s:foo.*)$"),
-            ("(a|b)_", "^(?s:(?:a|b).)$"),
-            ("a.c", "^(?s:a\\.c)$"),
-            ("a\\%", "^(?s:a\\%)$"),
-            ("[a-c]%", "^(?s:[a-c].*)$"),
-            ("[^[:alpha:]%]", "^(?s:[^[:alpha:]%])$"),
-            ("a{2,3}", "^(?s:a{2,3})$"),
+            ("foo%", "^(?:foo.*)$"),
+            ("(a|b)_", "^(?:(?:a|b).)$"),
+            ("a.c", "^(?:a\\.c)$"),
+            ("a\\%", "^(?:a\\%)$"),
+            ("[a-c]%", "^(?:[a-c].*)$"),
+            ("[^[:alpha:]%]", "^(?:[^[:alpha:]%])$"),
+            ("a{2,3}", "^(?:a{2,3})$"),
         ] {
             assert_eq!(similar(pattern, Some('\\')).unwrap(), expected, "{pattern}");
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Int64Type};
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err, plan_err};
@@ -15,6 +15,7 @@ use thalweg_base::limits::{TEXT_MADE_BYTES_MAX, TEXTS_MADE_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
 
 use super::calendar::Times;
+use super::quoting::{identifier, literal};
 use super::to_char;
 use crate::error::into_datafusion;
 
@@ -121,8 +122,24 @@ impl ScalarUDFImpl for Bounded {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         self.check(&args).map_err(into_datafusion)?;
+        let mut args = args;
+        if let Some(count) = args.args.get_mut(1) {
+            // The function would take it for a number without a sign.
+            *count = without_negatives(count)?;
+        }
         self.inner.invoke_with_args(args)
     }
+}
+
+/// Lengths below nothing are nothing.
+fn without_negatives(lengths: &ColumnarValue) -> DfResult<ColumnarValue> {
+    let ColumnarValue::Array(array) = lengths else { return Ok(lengths.clone()) };
+    let Some(numbers) = array.as_primitive_opt::<Int64Type>() else { return Ok(lengths.clone()) };
+    if numbers.iter().flatten().all(|n| n >= 0) {
+        return Ok(lengths.clone());
+    }
+    let numbers: Int64Array = numbers.unary(|n| n.max(0));
+    Ok(ColumnarValue::Array(Arc::new(numbers)))
 }
 
 /// `format('%s of %I, %L', …)`, as PostgreSQL has it.
@@ -328,124 +345,4 @@ fn formatted(format: &str, values: &[Option<String>]) -> Result<String> {
     }
     out.push_str(rest);
     Ok(out)
-}
-
-fn identifier(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-        && !is_reserved(name);
-    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-/// Words that PostgreSQL quotes although they look like names.
-fn is_reserved(name: &str) -> bool {
-    const RESERVED: &[&str] = &[
-        "all",
-        "analyse",
-        "analyze",
-        "and",
-        "any",
-        "array",
-        "as",
-        "asc",
-        "between",
-        "bigint",
-        "bit",
-        "boolean",
-        "both",
-        "case",
-        "cast",
-        "char",
-        "check",
-        "coalesce",
-        "collate",
-        "column",
-        "constraint",
-        "create",
-        "cross",
-        "current_date",
-        "current_time",
-        "current_user",
-        "decimal",
-        "default",
-        "desc",
-        "distinct",
-        "do",
-        "else",
-        "end",
-        "except",
-        "exists",
-        "extract",
-        "false",
-        "fetch",
-        "float",
-        "for",
-        "foreign",
-        "from",
-        "full",
-        "grant",
-        "group",
-        "having",
-        "ilike",
-        "in",
-        "inner",
-        "int",
-        "integer",
-        "intersect",
-        "interval",
-        "into",
-        "is",
-        "join",
-        "lateral",
-        "left",
-        "like",
-        "limit",
-        "natural",
-        "not",
-        "null",
-        "numeric",
-        "offset",
-        "on",
-        "only",
-        "or",
-        "order",
-        "outer",
-        "primary",
-        "real",
-        "references",
-        "returning",
-        "right",
-        "row",
-        "select",
-        "similar",
-        "smallint",
-        "some",
-        "substring",
-        "table",
-        "then",
-        "time",
-        "timestamp",
-        "to",
-        "trim",
-        "true",
-        "union",
-        "unique",
-        "user",
-        "using",
-        "values",
-        "varchar",
-        "when",
-        "where",
-        "window",
-        "with",
-    ];
-    RESERVED.contains(&name)
-}
-
-fn literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    match quoted.contains('\\') {
-        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
-        false => format!("'{quoted}'"),
-    }
 }

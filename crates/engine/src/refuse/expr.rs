@@ -58,6 +58,7 @@ pub(super) fn expr(state: &SessionState, expr: &Expr) -> Result<()> {
         | E::Map(_)
         | E::Array(_)
         | E::Wildcard(_)
+        | E::IsNormalized { expr: _, form: _, negated: _ }
         | E::QualifiedWildcard(_, _)
         | E::Lambda(_)
         | E::JsonAccess { value: _, path: _ } => Ok(()),
@@ -78,9 +79,6 @@ pub(super) fn expr(state: &SessionState, expr: &Expr) -> Result<()> {
         }
         E::RLike { negated: _, expr: _, pattern: _, regexp: _ } => {
             refuse("RLIKE or REGEXP", "write x ~ 'pattern'")
-        }
-        E::IsNormalized { expr: _, form: _, negated: _ } => {
-            refuse("IS NORMALIZED", "normalise the texts before they are loaded")
         }
         E::InUnnest { expr: _, array_expr: _, negated: _ } => {
             refuse("IN UNNEST (…)", "write x = ANY (array)")

@@ -40,7 +40,7 @@ fn to(ctx: &Context, arguments: &[Value], alias: Oid) -> Result<Value> {
 fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     match text.contains('\\') {
-        true => format!(" E'{}'", quoted.replace('\\', "\\\\")),
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
         false => format!("'{quoted}'"),
     }
 }

@@ -1,0 +1,34 @@
+//! Texts as names and literals of SQL.
+
+/// A name, in quotes if it needs them.
+pub fn identifier(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && !RESERVED.split_ascii_whitespace().any(|word| word == name);
+    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// Words that PostgreSQL quotes although they look like names.
+const RESERVED: &str = "
+    all analyse analyze and any array as asc asymmetric authorization between bigint binary bit
+    boolean both case cast char character check coalesce collate collation column concurrently
+    constraint create cross current_catalog current_date current_role current_schema current_time
+    current_timestamp current_user dec decimal default deferrable desc distinct do else end except
+    exists extract false fetch float for foreign freeze from full grant greatest group grouping
+    having ilike in initially inner inout int integer intersect interval into is isnull join lateral
+    leading least left like limit localtime localtimestamp national natural nchar none normalize not
+    notnull null nullif numeric offset on only or order out outer overlaps overlay placing position
+    precision primary real references returning right row select session_user setof similar smallint
+    some substring symmetric system_user table tablesample then time timestamp to trailing treat trim
+    true union unique user using values varchar variadic verbose when where window with xmlattributes
+    xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize
+    xmltable";
+
+/// A text in quotes.
+pub fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    match quoted.contains('\\') {
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
+}
