@@ -327,7 +327,6 @@ pub async fn external(
     known: &Known,
 ) -> Result<Arc<dyn TableProvider>> {
     let file_type = command.file_type.to_uppercase();
-    let json = (file_type == "JSON").then(|| Format::Json(JsonOptions::default()));
     if let ("CSV" | "JSON", [location], [], []) = (
         &*file_type,
         &command.locations[..],

@@ -2,7 +2,6 @@
 //! all of their rows, and their rows are read by the same reader.
 
 use std::collections::{HashMap, VecDeque};
-use std::mem::discriminant;
 use std::path::PathBuf;
 use std::sync::Arc;
 

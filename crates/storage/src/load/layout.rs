@@ -78,13 +78,8 @@ impl Layout {
                 .detail(format!("the columns of the file are {}", list(names)))
                 .hint("if its first line holds data, say so with `--no-header`"));
         }
-        let layout = Layout {
-            columns: Arc::clone(columns),
-            inputs: names.len(),
-            targets,
-            ignored: unknown,
-            finder: OnceLock::new(),
-        };
+        let layout =
+            Layout { columns: Arc::clone(columns), inputs: names.len(), targets, ignored: unknown };
         for missing in layout.missing() {
             let field = schema.field(missing);
             if !field.is_nullable() && columns.defaults[missing].is_none() {
