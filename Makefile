@@ -42,7 +42,7 @@ build: $(CLANG_STAMP) ## The optimised binary
 	@echo "== Building the optimised binary (20 to 40 minutes the first time, on two cores)"
 	cargo build --release --locked -p thalweg
 
-test: unit answers flights files s3 clients ## Every test
+test: unit answers flights s3 clients ## Every test
 	@echo "== All tests passed"
 
 unit: $(CLANG_STAMP)

@@ -112,6 +112,11 @@ fn keyed(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan
             let mut any = false;
             for by in &mut sort.expr {
                 any |= key_sort(by, schema)?;
+                // Not so in windows, whose frames know no order of keys.
+                if gives(&by.expr, schema, is_list) {
+                    by.expr = key_of(std::mem::take(&mut by.expr), schema);
+                    any = true;
+                }
             }
             Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), any))
         }
@@ -160,11 +165,11 @@ fn key_expr(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
     Ok(keyed.transformed)
 }
 
-/// The same of an order, which is by the key of an interval or a list.
+/// The same of an order, which is by the key of an interval.
 fn key_sort(sort: &mut Sort, schema: &DFSchema) -> Result<bool> {
     let mut any = key_expr(&mut sort.expr, schema)?;
-    if gives(&sort.expr, schema, is_keyed) {
-        sort.expr = key_of(std::mem::take(&mut sort.expr), schema);
+    if gives_span(&sort.expr, schema) {
+        sort.expr = key(std::mem::take(&mut sort.expr));
         any = true;
     }
     Ok(any)

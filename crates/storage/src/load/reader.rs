@@ -87,10 +87,7 @@ impl Reader {
                 Format::Csv(_) if data_type.is_nested() => {}
                 Format::Csv(_) => drop(Column::new(name, data_type, 0)?),
                 Format::Json(options) => drop(JsonColumn::new(name, data_type, options, 0)?),
-                _ if columns.wanted.is_some() => {
-                    return Err(Error::internal("only text is read for some columns"));
-                }
-                _ => {}
+                Format::Parquet | Format::Arrow => {}
             }
         }
         let faults = Faults::new(0).ignoring(format.ignores_errors());
