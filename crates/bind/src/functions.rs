@@ -4,7 +4,7 @@
 //! * [`listed`]: casts of lists, item by item
 //! * [`quantified`]: comparisons with ANY or ALL items of a list
 //! * [`quotient`]: decimals divided exactly to the last digit that is kept
-//! * [`type_name`]: `pg_typeof`
+//! * [`type_name`]: what `pg_typeof` gives
 //! * [`rounded`]: doubles as whole numbers, decimals and reals, timestamps as those of a coarser unit
 
 pub(crate) mod checked;

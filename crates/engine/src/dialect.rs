@@ -237,7 +237,10 @@ fn substring(parser: &mut Parser) -> Result<Expr, ParserError> {
             count = Some(Box::new(parser.parse_expr()?));
         }
     }
-    while !special {
+    loop {
+        if special {
+            break;
+        }
         if from.is_none() && parser.parse_keyword(Keyword::FROM) {
             from = Some(Box::new(parser.parse_expr()?));
         } else if count.is_none() && parser.parse_keyword(Keyword::FOR) {

@@ -151,7 +151,11 @@ impl RowInsert {
         let table = &target.table;
         let fields = table.arrow_schema.fields();
         let width = self.width();
-        if width == 0 || width > fields.len() || values.is_empty() || values.len() % width != 0 {
+        if width == 0
+            || width > fields.len()
+            || values.is_empty()
+            || !values.len().is_multiple_of(width)
+        {
             return Ok(None);
         }
         let places = match self.columns.is_empty() {

@@ -62,6 +62,7 @@ impl Misfit {
 }
 
 /// The builder of a column, of the items of lists, or of a field of structs.
+#[expect(clippy::large_enum_variant, reason = "there are few columns, and most are of this kind")]
 pub(super) enum JsonColumn {
     Single(Column, Spelling),
     List(Box<Lists>),

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use parking_lot::Mutex;
-use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_MEMORY_BYTES};
 use thalweg_base::Result;
+use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_MEMORY_BYTES};
 
 use super::arrow_ipc::{ArrowBatches, ArrowSource};
 use super::block::{Block, TextSource};

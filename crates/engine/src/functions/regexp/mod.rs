@@ -24,7 +24,9 @@ use search::Regexp;
 /// Expressions that are kept for the batches to come.
 const KEPT_MAX: usize = 64;
 
-static KEPT: LazyLock<Mutex<HashMap<(String, Flags), Arc<Regexp>>>> = LazyLock::new(Mutex::default);
+type Kept = HashMap<(String, Flags), Arc<Regexp>>;
+
+static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(Mutex::default);
 
 /// The expressions of one batch of rows.
 #[derive(Debug, Default)]

@@ -147,13 +147,16 @@ impl Regexp {
 /// Bytes that one search may look at.
 const WORK_MAX: u64 = 1 << 30;
 
+/// A part that looks around, and where it begins.
+type Begin = (*const Covers, usize);
+
 /// A search in one text.
 struct Search<'r, 't> {
     text: &'t str,
     any_case: bool,
     work: Cell<u64>,
     /// Where parts that look around end, by where they begin.
-    ends: RefCell<HashMap<(*const Covers, usize), Rc<[usize]>>>,
+    ends: RefCell<HashMap<Begin, Rc<[usize]>>>,
     of: std::marker::PhantomData<&'r Regexp>,
 }
 
