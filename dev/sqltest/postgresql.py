@@ -114,6 +114,8 @@ def value(raw, kind):
     if kind in ("timestamp", "timestamptz"):
         raw = re.sub(r"\+00$", "Z", raw.replace(" ", "T"))
         return re.sub(r"([+-]\d\d)$", r"\1:00", raw)
+    if kind == "array" and '"' not in raw:
+        return raw.replace(",", ", ").replace("{", "[").replace("}", "]")
     return raw.replace("\n", "\\n") if raw else "(empty)"
 
 
@@ -127,8 +129,13 @@ def ask(connection, record):
         result = cursor.pgresult
         if result is None or result.nfields == 0:
             return None, None
-        types = [connection.adapters.types.get(result.ftype(i)) for i in range(result.nfields)]
-        names = [t.name if t else "other" for t in types]
+        oids = [result.ftype(i) for i in range(result.nfields)]
+        types = [connection.adapters.types.get(oid) for oid in oids]
+        # A type is found by the id of its arrays as well.
+        names = [
+            "array" if t and t.array_oid == oid else t.name if t else "other"
+            for t, oid in zip(types, oids)
+        ]
         rows = []
         for row in range(result.ntuples):
             raw = [result.get_value(row, i) for i in range(result.nfields)]
