@@ -377,7 +377,8 @@ impl<'r, 't> Search<'r, 't> {
                 let min = (*min).max(1) as usize;
                 let max = max.map_or(characters, |max| characters.min(max as usize)).max(min);
                 let times = Times { inner, min, max, end };
-                is_optional && begin == end || self.dissect_times(&times, 1, begin, all)?
+                // Nothing is matched once if it can be, and else not at all.
+                self.dissect_times(&times, 1, begin, all)? || is_optional && begin == end
             }
             Kind::Back { group, min, max } => match all.get(*group).copied().flatten() {
                 Some((from, to)) => {
@@ -600,7 +601,7 @@ fn ordered(part: &Part) -> bool {
         Part::Any(_) => is_fixed(part) && !has_groups(part),
         // `x{2,2}?` is of one length and prefers the shortest all the same, also for what follows.
         Part::Repeat { prefers: Prefers::Shortest, min, max: Some(max), .. } if min == max => false,
-        Part::Repeat { inner, .. } => is_fixed(inner) && ordered(inner),
+        Part::Repeat { inner, .. } => is_fixed(inner) && lengths(inner).0 > 0 && ordered(inner),
     }
 }
 

@@ -44,6 +44,10 @@ fn matches_are_those_of_postgresql() {
         ("[]a]+", "]a", &["]a"]),
         ("(a{2}){2}", "aaaaa", &["aaaa", "aa"]),
         ("((a))", "a", &["a", "a", "a"]),
+        ("(a?)*b", "b", &["b", ""]),
+        ("((x)?)?b", "b", &["b", "", "-"]),
+        ("(?:(a?)(a*))*b", "aab", &["aab", "a", "a"]),
+        ("(\\y)?a", "a", &["a", ""]),
     ] {
         assert_eq!(
             found(pattern, text).as_deref(),
@@ -70,11 +74,24 @@ fn what_is_no_expression_is_refused() {
 /// Both ways to take a match apart agree, where the quick one is taken.
 #[test]
 fn quick_ways_give_what_the_slow_ones_give() {
-    let parts = ["a", "b*", "(a+)", "(b?)", "[ab]*?", "(?:ab)?", "(.)", "(a|b)", "(ab)*", "b{2}"];
+    let parts = [
+        "a",
+        "b*",
+        "(a+)",
+        "(b?)",
+        "[ab]*?",
+        "(?:ab)?",
+        "(.)",
+        "(a|b)",
+        "(ab)*",
+        "b{2}",
+        "(a?)?",
+        "(?:(b)|a)*",
+    ];
     let texts = ["", "ab", "aabb", "abab", "bbaab", "aababb"];
     for first in parts {
         for second in parts {
-            for third in parts {
+            for third in ["", "(b?)"] {
                 let pattern = format!("{first}{second}{third}");
                 let regexp = Regexp::new(&pattern, Flags::default()).unwrap();
                 for text in texts {
