@@ -23,7 +23,7 @@ use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
 use crate::catalogue;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::functions::type_name::type_name;
 use crate::guard::guarded;
@@ -31,6 +31,7 @@ use crate::meaning::is_spelled;
 use crate::operator::average;
 use crate::rows::{CHOICE, series_item};
 use crate::scope::Part;
+use crate::typed::Typed;
 use crate::types;
 
 /// The parts of a call.

@@ -14,12 +14,13 @@ use datafusion::sql::sqlparser::ast::{
 use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::grouping::subquery;
 use crate::reads::Reads;
 use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
+use crate::typed::Typed;
 
 /// Rows, and the names of their columns.
 pub(crate) struct Rows {

@@ -14,6 +14,8 @@ pub(crate) mod quotient;
 pub(crate) mod rounded;
 pub(crate) mod type_name;
 
+pub use rounded::nearest_instant;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};

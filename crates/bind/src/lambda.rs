@@ -12,9 +12,10 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{self, LambdaFunction};
 
 use crate::binder::Binder;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Result, not_covered, wrong};
 use crate::scope::Part;
+use crate::typed::Typed;
 
 enum Arg<'a> {
     Value(Typed),

@@ -6,8 +6,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{CharacterLength, DataType as SqlType};
 
 use crate::binder::Binder;
-use crate::expr::Typed;
 use crate::failure::{Result, wrong};
+use crate::typed::Typed;
 use crate::types::is_text;
 
 /// The length of a type of texts, and the function that cuts to it; `None`: it has none.

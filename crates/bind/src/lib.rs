@@ -14,7 +14,7 @@
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
 //!   `ties.rs`: `WITH TIES`.
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
-//! * `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
+//! * `typed.rs`: an expression with its type, and its casts; `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
 //! * `meaning.rs`: functions that mean something else than DataFusion's. `texts.rs`: forms of SQL about
@@ -57,11 +57,13 @@ mod subquery;
 mod texts;
 mod ties;
 mod title;
+mod typed;
 mod types;
 mod unnest;
 mod zone;
 
 pub use binder::{Binder, Bound};
 pub use failure::Failure;
+pub use functions::nearest_instant;
 pub use reads::{READERS, Reads};
 pub use types::{no_type, of_sql as sql_type};

@@ -9,9 +9,9 @@ use datafusion::sql::sqlparser::ast::{self, UnaryOperator, Value};
 use thalweg_base::Error;
 
 use crate::binder::Binder;
-use crate::expr::Typed;
 use crate::failure::{Result, not_covered, wrong};
 use crate::span::{self, Fields, Unit};
+use crate::typed::Typed;
 use crate::types::{DIGITS_MAX, INTERVAL, TEXT};
 
 fn literal(value: ScalarValue) -> Typed {

@@ -7,10 +7,10 @@ use datafusion::logical_expr::{Expr, Operator, lit};
 use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
-use crate::expr::Typed;
 use crate::failure::Result;
 use crate::functions::rounded;
 use crate::operator::{binary, whole};
+use crate::typed::Typed;
 use crate::types;
 
 impl Binder<'_> {

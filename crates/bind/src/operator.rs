@@ -10,12 +10,13 @@ use datafusion::logical_expr::{Expr, Operator};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr};
 
 use crate::binder::Binder;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::checked::checked;
 use crate::functions::quotient::{quotient, quotient_type};
 use crate::guard::guarded;
 use crate::scope::Part;
+use crate::typed::Typed;
 use crate::types::{
     self, INTERVAL, TEXT, as_decimal, common, is_decimal, is_float, is_number, is_text,
 };

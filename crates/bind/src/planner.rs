@@ -10,8 +10,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::binder::Binder;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::Result;
+use crate::typed::Typed;
 
 impl Binder<'_> {
     /// An operator where one side is no number.

@@ -18,12 +18,13 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::binder::{Binder, Ctes, Named, Output, Relation};
 use crate::call::sort;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::literal::count;
 use crate::operator::whole;
 use crate::scope::{Part, Scope};
 use crate::select::{Order, unsupported_clause};
+use crate::typed::Typed;
 use crate::types::{self, DIGITS_MAX, TEXT, common, united};
 use crate::unnest::has_subquery;
 

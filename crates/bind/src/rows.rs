@@ -19,12 +19,13 @@ use datafusion::sql::sqlparser::ast::{
 use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::from::{Rows, reference, rename};
 use crate::grouping::Computed;
 use crate::reads::Reads;
 use crate::scope::{Entry, Part};
+use crate::typed::Typed;
 use crate::types;
 use crate::unnest::once::nullable;
 

@@ -12,9 +12,9 @@ use datafusion::sql::sqlparser::ast::Ident;
 use thalweg_base::text::nearest;
 use thalweg_base::{Error, Place};
 
-use crate::expr::Typed;
 use crate::failure::{Failure, Result, not_covered};
 use crate::grouping::subquery;
+use crate::typed::Typed;
 
 /// A column that the text can name.
 #[derive(Clone, Debug)]

@@ -14,11 +14,12 @@ use thalweg_base::{Error, Subject};
 
 use crate::binder::{Binder, Ctes, Output, Relation};
 use crate::call::sort;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Failure, Placed, Result, not_covered, wrong};
 use crate::grouping::{Computed, has_aggregates, one_set, rebase, subquery};
 use crate::scope::{Entry, Part, Scope};
 use crate::title;
+use crate::typed::Typed;
 
 /// An item of the select list.
 struct Item<'s> {

@@ -15,11 +15,12 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query, Spanned};
 
 use crate::binder::{Binder, Relation};
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Result, not_covered, wrong};
 use crate::functions::quantified::quantified;
 use crate::operator::{self, as_row};
 use crate::scope::Scope;
+use crate::typed::Typed;
 use crate::types::TEXT;
 
 impl Binder<'_> {

@@ -10,8 +10,9 @@ use datafusion::sql::sqlparser::ast;
 use thalweg_base::Error;
 
 use crate::binder::Binder;
-use crate::expr::{Place, Typed};
+use crate::expr::Place;
 use crate::failure::{Result, wrong};
+use crate::typed::Typed;
 use crate::types::{self, TEXT, is_text};
 
 /// The zone of a session that has set none.

@@ -236,17 +236,14 @@ fn substring(parser: &mut Parser) -> Result<Expr, ParserError> {
         if parser.consume_token(&Token::Comma) {
             count = Some(Box::new(parser.parse_expr()?));
         }
-    }
-    loop {
-        if special {
-            break;
-        }
-        if from.is_none() && parser.parse_keyword(Keyword::FROM) {
-            from = Some(Box::new(parser.parse_expr()?));
-        } else if count.is_none() && parser.parse_keyword(Keyword::FOR) {
-            count = Some(Box::new(parser.parse_expr()?));
-        } else {
-            break;
+    } else {
+        // Two parts at most.
+        for _ in 0..2 {
+            if from.is_none() && parser.parse_keyword(Keyword::FROM) {
+                from = Some(Box::new(parser.parse_expr()?));
+            } else if count.is_none() && parser.parse_keyword(Keyword::FOR) {
+                count = Some(Box::new(parser.parse_expr()?));
+            }
         }
     }
     parser.expect_token(&Token::RParen)?;

@@ -87,21 +87,8 @@ fn is_name(word: Keyword, place: &Place<'_>) -> bool {
 /// Whether an operand follows the token.
 fn is_operand(previous: &Token) -> bool {
     match previous {
-        Token::LParen
-        | Token::Comma
-        | Token::Period
-        | Token::Eq
-        | Token::Neq
-        | Token::Lt
-        | Token::LtEq
-        | Token::Gt
-        | Token::GtEq
-        | Token::Plus
-        | Token::Minus
-        | Token::Mul
-        | Token::Div
-        | Token::Mod
-        | Token::StringConcat => true,
+        Token::LParen | Token::Minus => true,
+        token if is_between_operands(token) => true,
         token => matches!(
             keyword(token),
             Keyword::SELECT
@@ -124,26 +111,31 @@ fn is_operand(previous: &Token) -> bool {
     }
 }
 
+/// Whether the token stands between two operands. A minus may belong to the second.
+fn is_between_operands(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Comma
+            | Token::Period
+            | Token::Eq
+            | Token::Neq
+            | Token::Lt
+            | Token::LtEq
+            | Token::Gt
+            | Token::GtEq
+            | Token::Plus
+            | Token::Mul
+            | Token::Div
+            | Token::Mod
+            | Token::StringConcat
+    )
+}
+
 /// Whether the token follows an operand, so that nothing more belongs to this.
 fn ends_operand(next: &Token) -> bool {
     match next {
-        Token::EOF
-        | Token::SemiColon
-        | Token::RParen
-        | Token::Comma
-        | Token::Period
-        | Token::DoubleColon
-        | Token::Eq
-        | Token::Neq
-        | Token::Lt
-        | Token::LtEq
-        | Token::Gt
-        | Token::GtEq
-        | Token::Plus
-        | Token::Mul
-        | Token::Div
-        | Token::Mod
-        | Token::StringConcat => true,
+        Token::EOF | Token::SemiColon | Token::RParen | Token::DoubleColon => true,
+        token if is_between_operands(token) => true,
         token => matches!(
             keyword(token),
             Keyword::FROM

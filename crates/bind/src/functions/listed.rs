@@ -6,11 +6,8 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
 
-use super::{Function, is_one, rounded, shaped, untyped_null};
+use super::rounded;
 use crate::types;
 
 /// Whether the items of a list are rounded by a cast to another list, which Arrow would cut.
@@ -28,48 +25,8 @@ pub(crate) fn is_rounded(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ListCast {
-    to: DataType,
-    /// Items that cannot be cast are NULL.
-    is_try: bool,
-    signature: Signature,
-}
-
-pub(crate) fn list_cast(to: DataType, is_try: bool) -> Function {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(ListCast { to, is_try, signature }))
-}
-
-impl ScalarUDFImpl for ListCast {
-    fn name(&self) -> &str {
-        if self.is_try { "try_list_cast" } else { "list_cast" }
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn schema_name(&self, args: &[datafusion::logical_expr::Expr]) -> Result<String> {
-        Ok(format!("{}({} as {})", self.name(), args[0].schema_name(), types::name(&self.to)))
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.to.clone())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if let Some(null) = untyped_null(&args) {
-            return Ok(null);
-        }
-        let one = is_one(&args.args);
-        let array = args.args[0].to_array(if one { 1 } else { args.number_rows })?;
-        shaped(converted(&array, &self.to, self.is_try)?, one)
-    }
-}
-
 /// The values of a list, or of the lists within it, as another type.
-fn converted(values: &ArrayRef, to: &DataType, is_try: bool) -> Result<ArrayRef> {
+pub(crate) fn converted(values: &ArrayRef, to: &DataType, is_try: bool) -> Result<ArrayRef> {
     let values = match (values.data_type(), to) {
         (DataType::List(_), DataType::List(item)) => {
             let lists = values.as_list::<i32>();

@@ -1,4 +1,4 @@
-//! Casts of doubles that round as PostgreSQL rounds.
+//! Casts that round as PostgreSQL rounds.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,42 +9,105 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Int64Type, TimeUnit};
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::{Function, failed, is_one, shaped, untyped_null};
-use crate::decimal;
+use super::{Function, failed, is_one, listed, shaped, untyped_null};
+use crate::{decimal, types};
 
-/// The whole number that is nearest to a double, of two the even one: what a cast to an integer begins
-/// with.
+/// What is made of each value. With `is_try`, what cannot be made is NULL, and no error.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum To {
+    /// The whole number that is nearest to a double, of two the even one, as the same type: what a cast to
+    /// an integer begins with.
+    Whole,
+    /// A double as a decimal: the shortest text that reads back as the double, rounded to the digits that
+    /// the decimal has.
+    Decimal { precision: u8, scale: i8, is_try: bool },
+    /// A double as a real; one that is beyond all reals, or so near to zero that it would become it, is an
+    /// error.
+    Real { is_try: bool },
+    /// A timestamp at the nearest multiple of a unit, as the same type.
+    Instant(TimeUnit),
+    /// A list whose items are cast as values are.
+    List { to: DataType, is_try: bool },
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Whole {
+struct Rounded {
+    to: To,
     signature: Signature,
 }
 
+fn function(to: To) -> Function {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Rounded { to, signature }))
+}
+
 pub(crate) fn whole() -> Function {
-    static FUNCTION: LazyLock<Function> = LazyLock::new(|| {
-        let signature = Signature::any(1, Volatility::Immutable);
-        Arc::new(ScalarUDF::from(Whole { signature }))
-    });
+    static FUNCTION: LazyLock<Function> = LazyLock::new(|| function(To::Whole));
     Arc::clone(&FUNCTION)
 }
 
-impl ScalarUDFImpl for Whole {
+pub(crate) fn decimal(precision: u8, scale: i8, is_try: bool) -> Function {
+    function(To::Decimal { precision, scale, is_try })
+}
+
+pub(crate) fn real(is_try: bool) -> Function {
+    function(To::Real { is_try })
+}
+
+pub(crate) fn instant(unit: TimeUnit) -> Function {
+    function(To::Instant(unit))
+}
+
+pub(crate) fn list(to: DataType, is_try: bool) -> Function {
+    function(To::List { to, is_try })
+}
+
+impl ScalarUDFImpl for Rounded {
     fn name(&self) -> &str {
-        "nearest_whole"
+        match &self.to {
+            To::Whole => "nearest_whole",
+            To::Decimal { .. } => "nearest_decimal",
+            To::Real { is_try: false } => "real",
+            To::Real { is_try: true } => "try_real",
+            To::Instant(TimeUnit::Second) => "nearest_second",
+            To::Instant(TimeUnit::Millisecond) => "nearest_millisecond",
+            To::Instant(TimeUnit::Microsecond) => "nearest_microsecond",
+            To::Instant(TimeUnit::Nanosecond) => "nearest_nanosecond",
+            To::List { is_try: false, .. } => "list_cast",
+            To::List { is_try: true, .. } => "try_list_cast",
+        }
     }
 
     fn signature(&self) -> &Signature {
         &self.signature
     }
 
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let value = args[0].schema_name();
+        Ok(match &self.to {
+            To::Decimal { precision, scale, is_try } => {
+                let cast = if *is_try { "try_cast" } else { "cast" };
+                format!("{cast}({value} as numeric({precision},{scale}))")
+            }
+            To::List { to, .. } => format!("{}({value} as {})", self.name(), types::name(to)),
+            _ => format!("{}({value})", self.name()),
+        })
+    }
+
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types[0].clone())
+        Ok(match &self.to {
+            To::Whole | To::Instant(_) => types[0].clone(),
+            &To::Decimal { precision, scale, .. } => DataType::Decimal128(precision, scale),
+            To::Real { .. } => DataType::Float32,
+            To::List { to, .. } => to.clone(),
+        })
     }
 
     fn is_strict(&self) -> bool {
-        true
+        matches!(self.to, To::Whole | To::Instant(_))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -53,7 +116,16 @@ impl ScalarUDFImpl for Whole {
         }
         let one = is_one(&args.args);
         let array = args.args[0].to_array(if one { 1 } else { args.number_rows })?;
-        shaped(wholes(&array)?, one)
+        let rounded = match &self.to {
+            To::Whole => wholes(&array),
+            &To::Decimal { precision, scale, is_try } => {
+                nearest_decimals(&array, precision, scale, is_try)
+            }
+            &To::Real { is_try } => reals(&array, is_try),
+            &To::Instant(unit) => nearest_instants(&array, unit),
+            To::List { to, is_try } => listed::converted(&array, to, *is_try),
+        };
+        shaped(rounded?, one)
     }
 }
 
@@ -65,51 +137,6 @@ pub(crate) fn wholes(array: &ArrayRef) -> Result<ArrayRef> {
     } else {
         return exec_err!("the nearest whole number of {}", array.data_type());
     })
-}
-
-/// A double as a decimal: the shortest text that reads back as the double, rounded to the digits that
-/// the decimal has.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Decimal {
-    precision: u8,
-    scale: i8,
-    /// NULL where there is no such decimal, and no error.
-    is_try: bool,
-    signature: Signature,
-}
-
-pub(crate) fn nearest_decimal(precision: u8, scale: i8, is_try: bool) -> Function {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Decimal { precision, scale, is_try, signature }))
-}
-
-impl ScalarUDFImpl for Decimal {
-    fn name(&self) -> &str {
-        "nearest_decimal"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn schema_name(&self, args: &[datafusion::logical_expr::Expr]) -> Result<String> {
-        let Decimal { precision, scale, is_try, .. } = self;
-        let cast = if *is_try { "try_cast" } else { "cast" };
-        Ok(format!("{cast}({} as numeric({precision},{scale}))", args[0].schema_name()))
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Decimal128(self.precision, self.scale))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if let Some(null) = untyped_null(&args) {
-            return Ok(null);
-        }
-        let one = is_one(&args.args);
-        let array = args.args[0].to_array(if one { 1 } else { args.number_rows })?;
-        shaped(nearest_decimals(&array, self.precision, self.scale, self.is_try)?, one)
-    }
 }
 
 pub(crate) fn nearest_decimals(
@@ -148,43 +175,6 @@ pub(crate) fn nearest_decimals(
     Ok(Arc::new(array.with_precision_and_scale(precision, scale)?))
 }
 
-/// A double as a real; one that is beyond all reals, or so near to zero that it would become it, is an
-/// error.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Real {
-    /// NULL instead of the error.
-    is_try: bool,
-    signature: Signature,
-}
-
-pub(crate) fn real(is_try: bool) -> Function {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Real { is_try, signature }))
-}
-
-impl ScalarUDFImpl for Real {
-    fn name(&self) -> &str {
-        if self.is_try { "try_real" } else { "real" }
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float32)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if let Some(null) = untyped_null(&args) {
-            return Ok(null);
-        }
-        let one = is_one(&args.args);
-        let array = args.args[0].to_array(if one { 1 } else { args.number_rows })?;
-        shaped(reals(&array, self.is_try)?, one)
-    }
-}
-
 pub(crate) fn reals(array: &ArrayRef, is_try: bool) -> Result<ArrayRef> {
     let Some(doubles) = array.as_primitive_opt::<Float64Type>() else {
         return exec_err!("the real of {}", array.data_type());
@@ -205,71 +195,24 @@ pub(crate) fn reals(array: &ArrayRef, is_try: bool) -> Result<ArrayRef> {
     Ok(Arc::new(reals))
 }
 
-/// A timestamp at the nearest multiple of a unit, as the same type. Half goes away from the year 2000, from
-/// which PostgreSQL counts.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Instant {
-    unit: TimeUnit,
-    signature: Signature,
-}
-
-pub(crate) fn instant(unit: TimeUnit) -> Function {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Instant { unit, signature }))
-}
-
 /// 2000-01-01, in seconds since 1970.
-const YEAR_2000_S: i64 = 946_684_800;
+const YEAR_2000_S: i128 = 946_684_800;
 
-/// The multiple of `step` that is nearest to `value`; `second` is how many of its units a second has.
-pub fn nearest_instant(value: i64, second: i64, step: i64) -> i64 {
-    let zero = i128::from(YEAR_2000_S) * i128::from(second);
-    let (value, step) = (i128::from(value) - zero, i128::from(step));
+/// The multiple of `step` that is nearest to `value`; `second` is how many of its units a second has. Half
+/// goes away from the year 2000, from which PostgreSQL counts.
+pub fn nearest_instant(value: i128, second: i128, step: i128) -> i128 {
+    let zero = YEAR_2000_S * second;
+    let value = value - zero;
     let half = if value < 0 { -step / 2 } else { step / 2 };
-    let nearest = (value + half) / step * step + zero;
-    // Beyond the last that there is, it stays.
-    i64::try_from(nearest).unwrap_or(if nearest < 0 { i64::MIN } else { i64::MAX })
+    (value + half) / step * step + zero
 }
 
-/// How many there are in a second.
-pub fn per_second(unit: TimeUnit) -> i64 {
+fn per_second(unit: TimeUnit) -> i128 {
     match unit {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1_000,
         TimeUnit::Microsecond => 1_000_000,
         TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
-
-impl ScalarUDFImpl for Instant {
-    fn name(&self) -> &str {
-        match self.unit {
-            TimeUnit::Second => "nearest_second",
-            TimeUnit::Millisecond => "nearest_millisecond",
-            TimeUnit::Microsecond => "nearest_microsecond",
-            TimeUnit::Nanosecond => "nearest_nanosecond",
-        }
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types[0].clone())
-    }
-
-    fn is_strict(&self) -> bool {
-        true
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if let Some(null) = untyped_null(&args) {
-            return Ok(null);
-        }
-        let one = is_one(&args.args);
-        let array = args.args[0].to_array(if one { 1 } else { args.number_rows })?;
-        shaped(nearest_instants(&array, self.unit)?, one)
     }
 }
 
@@ -279,10 +222,13 @@ pub(crate) fn nearest_instants(array: &ArrayRef, to: TimeUnit) -> Result<ArrayRe
     };
     let second = per_second(*unit);
     let step = (second / per_second(to)).max(1);
+    let nearest = |count: i64| {
+        let nearest = nearest_instant(count.into(), second, step);
+        // Beyond the last that there is, it stays.
+        i64::try_from(nearest).unwrap_or(if nearest < 0 { i64::MIN } else { i64::MAX })
+    };
     let counts = cast(array, &DataType::Int64)?;
-    let counts = counts.as_primitive::<Int64Type>();
-    let nearest: Int64Array =
-        counts.unary::<_, Int64Type>(|count| nearest_instant(count, second, step));
+    let nearest: Int64Array = counts.as_primitive::<Int64Type>().unary::<_, Int64Type>(nearest);
     Ok(cast(&nearest, array.data_type())?)
 }
 
@@ -292,7 +238,7 @@ mod tests {
 
     #[test]
     fn half_an_instant_goes_away_from_the_year_2000() {
-        let check = |ms: i64, expected: i64| {
+        let check = |ms: i128, expected: i128| {
             assert_eq!(nearest_instant(ms, 1000, 1000), expected * 1000, "{ms}");
         };
         check(YEAR_2000_S * 1000 + 500, YEAR_2000_S + 1);
@@ -301,6 +247,9 @@ mod tests {
         check(-499, 0);
         check(1500, 1);
         check(1501, 2);
-        assert_eq!(nearest_instant(i64::MAX, 1_000_000, 1_000_000), i64::MAX);
+        let last = arrow::array::TimestampMicrosecondArray::from(vec![i64::MAX]);
+        let nearest = nearest_instants(&(Arc::new(last) as ArrayRef), TimeUnit::Second).unwrap();
+        let counts = cast(&nearest, &DataType::Int64).unwrap();
+        assert_eq!(counts.as_primitive::<Int64Type>().value(0), i64::MAX);
     }
 }

@@ -19,15 +19,12 @@ use datafusion::logical_expr::{
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result, Subject};
 use thalweg_bind::decimal::{self, Unread};
-use thalweg_bind::span;
+use thalweg_bind::{nearest_instant, span};
 
 use super::calendar::{DAY_US, checked_date};
 use super::list_text::{self, Item};
 use super::times_text::{beyond, read};
 use crate::error::{from_arrow, into_datafusion, no_value};
-
-/// The point of time on both sides of which PostgreSQL rounds away.
-const YEAR_2000_NS: i128 = 946_684_800_000_000_000;
 
 /// What a cast of a text to such a type becomes.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -90,9 +87,8 @@ impl TextAs {
                 Some(days) if zone.is_none() => i128::from(days) * i128::from(DAY_US) * 1000,
                 _ => read(text, "timestamp")?.timestamp_ns(text, zone.as_ref())?,
             };
-            let ns = ns - YEAR_2000_NS;
-            let count = rounded(ns, ns_per_unit) + YEAR_2000_NS / ns_per_unit;
-            i64::try_from(count).map_err(|_| beyond(text, "timestamp"))
+            let nearest = nearest_instant(ns, 1_000_000_000, ns_per_unit);
+            i64::try_from(nearest / ns_per_unit).map_err(|_| beyond(text, "timestamp"))
         };
         let of_day = |text: &str, ns_per_unit: i128| -> Result<i64> {
             time_ns(text).map(|ns| rounded(ns.into(), ns_per_unit) as i64)
@@ -251,7 +247,7 @@ fn is_lost(text: &str, is_zero: bool, is_infinite: bool) -> bool {
         || is_zero && digits.contains(|c: char| matches!(c, '1'..='9'))
 }
 
-/// Half a unit is rounded away from zero; that of timestamps is where PostgreSQL has it.
+/// A time of the day, half a unit rounded up; other points of time go by [`nearest_instant`].
 fn rounded(ns: i128, ns_per_unit: i128) -> i128 {
     let half = if ns < 0 { -ns_per_unit / 2 } else { ns_per_unit / 2 };
     if ns_per_unit == 1 { ns } else { (ns + half) / ns_per_unit }

@@ -4,7 +4,7 @@
 //! different ones, in the same order, and never fails; and if the type of `c` has the value `v` itself.
 //! A cast that rounds, truncates or shifts by a time zone has none of that: `cast(2.4 AS int) = 2`.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
 /// Whether a cast keeps all values apart and in order, and fails for none.
@@ -20,7 +20,7 @@ pub fn is_exact(from: &DataType, to: &DataType) -> bool {
         (from, Dictionary(_, values)) => is_exact(from, values),
         (Date32, Timestamp(_, None)) => true,
         (Timestamp(from, zone), Timestamp(to, other)) => {
-            per_second(from) <= per_second(to) && zone.is_some() == other.is_some()
+            from <= to && zone.is_some() == other.is_some()
         }
         _ => match (whole_digits(from), whole_digits(to)) {
             (Some(Whole::Bits(signed, bits)), Some(Whole::Bits(to_signed, to_bits))) => {
@@ -87,17 +87,10 @@ fn digits_of(signed: bool, bits: u32) -> i16 {
     }
 }
 
-fn per_second(unit: &TimeUnit) -> u32 {
-    match unit {
-        TimeUnit::Second => 1,
-        TimeUnit::Millisecond => 1_000,
-        TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => 1_000_000_000,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::TimeUnit;
+
     use super::*;
 
     #[test]
