@@ -9,15 +9,14 @@
 //!
 //! A file that is written appears under its name when it is whole, and not at all after an error.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod write;
 
-use arrow::datatypes::{DataType, Schema};
+use std::sync::Arc;
+
 use datafusion::common::TableReference;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, Statement};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Query, SelectItem, Value};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, ObjectName, Query, SelectItem};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -25,6 +24,7 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::load::{CsvOptions, Format, JsonOptions};
 
+use self::write::WriteOptions;
 use crate::access::PG_WRITE_SERVER_FILES;
 use crate::answer::Tag;
 use crate::as_of;
@@ -261,7 +261,7 @@ impl Copy {
                 CopyToSource::Query(Box::new(target::select(None, items, from, None)))
             }
         };
-        let place = Place::new(target, options.is_folder(target), &options.format)?;
+        let place = options.place(target)?;
         let format = options.format.clone();
         let copy = Statement::CopyTo(CopyToStatement {
             source,
@@ -270,45 +270,15 @@ impl Copy {
             stored_as: Some(options.format),
             options: options.datafusion,
         });
-        let plan = statement::plan(job.state, copy).await.map_err(from_datafusion)?;
-        if let LogicalPlan::Copy(copy) = &plan {
-            writable(copy.input.schema().as_arrow(), &format)?;
+        let mut plan = statement::plan(job.state, copy).await.map_err(from_datafusion)?;
+        if let LogicalPlan::Copy(copy) = &mut plan {
+            write::suit(copy, &format)?;
         }
         let rows = statement::execute_count(job.run, job.state, &plan)
             .await
             .map_err(|e| e.context(format!("COPY TO {}", quoted(target))))?;
         blocking(move || place.publish()).await.map_err(from_datafusion)?;
         Ok(Started::Done(Tag::Count("COPY".into(), rows)))
-    }
-}
-
-/// Whether the format has every type: writers of some panic where they have no words.
-fn writable(schema: &Schema, format: &str) -> Result<()> {
-    fn is_union(data_type: &DataType) -> bool {
-        match data_type {
-            DataType::Union(..) => true,
-            DataType::Dictionary(_, value) => is_union(value),
-            DataType::List(item)
-            | DataType::LargeList(item)
-            | DataType::FixedSizeList(item, _)
-            | DataType::ListView(item)
-            | DataType::LargeListView(item)
-            | DataType::Map(item, _) => is_union(item.data_type()),
-            DataType::Struct(fields) => fields.iter().any(|f| is_union(f.data_type())),
-            _ => false,
-        }
-    }
-    if format == "arrow" {
-        return Ok(());
-    }
-    match schema.fields().iter().find(|field| is_union(field.data_type())) {
-        None => Ok(()),
-        Some(field) => Err(Error::unsupported(format!(
-            "column {} is a union, which {} does not have",
-            quoted(field.name()),
-            format.to_uppercase()
-        ))
-        .hint("take out its members with union_extract(column, 'member'), or write Arrow")),
     }
 }
 
@@ -369,129 +339,6 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
     Ok(())
 }
 
-struct WriteOptions {
-    format: String,
-    partition_by: Vec<String>,
-    /// By DataFusion's names.
-    datafusion: Vec<(String, Value)>,
-}
-
-impl WriteOptions {
-    fn new(target: &str, options: &[Setting]) -> Result<WriteOptions> {
-        let mut format = None;
-        let mut partition_by = vec![];
-        let mut datafusion = vec![];
-        let mut compressed = false;
-        let mut csv = CsvOptions::default();
-        for option in options {
-            let name = match option.name.as_str() {
-                "format" => {
-                    format = Some(known_format(option.text()?)?);
-                    continue;
-                }
-                "partition_by" | "partitioned_by" => {
-                    partition_by.clone_from(&option.values);
-                    continue;
-                }
-                "header" => "format.has_header",
-                "delimiter" | "delim" | "sep" => "format.delimiter",
-                "quote" => "format.quote",
-                "escape" => "format.escape",
-                "null" | "nullstr" => "format.null_value",
-                "compression" | "codec" => "format.compression",
-                "compression_level" => "format.compression_level",
-                "row_group_size" => "format.max_row_group_size",
-                "dateformat" | "date_format" => "format.date_format",
-                "timestampformat" | "timestamp_format" => "format.timestamp_format",
-                other if other.contains('.') => other,
-                _ => {
-                    return Err(option.unknown(
-                        "FORMAT, HEADER, DELIMITER, QUOTE, ESCAPE, NULL, COMPRESSION, \
-                         ROW_GROUP_SIZE, DATE_FORMAT, TIMESTAMP_FORMAT and PARTITION_BY are the \
-                         options of COPY … TO",
-                    ));
-                }
-            };
-            compressed |= name == "format.compression";
-            let text = match name {
-                "format.has_header" => option.flag()?.to_string(),
-                "format.delimiter" => {
-                    csv.delimiter = option.byte()?;
-                    char::from(csv.delimiter).to_string()
-                }
-                "format.quote" => {
-                    csv.quote = Some(option.byte()?);
-                    option.text()?.to_string()
-                }
-                "format.escape" => {
-                    csv.escape = Some(option.byte()?);
-                    option.text()?.to_string()
-                }
-                "format.null_value" => {
-                    csv.nulls = vec![option.text()?.to_string()];
-                    option.text()?.to_string()
-                }
-                _ => option.text()?.to_string(),
-            };
-            datafusion.push((name.to_string(), Value::SingleQuotedString(text)));
-        }
-        csv.check()?;
-        let path = Path::new(target.trim_end_matches('/'));
-        let suffix = |p: &Path| p.extension().map(|e| e.to_string_lossy().to_lowercase());
-        let (mut extension, mut compression) = (suffix(path), None);
-        if let Some(known) = extension.as_deref().and_then(compression_of) {
-            compression = Some(known);
-            extension = path.file_stem().and_then(|stem| suffix(Path::new(stem)));
-        }
-        let format = match (format, extension) {
-            (Some(format), _) => format,
-            (None, Some(extension)) => known_format(&extension)?,
-            (None, None) => {
-                return Err(Error::user(format!("the format of {} is not known", quoted(target)))
-                    .hint("say it: COPY … TO '…' (FORMAT parquet)"));
-            }
-        };
-        if let Some(compression) = compression
-            && !compressed
-            && matches!(format.as_str(), "csv" | "json")
-        {
-            let value = Value::SingleQuotedString(compression.into());
-            datafusion.push(("format.compression".into(), value));
-        }
-        Ok(WriteOptions { format, partition_by, datafusion })
-    }
-
-    fn is_folder(&self, target: &str) -> bool {
-        !self.partition_by.is_empty() || is_folder(target)
-    }
-}
-
-/// Whether a name without further word means a folder.
-fn is_folder(target: &str) -> bool {
-    target.ends_with('/') || (!target.contains("://") && Path::new(target).is_dir())
-}
-
-fn compression_of(extension: &str) -> Option<&'static str> {
-    Some(match extension {
-        "gz" => "gzip",
-        "zst" => "zstd",
-        "bz2" => "bzip2",
-        "xz" => "xz",
-        _ => return None,
-    })
-}
-
-fn known_format(name: &str) -> Result<String> {
-    Ok(match name.to_lowercase().as_str() {
-        "csv" => "csv",
-        "json" | "jsonl" | "ndjson" => "json",
-        "parquet" => "parquet",
-        "arrow" | "feather" | "ipc" => "arrow",
-        other => return Err(unknown_format(other)),
-    }
-    .into())
-}
-
 fn unknown_format(name: &str) -> Error {
     Error::user(format!("{} is not a format", quoted(name)))
         .hint("CSV, JSON, PARQUET and ARROW are")
@@ -547,73 +394,6 @@ impl Setting {
     }
 }
 
-/// Where the output goes, and where it is written first.
-enum Place {
-    /// A local file or folder: written beside its name, and renamed.
-    Local { target: PathBuf, scratch: Scratch, folder: bool },
-    /// Stores make objects at once, whole.
-    Remote(String),
-}
-
-/// Removed unless it has been renamed.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is not there need not be removed; what cannot be has a name that says so.
-        let _ = std::fs::remove_file(&self.0).or_else(|_| std::fs::remove_dir_all(&self.0));
-    }
-}
-
-impl Place {
-    fn new(target: &str, folder: bool, format: &str) -> Result<Place> {
-        if target.contains("://") {
-            return Ok(Place::Remote(target.to_string()));
-        }
-        let cannot = |e| Error::io(format!("cannot write {}", quoted(target)), e);
-        let path = std::path::absolute(target.trim_end_matches('/')).map_err(cannot)?;
-        let (Some(parent), Some(_)) = (path.parent(), path.file_name()) else {
-            return Err(Error::user(format!("{} is not the name of a file", quoted(target))));
-        };
-        if folder {
-            let used = std::fs::read_dir(&path).map(|mut entries| entries.next().is_some());
-            if used.unwrap_or(false) {
-                return Err(Error::user(format!("folder {} is not empty", quoted(target)))
-                    .hint("name a new one, or remove what is in it"));
-            }
-        }
-        std::fs::create_dir_all(parent).map_err(cannot)?;
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // A name with an extension is a file to DataFusion, one with a slash at the end a folder.
-        let scratch = parent.join(format!(".copy-{}-{number}.{format}", std::process::id()));
-        Ok(Place::Local { scratch: Scratch(scratch), folder, target: path })
-    }
-
-    fn written(&self) -> String {
-        match self {
-            Place::Remote(url) => url.clone(),
-            Place::Local { scratch, folder, .. } => {
-                let text = scratch.0.to_string_lossy().into_owned();
-                if *folder { text + "/" } else { text }
-            }
-        }
-    }
-
-    fn publish(self) -> Result<()> {
-        let Place::Local { target, scratch, folder } = self else { return Ok(()) };
-        let name = quoted(&target.to_string_lossy());
-        let cannot = |e| Error::io(format!("cannot write {name}"), e);
-        if folder {
-            // Without rows, not even a folder is written.
-            std::fs::create_dir_all(&scratch.0).map_err(cannot)?;
-            // It is empty, as was looked at in the beginning.
-            let _ = std::fs::remove_dir(&target);
-        }
-        std::fs::rename(&scratch.0, &target).map_err(cannot)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use datafusion::sql::sqlparser::tokenizer::Tokenizer;
@@ -653,23 +433,5 @@ mod tests {
                 ("format.x", &["1"]),
             ],
         );
-    }
-
-    #[test]
-    fn the_format_follows_from_the_name() {
-        let check = |target: &str, format: &str, compression: Option<&str>| {
-            let options = WriteOptions::new(target, &[]).unwrap();
-            assert_eq!(options.format, format, "{target}");
-            let found = options.datafusion.iter().find(|(n, _)| n == "format.compression");
-            let found = found.map(|(_, v)| v.clone());
-            assert_eq!(found, compression.map(|c| Value::SingleQuotedString(c.into())), "{target}");
-        };
-        check("/tmp/a.csv", "csv", None);
-        check("a.CSV.gz", "csv", Some("gzip"));
-        check("a.jsonl.zst", "json", Some("zstd"));
-        check("out.parquet/", "parquet", None);
-        check("x.arrow", "arrow", None);
-        assert!(WriteOptions::new("a.xls", &[]).is_err());
-        assert!(WriteOptions::new("a", &[]).is_err());
     }
 }

@@ -228,8 +228,12 @@ impl Lines {
             ),
             date: options.date_format.clone(),
             datetime: options.datetime_format.clone(),
-            timestamp: options.timestamp_format.clone(),
-            timestamp_tz: options.timestamp_tz_format.clone(),
+            // With a blank between day and time, as spreadsheets know it.
+            timestamp: options.timestamp_format.clone().or(Some("%Y-%m-%d %H:%M:%S%.f".into())),
+            timestamp_tz: options
+                .timestamp_tz_format
+                .clone()
+                .or(Some("%Y-%m-%d %H:%M:%S%.f%:z".into())),
             time: options.time_format.clone(),
         }
     }

@@ -73,6 +73,7 @@ mod held;
 mod hints;
 mod information;
 mod ingest;
+mod json_file;
 mod load;
 mod maintain;
 mod names;

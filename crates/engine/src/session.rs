@@ -29,6 +29,7 @@ use crate::describe::{Description, describe};
 use crate::engine::Engine;
 use crate::exec::MemoryBandwidth;
 use crate::ingest::{self, Ingest};
+use crate::json_file::JsonFiles;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::parameters::{self, Filled, Value};
 use crate::parse;
@@ -622,7 +623,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     functions::register(&mut state);
     array_remove::register(&mut state);
     percentile::register(&mut state);
-    // There is a format of that name, which may be replaced.
+    // There are formats of these names, which may be replaced.
     let _ = state.register_file_format(Arc::new(CsvFiles::default()), true);
+    let _ = state.register_file_format(Arc::new(JsonFiles::default()), true);
     state
 }
