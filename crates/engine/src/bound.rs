@@ -35,7 +35,8 @@ use thalweg_bind::catalogue::{self, Function};
 use thalweg_bind::{Binder, Bound, Failure, Reads};
 
 use crate::catalog::{CATALOG, Handle};
-use crate::describe::described;
+use crate::describe::{described, summary};
+use crate::dialect::{SUMMARIZE, every_column_of};
 use crate::dml::target::expression;
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::IntSeries;
@@ -103,16 +104,18 @@ pub(crate) async fn plan(
                 table_name,
                 ..
             } => {
-                let query = every_column_of(state, table_name)?;
-                let statement = Statement::Statement(Box::new(ast::Statement::Query(query)));
-                Box::pin(description(state, &statement)).await
+                let query = every_column_of(item(table_name))?;
+                Box::pin(description(state, &query, false)).await
             }
             ast::Statement::Explain {
                 describe_alias: DescribeAlias::Describe | DescribeAlias::Desc,
                 statement,
+                options,
                 ..
-            } if matches!(statement.as_ref(), ast::Statement::Query(_)) => {
-                Box::pin(description(state, &Statement::Statement(statement.clone()))).await
+            } => {
+                let ast::Statement::Query(query) = statement.as_ref() else { return Ok(None) };
+                let summarized = options.iter().flatten().any(|o| o.name.value == SUMMARIZE);
+                Box::pin(description(state, query, summarized)).await
             }
             _ => Ok(None),
         },
@@ -161,37 +164,41 @@ pub(crate) async fn plan(
     }
 }
 
-/// The columns of a query, as rows.
-async fn description(
-    state: &SessionState,
-    query: &Statement,
-) -> DfResult<Option<(LogicalPlan, Titles)>> {
-    let Some(inner) = is_query(query) else { return Ok(None) };
-    let bound = bind(state, query, inner, None).await?;
-    // The branches of a UNION agree on their types only here.
-    let analysed = state.analyzer().execute_and_check(
-        bound.plan.clone(),
-        state.config_options(),
-        |_, _| {},
-    )?;
-    let types = analysed.schema().fields();
-    Ok(Some((described(&bound.plan, types, &bound.titles)?, Titles::default())))
+/// A table in FROM.
+fn item(name: &ast::ObjectName) -> ast::TableFactor {
+    ast::TableFactor::Table {
+        name: name.clone(),
+        alias: None,
+        args: None,
+        with_hints: vec![],
+        version: None,
+        with_ordinality: false,
+        partitions: vec![],
+        json_path: None,
+        sample: None,
+        index_hints: vec![],
+    }
 }
 
-/// `SELECT * FROM name`
-fn every_column_of(state: &SessionState, name: &ast::ObjectName) -> DfResult<Box<Query>> {
-    let dialect = &state.config_options().sql_parser.dialect;
-    let mut statement = state.sql_to_statement("SELECT * FROM t", dialect)?;
-    if let Statement::Statement(inner) = &mut statement
-        && let ast::Statement::Query(query) = inner.as_mut()
-        && let ast::SetExpr::Select(select) = query.body.as_mut()
-        && let [ast::TableWithJoins { relation: ast::TableFactor::Table { name: of, .. }, .. }] =
-            &mut select.from[..]
-    {
-        *of = name.clone();
-        return Ok(query.clone());
+/// The columns of a query, as rows; with what their values are like, if it is `summarized`.
+async fn description(
+    state: &SessionState,
+    query: &Query,
+    summarized: bool,
+) -> DfResult<Option<(LogicalPlan, Titles)>> {
+    let statement = ast::Statement::Query(Box::new(query.clone()));
+    let statement = Statement::Statement(Box::new(statement));
+    let bound = bind(state, &statement, query, None).await?;
+    // The branches of a UNION agree on their types only here.
+    let analysed =
+        state.analyzer().execute_and_check(bound.plan.clone(), state.config_options(), |_, _| {})?;
+    let fields = analysed.schema().fields();
+    if summarized {
+        let mut summary = summary(state, query, fields, &bound.titles)?;
+        quantified::rewrite(&mut summary);
+        return plan(state, &summary).await;
     }
-    internal_err!("SELECT is no query")
+    Ok(Some((described(&bound.plan, fields, &bound.titles)?, Titles::default())))
 }
 
 fn is_query(statement: &Statement) -> Option<&Query> {

@@ -2,6 +2,7 @@
 
 mod columns;
 mod placed;
+mod summary;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use thalweg_base::Result;
 use thalweg_storage::Snapshot;
 
 pub(crate) use columns::described;
+pub(crate) use summary::summary;
 
 use crate::error::from_datafusion;
 use crate::parameters::Filled;

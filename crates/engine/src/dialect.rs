@@ -4,6 +4,7 @@
 //!   `t AT (VERSION => 12)`.
 //! * `MERGE` with `DO NOTHING`, `UPDATE SET *` and `INSERT *`.
 //! * `ABORT`, PostgreSQL's other word for ROLLBACK.
+//! * `SUMMARIZE t`, `SUMMARIZE SELECT …`, which is `DESCRIBE` with an option.
 //! * `||` binds as loosely as in PostgreSQL.
 //! * `substring(a FOR 2 FROM 3)` and `trim(BOTH FROM a)`.
 //! * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; sqlparser takes all that follows
@@ -13,9 +14,9 @@ use std::any::TypeId;
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, Ident, Merge, MergeAction, MergeClause, MergeClauseKind,
-    MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Statement,
-    TrimWhereField, Values,
+    Assignment, AssignmentTarget, DescribeAlias, Expr, Ident, Merge, MergeAction, MergeClause,
+    MergeClauseKind, MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Query,
+    SetExpr, Statement, TableFactor, TrimWhereField, UtilityOption, Values,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::{
@@ -26,6 +27,9 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// Stands for every column in `UPDATE SET *` and `INSERT *`; no column can be named so.
 pub const ALL_COLUMNS: &str = "*\0";
+
+/// The option of `DESCRIBE` that asks for values and not for columns alone.
+pub const SUMMARIZE: &str = "SUMMARIZE";
 
 const IS_NOT_DISTINCT_FROM: [Keyword; 4] =
     [Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM];
@@ -186,6 +190,11 @@ impl Dialect for Thalweg {
         if parser.peek_keyword(Keyword::MERGE) {
             return Some(merge(parser));
         }
+        if matches!(&parser.peek_token_ref().token, Token::Word(word)
+            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(SUMMARIZE))
+        {
+            return Some(summarize(parser));
+        }
         if parser.parse_keyword(Keyword::ABORT) {
             return Some(Ok(Statement::Rollback { chain: false, savepoint: None }));
         }
@@ -295,6 +304,40 @@ fn merge(parser: &mut Parser) -> Result<Statement, ParserError> {
         clauses,
         output: None,
     }))
+}
+
+/// `SUMMARIZE` of a query, or of what can stand in FROM.
+fn summarize(parser: &mut Parser) -> Result<Statement, ParserError> {
+    parser.next_token();
+    let is_query = matches!(&parser.peek_token_ref().token, Token::LParen)
+        || [Keyword::SELECT, Keyword::WITH, Keyword::VALUES, Keyword::FROM]
+            .into_iter()
+            .any(|keyword| parser.peek_keyword(keyword));
+    let query = match is_query {
+        true => parser.parse_query()?,
+        false => every_column_of(parser.parse_table_factor()?)?,
+    };
+    Ok(Statement::Explain {
+        describe_alias: DescribeAlias::Describe,
+        analyze: false,
+        verbose: false,
+        query_plan: false,
+        estimate: false,
+        statement: Box::new(Statement::Query(query)),
+        format: None,
+        options: Some(vec![UtilityOption { name: Ident::new(SUMMARIZE), arg: None }]),
+    })
+}
+
+/// `SELECT * FROM …`
+pub fn every_column_of(item: TableFactor) -> Result<Box<Query>, ParserError> {
+    let mut query = Parser::new(&Thalweg).try_with_sql("SELECT * FROM t")?.parse_query()?;
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let [from] = &mut select.from[..]
+    {
+        from.relation = item;
+    }
+    Ok(query)
 }
 
 fn merge_clause(parser: &mut Parser) -> Result<MergeClause, ParserError> {

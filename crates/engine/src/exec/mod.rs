@@ -11,6 +11,7 @@ mod compact;
 mod file_scan;
 mod filter;
 mod give_way;
+mod guarded;
 mod loading;
 mod narrow;
 mod pipeline;
@@ -25,6 +26,7 @@ mod take_rows;
 pub use again::{Reuse, again};
 pub use file_scan::{FileScanExec, Files};
 pub use filter::{comparison, may_fail, remap};
+pub use guarded::guarded;
 pub use loading::Loading;
 pub use narrow::IntSeries;
 pub use pipeline::{MemoryBandwidth, PipelineExec};
@@ -32,7 +34,9 @@ pub use scan::{ScanExec, Source};
 pub use sink::TableSink;
 pub use take_rows::TakeRowsExec;
 
-/// `plan` as it is run here: its joins and sorts spill, and what multiplies rows gives way.
+/// `plan` as it is run here: its joins and sorts spill, what multiplies rows gives way, and what
+/// reads files survives damaged ones.
 pub fn adapted(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    give_way::give_way(spill_sort::spill_sorts(spill_join::spill_joins(plan)?)?)
+    let plan = spill_sort::spill_sorts(spill_join::spill_joins(plan)?)?;
+    guarded::guard(give_way::give_way(plan)?)
 }

@@ -36,6 +36,7 @@ use thalweg_storage::load;
 use super::paths;
 use super::told::{Told, same_name};
 use crate::error::{from_datafusion, into_datafusion};
+use crate::exec::guarded;
 use crate::runtime::blocking;
 use crate::sql_type::sql_type;
 
@@ -92,7 +93,7 @@ impl TypedTable {
         for path in paths {
             let meta = looked_up(path).await?;
             let metas = std::slice::from_ref(&meta);
-            let schema = format.infer_schema(state, &store, metas).await;
+            let schema = guarded(path, format.infer_schema(state, &store, metas)).await;
             let schema = schema.map_err(|e| of_file(path, e))?;
             declared.push(Declared { path: path.clone(), schema });
             files.push(PartitionedFile::new_from_meta(meta));
@@ -118,7 +119,8 @@ impl TypedTable {
         }
         let mut statistics = vec![];
         for (file, declared) in files.iter().zip(&declared) {
-            let found = stated(&*format, state, &store, &own, declared, &file.object_meta).await;
+            let found = stated(&*format, state, &store, &own, declared, &file.object_meta);
+            let found = guarded(&declared.path, found).await;
             let mut found = found.map_err(|e| of_file(&declared.path, e))?;
             if has_floats || declared.schema.fields() != own.fields() {
                 found.column_statistics = vec![ColumnStatistics::new_unknown(); own.fields().len()];
