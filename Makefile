@@ -42,7 +42,7 @@ build: $(CLANG_STAMP) ## The optimised binary
 	@echo "== Building the optimised binary (20 to 40 minutes the first time, on two cores)"
 	cargo build --release --locked -p thalweg
 
-test: unit answers flights s3 clients ## Every test
+test: unit answers flights files s3 clients ## Every test
 	@echo "== All tests passed"
 
 unit: $(CLANG_STAMP)
@@ -62,9 +62,13 @@ flights: build $(PYTHON).ready ## The 2013 New York flights: load five tables, a
 	@echo "== The 2013 New York flights"
 	$(PYTHON) dev/flights/check.py $(THALWEG)
 
-files: build $(PYTHON).ready ## Some hundred files of every kind, read in every way and beside DuckDB
+ROUNDS ?= 60
+SEED ?= 1
+
+files: build $(PYTHON).ready ## Some hundred files of every kind, read in every way and beside DuckDB; random tables to files and back (ROUNDS=60 SEED=1)
 	@echo "== Files of every kind"
 	$(PYTHON) dev/files/check.py $(THALWEG)
+	$(PYTHON) dev/files/roundtrip.py $(THALWEG) --rounds $(ROUNDS) --seed $(SEED)
 
 files-packages: build $(PYTHON).ready ## The data files inside packages of PyPI and npm, likewise (10 minutes)
 	@echo "== Files inside packages"
@@ -83,7 +87,6 @@ clients: build ## psql, psycopg, asyncpg, SQLAlchemy, JDBC, node, pgbench, sqllo
 	python3 dev/clients/check.py --cache $(CACHE) $(THALWEG)
 
 KILLS ?= 500
-SEED ?= 1
 
 crash: build ## kill -9 amid loads, changes and compaction; what was committed must be there (KILLS=500 SEED=1)
 	@echo "== $(KILLS) times kill -9, seed $(SEED)"

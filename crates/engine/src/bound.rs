@@ -190,8 +190,11 @@ async fn description(
     let statement = Statement::Statement(Box::new(statement));
     let bound = bind(state, &statement, query, None).await?;
     // The branches of a UNION agree on their types only here.
-    let analysed =
-        state.analyzer().execute_and_check(bound.plan.clone(), state.config_options(), |_, _| {})?;
+    let analysed = state.analyzer().execute_and_check(
+        bound.plan.clone(),
+        state.config_options(),
+        |_, _| {},
+    )?;
     let fields = analysed.schema().fields();
     if summarized {
         let mut summary = summary(state, query, fields, &bound.titles)?;

@@ -266,12 +266,14 @@ impl Copy {
         let copy = Statement::CopyTo(CopyToStatement {
             source,
             target: place.written(),
-            partitioned_by: options.partition_by,
+            // The planner would look for them in what stands for the query here.
+            partitioned_by: vec![],
             stored_as: Some(options.format),
             options: options.datafusion,
         });
         let mut plan = statement::plan(job.state, copy).await.map_err(from_datafusion)?;
         if let LogicalPlan::Copy(copy) = &mut plan {
+            copy.partition_by = options.partition_by;
             write::suit(copy, &format)?;
         }
         let rows = statement::execute_count(job.run, job.state, &plan)
@@ -313,6 +315,7 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
                     }
                 });
             }
+            "hive_partitioning" => request.options.push((name.to_owned(), option.values.clone())),
             "max_errors" => load.rejects_max = option.number()?,
             "reject_file" | "rejects" => load.reject_file = Some(option.text()?.into()),
             "ignore_errors" => load.rejects_max = if option.flag()? { u64::MAX } else { 0 },
@@ -324,8 +327,8 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
                 match (of_csv, of_json) {
                     (Ok(false), Ok(false)) => {
                         return Err(option.unknown(&format!(
-                            "FORMAT, MAX_ERRORS, IGNORE_ERRORS and REJECT_FILE are the options of \
-                             COPY … FROM; of CSV {}; of JSON {}",
+                            "FORMAT, HIVE_PARTITIONING, MAX_ERRORS, IGNORE_ERRORS and REJECT_FILE are \
+                             the options of COPY … FROM; of CSV {}; of JSON {}",
                             Format::Csv(CsvOptions::sniffed()).known_options().1,
                             JsonOptions::NAMES
                         )));

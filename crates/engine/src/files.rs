@@ -26,10 +26,12 @@ use datafusion::logical_expr::CreateExternalTable;
 use thalweg_base::{Error, text::quoted};
 use thalweg_storage::load::{self, CsvOptions, Format, JsonOptions};
 
+pub(crate) use self::paths::{OfPath, columns as columns_of_paths};
 use self::text::told_in_statement;
 pub use self::text::{Known, TextTable};
+use self::told::Kind;
 pub use self::told::Reading;
-use self::told::{Kind, Told};
+pub(crate) use self::told::{Told, same_name};
 pub use self::typed::TypedTable;
 
 use crate::error::{from_datafusion, into_datafusion};

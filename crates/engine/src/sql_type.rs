@@ -14,6 +14,8 @@ pub fn sql_type_of(field: &Field) -> String {
 /// `Decimal128(12, 2)` → `decimal(12,2)`.
 pub fn sql_type(data_type: &DataType) -> String {
     match data_type {
+        // A column without a value is one of texts, as in PostgreSQL.
+        DataType::Null => "varchar".into(),
         DataType::Boolean => "boolean".into(),
         DataType::Int8 => "tinyint".into(),
         DataType::Int16 => "smallint".into(),

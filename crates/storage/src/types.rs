@@ -76,7 +76,8 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
         DataType::Interval(_) | DataType::Duration(_) => {
             DataType::Interval(IntervalUnit::MonthDayNano)
         }
-        DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
+        // Its milliseconds are whole days.
+        DataType::Date64 => DataType::Date32,
         DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
             DataType::Decimal128(*precision, *scale)
         }

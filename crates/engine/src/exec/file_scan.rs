@@ -3,8 +3,10 @@
 //! All partitions take blocks of whole records from one [`Reader`], as the workers of a load do: which
 //! rows there are, and which error is told of a file that is not right, does not depend on how many
 //! partitions there are. A scan that wants the first rows alone has one partition, which gives them in
-//! the order of the file.
+//! the order of the file. So does one whose rows go to a client as they come ([`FileScanExec::in_order`]):
+//! its blocks are parsed beside each other, and handed out in turn.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput, Time,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -29,13 +31,13 @@ use futures::stream;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, limits};
 use thalweg_storage::LoadedFile;
-use thalweg_storage::load::{Batches, Columns, Format, Reader};
+use thalweg_storage::load::{Batches, Columns, Format, Reader, Unit};
 use tokio::sync::OnceCell;
 
 use crate::error::{from_arrow, into_datafusion};
 use crate::files::in_sql;
 use crate::load::version;
-use crate::runtime::{blocking, checkpoint};
+use crate::runtime::{Beside, blocking, checkpoint};
 
 /// The files of a table, as they were when their columns were found.
 #[derive(Debug)]
@@ -50,8 +52,8 @@ pub struct Files {
     pub columns: SchemaRef,
     /// The values of the latter, by the places of the files.
     pub of_paths: Vec<Vec<ScalarValue>>,
-    /// Whether files have columns that are left out.
-    pub ignore_unknown: bool,
+    /// Columns of the files that are left out.
+    pub hidden: Vec<String>,
     /// What the columns of each file are called, if that is not found in the file itself.
     pub names: Option<Vec<String>>,
 }
@@ -79,7 +81,7 @@ impl Files {
             format: self.format.clone(),
             columns: Arc::clone(&self.columns),
             of_paths: of_paths.collect(),
-            ignore_unknown: self.ignore_unknown,
+            hidden: self.hidden.clone(),
             names: self.names.clone(),
         }
     }
@@ -103,7 +105,8 @@ impl Files {
         let wanted: Vec<usize> = projection.iter().copied().filter(|c| *c < own.len()).collect();
         columns.wanted = Some(if wanted.is_empty() { vec![0] } else { wanted });
         // As far as JSON is concerned, keys that are not declared are left out.
-        columns.ignore_unknown = self.ignore_unknown || matches!(self.format, Format::Json(_));
+        columns.ignore_unknown = matches!(self.format, Format::Json(_));
+        columns.hidden.clone_from(&self.hidden);
         columns.names.clone_from(&self.names);
         Reader::open(self.paths.clone(), self.format.clone(), columns)
     }
@@ -113,6 +116,8 @@ pub struct FileScanExec {
     files: Arc<Files>,
     projection: Vec<usize>,
     fetch: Option<usize>,
+    /// How many blocks the only partition has parsed ahead of its consumer; 0: it parses them itself.
+    ahead: usize,
     statistics: Arc<Statistics>,
     properties: Arc<PlanProperties>,
     shared: Arc<Shared>,
@@ -161,6 +166,7 @@ impl FileScanExec {
             files,
             projection,
             fetch,
+            ahead: 0,
             statistics: Arc::new(statistics),
             properties: Arc::new(properties),
             shared: Arc::default(),
@@ -172,10 +178,20 @@ impl FileScanExec {
         self.properties.partitioning.partition_count()
     }
 
-    fn copy(&self, fetch: Option<usize>) -> Result<Self> {
+    /// The same with `partitions`, if there are enough blocks.
+    fn copy(&self, fetch: Option<usize>, partitions: usize) -> Result<Self> {
         let (files, statistics) = (Arc::clone(&self.files), self.statistics.as_ref().clone());
-        let partitions = self.partitions();
         FileScanExec::new(files, self.projection.clone(), fetch, partitions, statistics)
+    }
+
+    /// The same rows in the order of the files, from one partition that does not work alone.
+    pub fn in_order(&self) -> Result<Self> {
+        let mut scan = self.copy(self.fetch, 1)?;
+        scan.ahead = match self.partitions() {
+            1 => self.ahead,
+            several => several,
+        };
+        Ok(scan)
     }
 }
 
@@ -196,6 +212,9 @@ impl DisplayAs for FileScanExec {
                 write!(f, "FileScanExec: {name}, files={files}, columns=[{}]", names.join(", "))?;
                 if let Some(fetch) = self.fetch {
                     write!(f, ", fetch={fetch}")?;
+                }
+                if self.ahead > 0 {
+                    write!(f, ", in order, blocks ahead={}", self.ahead)?;
                 }
                 Ok(())
             }
@@ -240,7 +259,9 @@ impl ExecutionPlan for FileScanExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(self.copy(self.fetch)?))
+        let mut scan = self.copy(self.fetch, self.partitions())?;
+        scan.ahead = self.ahead;
+        Ok(Arc::new(scan))
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
@@ -252,6 +273,9 @@ impl ExecutionPlan for FileScanExec {
             shared: Arc::clone(&self.shared),
             partitions: self.partitions(),
             batches: None,
+            ahead: self.ahead,
+            parsing: VecDeque::new(),
+            parsed: VecDeque::new(),
             left: self.fetch.unwrap_or(usize::MAX),
             metrics: BaselineMetrics::new(&self.metrics, partition),
         };
@@ -288,11 +312,30 @@ impl ExecutionPlan for FileScanExec {
     }
 
     fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        self.copy(fetch).ok().map(|scan| Arc::new(scan) as _)
+        self.copy(fetch, self.partitions()).ok().map(|scan| Arc::new(scan) as _)
     }
 
     fn fetch(&self) -> Option<usize> {
         self.fetch
+    }
+}
+
+/// The rows of a block.
+async fn parsed(unit: Unit, time: Time) -> Result<Parsed> {
+    let file = unit.file();
+    let mut batches = VecDeque::new();
+    let mut block = unit.parse();
+    loop {
+        let batch = {
+            let _timer = time.timer();
+            block.next().transpose().map_err(into_datafusion)?
+        };
+        match batch {
+            Some(batch) if batch.num_rows() > 0 => batches.push_back(batch),
+            Some(_) => {}
+            None => return Ok((batches, file)),
+        }
+        checkpoint().await;
     }
 }
 
@@ -305,13 +348,59 @@ struct Rows {
     partitions: usize,
     /// What is left of the block that was taken last, and the file that it is of.
     batches: Option<(Batches, usize)>,
+    /// Blocks that are parsed beside this, at most; they are handed out in the order of the files.
+    ahead: usize,
+    parsing: VecDeque<Beside<Result<Parsed>>>,
+    /// What is left of the one that was done first, and its file.
+    parsed: VecDeque<(RecordBatch, usize)>,
     /// Rows that are still wanted.
     left: usize,
     metrics: BaselineMetrics,
 }
 
+/// The rows of a block, and the file that it is of.
+type Parsed = (VecDeque<RecordBatch>, usize);
+
 impl Rows {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self.ahead {
+            0 => self.next_of_any().await,
+            _ => self.next_in_order().await,
+        }
+    }
+
+    async fn next_in_order(&mut self) -> Result<Option<RecordBatch>> {
+        let mut ended = false;
+        loop {
+            if let Some((batch, file)) = self.parsed.pop_front() {
+                checkpoint().await;
+                return self.shaped(&batch, file).record_output(&self.metrics).map(Some);
+            }
+            if self.left == 0 {
+                return Ok(None);
+            }
+            let reader = self.shared.reader(&self.files, &self.projection).await?;
+            while !ended && self.parsing.len() < self.ahead {
+                let reader = Arc::clone(&reader);
+                match blocking(move || Ok(reader.next())).await? {
+                    Some(unit) => {
+                        let time = self.metrics.elapsed_compute().clone();
+                        self.parsing.push_back(Beside::spawn(parsed(unit, time)));
+                    }
+                    None => ended = true,
+                }
+            }
+            match self.parsing.pop_front() {
+                Some(first) => {
+                    let (batches, file) = first.join().await??;
+                    self.parsed.extend(batches.into_iter().map(|batch| (batch, file)));
+                }
+                None => return self.end().await,
+            }
+        }
+    }
+
+    async fn next_of_any(&mut self) -> Result<Option<RecordBatch>> {
         while self.left > 0 {
             if let Some((batches, file)) = &mut self.batches {
                 let file = *file;

@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 use futures::{Stream, StreamExt};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, quiet};
+use thalweg_storage::load::with_null_keys;
 
 use crate::error::into_datafusion;
 
@@ -142,6 +143,9 @@ impl Stream for Guarded {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
         match quiet::caught(|| inner.poll_next_unpin(cx)) {
+            Ok(Poll::Ready(Some(Ok(batch)))) => {
+                Poll::Ready(Some(with_null_keys(&batch).map_err(Into::into)))
+            }
             Ok(polled) => polled,
             Err(_) => {
                 self.inner = None;

@@ -133,8 +133,8 @@ impl TextTable {
         // What the path says goes before what the file has under the same name.
         let is_of_path =
             |name: &String| of_paths.iter().any(|of_path| same_name(of_path.field.name(), name));
-        let hidden = names_of(&columns).into_iter().filter(is_of_path).count();
-        if hidden > 0 && names.is_none() && has_no_header(&format) {
+        let hidden: Vec<String> = names_of(&columns).into_iter().filter(is_of_path).collect();
+        if !hidden.is_empty() && names.is_none() && has_no_header(&format) {
             names = Some(names_of(&columns));
         }
         let own = columns.fields().iter().filter(|field| !is_of_path(field.name()));
@@ -158,7 +158,7 @@ impl TextTable {
             format,
             columns,
             of_paths: of_paths.into_iter().map(|column| column.values).collect(),
-            ignore_unknown: hidden > 0,
+            hidden,
             names,
         };
         Ok(TextTable { files: Arc::new(files), shown, rows, found })

@@ -31,7 +31,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use thalweg_base::Error;
 use thalweg_base::text::quoted;
-use thalweg_storage::load;
+use thalweg_storage::load::{self, Format};
 
 use super::paths;
 use super::told::{Told, same_name};
@@ -90,16 +90,19 @@ impl TypedTable {
         let store = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
         let mut files = vec![];
         let mut declared = vec![];
+        let looked_at = if is_parquet { Format::Parquet } else { Format::Arrow };
         for path in paths {
+            let (file, format_of) = (path.clone(), looked_at.clone());
+            let names = blocking(move || load::declared_names(&file, &format_of)).await?;
+            if has_alike(&names) {
+                return Ok(None);
+            }
             let meta = looked_up(path).await?;
             let metas = std::slice::from_ref(&meta);
             let schema = guarded(path, format.infer_schema(state, &store, metas)).await;
             let schema = schema.map_err(|e| of_file(path, e))?;
             declared.push(Declared { path: path.clone(), schema });
             files.push(PartitionedFile::new_from_meta(meta));
-        }
-        if declared.iter().any(|file| has_alike(&file.schema)) {
-            return Ok(None);
         }
         let merged = merged(&declared, told.same_columns).map_err(into_datafusion)?;
         let Some((mut own, mut why)) = merged else { return Ok(None) };
@@ -221,11 +224,11 @@ fn of_file(
     into_datafusion(from_datafusion(e).context(format!("file {named}")))
 }
 
-/// Whether two columns differ in case alone, or not at all.
-fn has_alike(schema: &SchemaRef) -> bool {
-    let mut names: Vec<String> = schema.fields().iter().map(|f| f.name().to_lowercase()).collect();
-    names.sort_unstable();
-    names.windows(2).any(|pair| pair[0] == pair[1])
+/// Whether two columns differ in case alone, or not at all; or a name is empty.
+fn has_alike(names: &[String]) -> bool {
+    let mut lower: Vec<String> = names.iter().map(|name| name.to_lowercase()).collect();
+    lower.sort_unstable();
+    lower.windows(2).any(|pair| pair[0] == pair[1]) || names.iter().any(|name| name.is_empty())
 }
 
 /// The columns of all files, and what decided their types; `None` if some differ in case alone.

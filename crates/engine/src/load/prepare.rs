@@ -1,6 +1,6 @@
 //! What a table's load will do: from a request to files, a format, and columns with their types.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +8,8 @@ use std::time::UNIX_EPOCH;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::TableReference;
 use datafusion::common::runtime::JoinSet;
+use datafusion::common::{ScalarValue, TableReference};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
@@ -20,6 +20,7 @@ use super::read::Shares;
 use super::{ColumnChanges, Load, LoadPlan, LoadProgress, LoadRequest, NewColumns, Rejected};
 use crate::ddl;
 use crate::error::from_datafusion;
+use crate::files::{OfPath, Told, columns_of_paths, same_name};
 use crate::runtime::{blocking, checkpoint};
 use crate::session::Inner;
 use crate::sql_type::sql_type;
@@ -41,6 +42,10 @@ pub(super) struct Prepared {
     pub files: Vec<InputFile>,
     /// Files that the table has already.
     pub skipped: usize,
+    /// Columns that the files have by the folders they lie in, such as `year=2024`.
+    of_paths: Vec<OfPath>,
+    /// The places of the files among the values of these.
+    places: HashMap<PathBuf, usize>,
     pub format: Format,
     /// The table's, with those that are added.
     pub columns: SchemaRef,
@@ -64,6 +69,7 @@ pub(super) async fn prepare(
     let (schema, name, table) = target(snapshot, request)?;
     let (mut files, format) = input(request).await?;
     let given = files.len();
+    let (of_paths, places) = folders(request, &files)?;
     if let (true, Some(table)) = (load.resume, &table) {
         let loaded: HashSet<&str> = table.loaded_files.iter().map(|f| f.path.as_str()).collect();
         files.retain(|f| !loaded.contains(f.stamp.path.as_str()));
@@ -75,6 +81,8 @@ pub(super) async fn prepare(
         name,
         skipped: given - files.len(),
         files,
+        of_paths,
+        places,
         format,
         columns: match &table {
             Some(table) => Arc::clone(&table.arrow_schema),
@@ -132,6 +140,32 @@ async fn input(request: &LoadRequest) -> Result<(Vec<InputFile>, Format)> {
     })
     .await
     .map_err(from_datafusion)
+}
+
+const FOLDERS: &str = "hive_partitioning";
+
+/// The columns that all files have by the folders they lie in, and the places of the files among their
+/// values. A list of the files' columns says that there are no others.
+fn folders(
+    request: &LoadRequest,
+    files: &[InputFile],
+) -> Result<(Vec<OfPath>, HashMap<PathBuf, usize>)> {
+    let mut told = Told::default();
+    if let Some((_, values)) = request.options.iter().find(|(name, _)| name == FOLDERS) {
+        told.hive = match values.iter().map(|v| v.to_lowercase()).collect::<Vec<_>>().as_slice() {
+            [] => Some(true),
+            [one] if matches!(one.as_str(), "true" | "on" | "1") => Some(true),
+            [one] if matches!(one.as_str(), "false" | "off" | "0") => Some(false),
+            _ => return Err(Error::user(format!("option {FOLDERS} is true or false"))),
+        };
+    }
+    if request.input_columns.is_some() {
+        return Ok((vec![], HashMap::new()));
+    }
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+    let columns = columns_of_paths(&paths, &told)?;
+    let places = paths.into_iter().enumerate().map(|(place, path)| (path, place));
+    Ok((columns, places.collect()))
 }
 
 /// Schema and name of `table`, `schema.table` or `"Table"`, as SQL would take it.
@@ -253,6 +287,24 @@ impl Prepared {
         }
         progress.table.lock().clone_from(&self.request.table);
         let mut found = infer(inference, shares.workers, rejected, progress).await?;
+        for of_path in &self.of_paths {
+            let name = of_path.field.name();
+            let is_known = |known: &SchemaRef| {
+                known.fields().iter().any(|field| same_name(field.name(), name))
+            };
+            // What the path says goes before what the file has under the same name.
+            found.columns.retain(|column| !same_name(&column.name, name));
+            if !known.is_some_and(is_known) {
+                found.columns.push(InferredColumn {
+                    name: name.clone(),
+                    data_type: of_path.field.data_type().clone(),
+                    nulls: None,
+                    null_spellings: vec![],
+                    why: "by the path of the file".into(),
+                    order: None,
+                });
+            }
+        }
         retype(session, &mut found, &self.request.types).await?;
         Ok(found)
     }
@@ -277,6 +329,34 @@ impl Prepared {
         self.added = found.columns.clone();
         self.inferred = Some(found);
         Ok(())
+    }
+
+    /// The columns of the table that files fill by the folders they lie in, with their values in each
+    /// of `files`.
+    pub fn of_paths(&self, files: &[InputFile]) -> Result<Vec<(usize, Vec<ScalarValue>)>> {
+        let fields = self.columns.fields();
+        let mut filled = vec![];
+        for of_path in &self.of_paths {
+            let name = of_path.field.name();
+            let Some(column) = fields.iter().position(|field| same_name(field.name(), name)) else {
+                continue;
+            };
+            let data_type = fields[column].data_type();
+            let values = files.iter().map(|file| {
+                let value = &of_path.values[self.places[&file.path]];
+                value.cast_to(data_type).map_err(|_| {
+                    Error::user(format!(
+                        "file {}: {value}, the value of its folder, is no {} for column {}",
+                        quoted(&file.path.to_string_lossy()),
+                        sql_type(data_type),
+                        quoted(fields[column].name())
+                    ))
+                    .hint("declare the column with a type that holds it, or load with hive_partitioning false")
+                })
+            });
+            filled.push((column, values.collect::<Result<_>>()?));
+        }
+        Ok(filled)
     }
 
     /// Whether the extents written still fit the table.
@@ -304,6 +384,8 @@ impl Prepared {
             table: Some(Arc::clone(table)),
             files: self.files.clone(),
             skipped: self.skipped,
+            of_paths: self.of_paths.clone(),
+            places: self.places.clone(),
             format: self.format.clone(),
             columns: Arc::clone(&self.columns),
             added: vec![],
@@ -443,7 +525,7 @@ fn format(request: &LoadRequest, files: &[InputFile]) -> Result<Format> {
         (Format::Csv(_), Some(options)) => Format::Csv(options.clone()),
         (format, _) => format,
     };
-    for (name, values) in &request.options {
+    for (name, values) in request.options.iter().filter(|(name, _)| name != FOLDERS) {
         if !format.tell(name, values)? {
             let (called, known) = format.known_options();
             let error = Error::user(format!("{called} has no option {}", quoted(name)));

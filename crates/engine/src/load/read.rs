@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use arrow::datatypes::Field;
-use datafusion::common::Result as DfResult;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::runtime::JoinSet;
+use datafusion::common::{Result as DfResult, ScalarValue};
 use thalweg_base::limits::{LOAD_BLOCK_BYTES, LOAD_BLOCK_BYTES_MIN, LOAD_WORKER_BYTES_MIN};
 use thalweg_base::{Error, Result};
 use thalweg_storage::load::{Columns, Matched, Reader, Reject};
@@ -16,7 +17,7 @@ use thalweg_storage::{ExtentWriter, LoadedFile, NewExtent, Transaction};
 
 use super::prepare::{InputFile, Prepared};
 use super::{ColumnChanges, Load, LoadProgress, LoadReport, NewColumns, Rejected};
-use crate::error::{from_datafusion, into_datafusion};
+use crate::error::{from_arrow, from_datafusion, into_datafusion};
 use crate::runtime::{blocking, checkpoint};
 use crate::session::Inner;
 use crate::write::{self, Target};
@@ -90,10 +91,14 @@ pub(super) async fn read(
     if files.is_empty() {
         return Ok(staged);
     }
+    let of_paths = OfPaths::new(table, &files)?;
+    let own = |column: &usize| !of_paths.is_of_path(*column);
+    let own: Vec<usize> = (0..table.columns.fields().len()).filter(own).collect();
     let columns = Columns {
-        schema: Arc::clone(&table.columns),
-        defaults: table.defaults.clone(),
+        schema: Arc::new(table.columns.project(&own).map_err(|e| from_arrow(&e))?),
+        defaults: own.iter().map(|&column| table.defaults[column].clone()).collect(),
         ignore_unknown: table.request.new_columns == NewColumns::Ignore,
+        hidden: of_paths.names(),
         names: table.request.input_columns.clone(),
         wanted: None,
     };
@@ -109,7 +114,8 @@ pub(super) async fn read(
     let reader = Arc::new(reader);
     let sorts = !target.layout.cluster_by.is_empty();
     let writer_bytes = if sorts { shares.run_bytes } else { shares.chunk_bytes };
-    let extents = read_all(&reader, &target, shares.workers, writer_bytes, progress).await?;
+    let extents =
+        read_all(&reader, of_paths, &target, shares.workers, writer_bytes, progress).await?;
     let (outcome, result) = reader.finish();
     rejected.rows.extend(outcome.rejects.iter().cloned());
     result?;
@@ -120,9 +126,46 @@ pub(super) async fn read(
     Ok(staged)
 }
 
+/// The columns of a table that do not come out of the files, but of the folders these lie in.
+struct OfPaths {
+    schema: SchemaRef,
+    /// By their places in the table, ascending; their values by the places of the files.
+    columns: Vec<(usize, Vec<ScalarValue>)>,
+}
+
+impl OfPaths {
+    fn new(table: &Prepared, files: &[InputFile]) -> Result<OfPaths> {
+        let mut columns = table.of_paths(files)?;
+        columns.sort_by_key(|(column, _)| *column);
+        Ok(OfPaths { schema: Arc::clone(&table.columns), columns })
+    }
+
+    fn is_of_path(&self, column: usize) -> bool {
+        self.columns.iter().any(|(of_path, _)| *of_path == column)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.columns.iter().map(|(column, _)| self.schema.field(*column).name().clone()).collect()
+    }
+
+    /// A batch of a file with its columns.
+    fn whole(&self, batch: RecordBatch, file: usize) -> DfResult<RecordBatch> {
+        if self.columns.is_empty() {
+            return Ok(batch);
+        }
+        let rows = batch.num_rows();
+        let mut arrays = batch.columns().to_vec();
+        for (column, values) in &self.columns {
+            arrays.insert(*column, values[file].to_array_of_size(rows)?);
+        }
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), arrays)?)
+    }
+}
+
 /// Every worker takes the next unit of input, parses it and encodes it into extents of its own.
 async fn read_all(
     reader: &Arc<Reader>,
+    of_paths: OfPaths,
     target: &Target,
     workers: usize,
     writer_bytes: usize,
@@ -131,15 +174,18 @@ async fn read_all(
     let before = progress.bytes_done.load(Ordering::Relaxed);
     let rejected = progress.rejected.load(Ordering::Relaxed);
     let mut tasks = JoinSet::new();
+    let of_paths = Arc::new(of_paths);
     for _ in 0..workers {
+        let of_paths = Arc::clone(&of_paths);
         let (reader, target, progress) = (Arc::clone(reader), target.clone(), Arc::clone(progress));
         tasks.spawn(async move {
             let mut writer = target.writer();
             loop {
                 let next = Arc::clone(&reader);
                 let Some(unit) = blocking(move || Ok(next.next())).await? else { break };
+                let file = unit.file();
                 for batch in unit.parse() {
-                    let batch = batch.map_err(into_datafusion)?;
+                    let batch = of_paths.whole(batch.map_err(into_datafusion)?, file)?;
                     progress.rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
                     write::push(&mut writer, &batch).await?;
                     if writer.buffered_bytes() >= writer_bytes {

@@ -6,6 +6,7 @@ mod casts;
 pub mod constant_filters;
 pub mod early_semi_joins;
 pub mod equal_floats;
+pub mod file_order;
 pub mod fuse;
 pub mod ignored_nulls;
 pub mod interval_keys;
@@ -49,7 +50,7 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = lost_constants::install(ordered_limits::install(builder));
     let builder = window_limits::install(builder);
     let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
-    fuse::install(late_columns::install(builder))
+    fuse::install(file_order::install(late_columns::install(builder)))
 }
 
 /// Adds a rule for logical plans before the named one, or at the end if there is none.

@@ -17,6 +17,7 @@ use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
 
 use super::conform::{conform, declared_layout};
+use super::decoded::{check_byte_order, with_null_keys};
 use super::input::{cannot, guarded, shown};
 use super::layout::{Columns, Layout};
 use super::rejects::{Faults, Position};
@@ -50,14 +51,22 @@ impl Stream {
     }
 }
 
+pub(super) fn file(path: &Path) -> Result<File> {
+    File::open(path).map_err(|e| cannot("open", path, e))
+}
+
 fn open(path: &Path) -> Result<Stream> {
-    let mut file = File::open(path).map_err(|e| cannot("open", path, e))?;
+    let mut file = file(path)?;
     let mut magic = Vec::new();
     file.by_ref().take(6).read_to_end(&mut magic).map_err(|e| cannot("read", path, e))?;
     file.seek(SeekFrom::Start(0)).map_err(|e| cannot("read", path, e))?;
     if magic.starts_with(b"FEA1") {
         return Err(Error::unsupported(format!("{} is a Feather 1 file", shown(path)))
             .hint("write it again as Feather 2, which is Arrow IPC"));
+    }
+    if magic != b"ARROW1" {
+        check_byte_order(path, &mut file)?;
+        file.seek(SeekFrom::Start(0)).map_err(|e| cannot("read", path, e))?;
     }
     let file = BufReader::with_capacity(128 * 1024, file);
     guarded(path, || match &magic[..] {
@@ -106,7 +115,8 @@ impl ArrowSource {
     pub(super) fn next_unit(&mut self, faults: &Arc<Faults>) -> Result<Option<ArrowBatches>> {
         let inputs: Vec<usize> = self.layout.targets.iter().map(|&(input, _)| input).collect();
         let next = guarded(&self.path, || {
-            self.stream.next().transpose()?.map(|batch| batch.project(&inputs)).transpose()
+            let batch = self.stream.next().transpose()?;
+            batch.map(|batch| with_null_keys(&batch.project(&inputs)?)).transpose()
         });
         let Some(batch) =
             next.map_err(|e| e.detail(format!("in record batch {}", self.batches)))?

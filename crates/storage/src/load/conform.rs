@@ -181,7 +181,7 @@ fn loses(from: &DataType, to: &DataType) -> bool {
         (T::Timestamp(from, _), T::Timestamp(to, _)) => from > to,
         (T::Time64(from), T::Time64(to) | T::Time32(to))
         | (T::Time32(from), T::Time64(to) | T::Time32(to)) => from > to,
-        (T::Timestamp(..), T::Date32) => true,
+        (T::Timestamp(..) | T::Date64, T::Date32) => true,
         (T::Decimal128(_, from) | T::Decimal256(_, from), T::Decimal128(_, to)) => from > to,
         (T::Decimal128(_, scale) | T::Decimal256(_, scale), to) => *scale > 0 && to.is_integer(),
         (from, to) => from.is_floating() && to.is_integer(),

@@ -17,7 +17,7 @@ use super::block::{Block, Dialect, Lines};
 use super::columns::{Column, Sink, each};
 use super::input::{CsvOptions, shown};
 use super::layout::{Columns, Fault, Finder, Layout, find, shortened, unique_names};
-use super::parse::{Bad, Look, look};
+use super::parse::{Bad, look};
 use super::rejects::{Faults, Position};
 use super::scan::{ANY, Malformed, Records, Shape, enclosed, field, unspaced};
 use super::sniff::Found;
@@ -134,6 +134,10 @@ impl FirstRecord {
             first.fields.pop();
             first.quoted.pop();
         }
+        if file.unnamed {
+            first.fields.insert(0, Vec::new());
+            first.quoted.insert(0, false);
+        }
         Ok(Some(first))
     }
 
@@ -152,10 +156,7 @@ impl FirstRecord {
     pub(super) fn names_as(&self, told: &[String]) -> Vec<String> {
         let name = |(i, field): (usize, &Vec<u8>)| match told.get(i) {
             Some(name) => name.clone(),
-            None => match String::from_utf8_lossy(field).trim() {
-                "" => format!("column_{}", i + 1),
-                name => name.to_owned(),
-            },
+            None => String::from_utf8_lossy(field).trim().to_owned(),
         };
         unique_names(self.fields.iter().enumerate().map(name))
     }
@@ -179,6 +180,7 @@ impl CsvLayout {
         columns: &Arc<Columns>,
     ) -> Result<Option<CsvLayout>> {
         let dialect = file.dialect;
+        let options = &*file.options(options);
         let nulls = Nulls::new(options);
         let expected = columns.names.as_ref().map_or(columns.schema.fields().len(), Vec::len);
         let mut first = match FirstRecord::read(block, file)? {
@@ -199,7 +201,8 @@ impl CsvLayout {
         };
         let path = Arc::clone(&block.path);
         let schema = &columns.schema;
-        let header = options.header.unwrap_or_else(|| is_header(&first, schema, &nulls));
+        let header =
+            options.header.unwrap_or_else(|| file.unnamed || is_header(&first, schema, &nulls));
         if header {
             block.start = first.end;
         }
@@ -262,7 +265,7 @@ pub(super) fn is_header(first: &FirstRecord, schema: &SchemaRef, nulls: &Nulls) 
     if named > 0 && named * 2 >= names.len() {
         return true;
     }
-    let all_text = first.fields.iter().all(|field| look(field) == Look::Text);
+    let all_text = first.fields.iter().all(|field| look(field).is_word());
     let same_count =
         first.fields.len() == schema.fields().len() || first.trailing(schema.fields().len());
     if !all_text || !same_count {

@@ -54,6 +54,11 @@ pub struct FileDialect {
     pub comment: Option<u8>,
     /// Whether the first record names the columns.
     pub header: bool,
+    /// Whether it has no name for the first of them.
+    pub unnamed: bool,
+    /// Whether rows may end early.
+    pub padded: bool,
+    pub decimal_separator: u8,
     /// Lines above the first record that are left out.
     pub skipped_lines: u64,
     pub encoding: &'static encoding_rs::Encoding,
@@ -76,6 +81,9 @@ impl fmt::Display for FileDialect {
         parts.extend(self.escape.map(|escape| format!("escape {}", one(escape))));
         parts.extend(self.comment.map(|comment| format!("comment {}", one(comment))));
         parts.extend((!self.header).then(|| "no header".into()));
+        parts.extend(self.unnamed.then(|| "the first column has no name".into()));
+        parts.extend(self.padded.then(|| "NULL where rows end early".into()));
+        parts.extend((self.decimal_separator != b'.').then(|| "decimal commas".into()));
         parts.extend(match self.skipped_lines {
             0 => None,
             1 => Some("1 line above left out".to_owned()),

@@ -259,7 +259,7 @@ impl JsonBatches {
                 None => {
                     let name = String::from_utf8_lossy(key);
                     let target = finder.find(&name);
-                    if target.is_none() {
+                    if target.is_none() && !all.hides(&name) {
                         if !all.ignore_unknown {
                             return Err(Stop::Unknown(name.into_owned()));
                         }

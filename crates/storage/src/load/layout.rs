@@ -23,6 +23,8 @@ pub struct Columns {
     pub defaults: Vec<Option<ArrayRef>>,
     /// Whether columns that the table lacks are left out instead of refused.
     pub ignore_unknown: bool,
+    /// Columns of the files that are left out without a word.
+    pub hidden: Vec<String>,
     /// What the columns of the files are called, in their order; instead of their own names.
     pub names: Option<Vec<String>>,
     /// Which of the columns batches have, in their order; `None`: all. Only for delimited files.
@@ -33,7 +35,19 @@ impl Columns {
     /// Files without a column have NULL there; unknown columns are refused.
     pub fn new(schema: SchemaRef) -> Columns {
         let defaults = vec![None; schema.fields().len()];
-        Columns { schema, defaults, ignore_unknown: false, names: None, wanted: None }
+        Columns {
+            schema,
+            defaults,
+            ignore_unknown: false,
+            hidden: Vec::new(),
+            names: None,
+            wanted: None,
+        }
+    }
+
+    pub(super) fn hides(&self, name: &str) -> bool {
+        let lower = |name: &str| name.trim().to_lowercase();
+        self.hidden.iter().any(|hidden| lower(hidden) == lower(name))
     }
 }
 
@@ -57,6 +71,9 @@ impl Layout {
         let mut targets: Vec<(usize, usize)> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
         for (input, name) in names.iter().enumerate() {
+            if columns.hides(name) {
+                continue;
+            }
             match finder.find(name) {
                 Some(target) if std::mem::replace(&mut filled[target], true) => {
                     return Err(Error::user(format!(
@@ -129,6 +146,7 @@ impl Layout {
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
             defaults: wanted.iter().map(|&column| all.defaults[column].clone()).collect(),
             ignore_unknown: all.ignore_unknown,
+            hidden: all.hidden.clone(),
             names: None,
             wanted: None,
         });
@@ -319,13 +337,17 @@ impl Finder {
 }
 
 /// Names of which no two are the same without regard to case: repeated ones get the suffix that DuckDB
-/// gives them, `a`, `a_1`, `a_2`.
+/// gives them, `a`, `a_1`, `a_2`, and those that are empty a number.
 pub(super) fn unique_names(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut unique = Vec::new();
     // For each name in lower case the number that it had last, so that a thousand equal ones are not
     // compared.
     let mut taken: HashMap<String, usize> = HashMap::new();
-    for name in names {
+    for (at, name) in names.into_iter().enumerate() {
+        let name = match name.trim().is_empty() {
+            true => format!("column_{}", at + 1),
+            false => name,
+        };
         let lower = name.to_lowercase();
         let mut suffix = taken.get(&lower).copied().unwrap_or(0);
         let (mut own, mut key) = (name.clone(), lower.clone());

@@ -28,6 +28,7 @@ mod columns;
 mod conform;
 mod csv;
 mod dates;
+mod decoded;
 mod gate;
 mod infer;
 mod input;
@@ -56,6 +57,7 @@ mod tests;
 
 pub use conform::wider;
 pub use dates::DateOrder;
+pub use decoded::{declared_names, with_null_keys};
 pub use infer::{FileDialect, Inference, Inferred, InferredColumn, Piece, infer};
 pub use input::{
     Compression, CsvOptions, Format, JsonForm, JsonOptions, Sniff, compression_of, expand,

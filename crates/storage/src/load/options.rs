@@ -62,6 +62,10 @@ pub struct Sniff {
     pub skip: bool,
     /// Whether text that is not UTF-8 is taken for Windows-1252.
     pub encoding: bool,
+    /// Whether rows may end early.
+    pub padding: bool,
+    /// Decimal commas, and what groups digits.
+    pub numbers: bool,
 }
 
 impl Sniff {
@@ -72,11 +76,19 @@ impl Sniff {
         comment: true,
         skip: true,
         encoding: true,
+        padding: true,
+        numbers: true,
     };
 
     /// Whether records have to be looked at.
     pub(super) fn any(&self) -> bool {
-        self.delimiter || self.quote || self.escape || self.comment || self.skip
+        self.delimiter
+            || self.quote
+            || self.escape
+            || self.comment
+            || self.skip
+            || self.padding
+            || self.numbers
     }
 }
 
@@ -220,10 +232,19 @@ impl CsvOptions {
             "timestampformat" | "timestamp_format" => {
                 self.timestampformat = Some(one()?.to_owned());
             }
-            "decimal_separator" | "decimal" => self.decimal_separator = byte(one()?)?,
-            "thousands" | "thousands_separator" => self.thousands = byte_or_none(one()?)?,
+            "decimal_separator" | "decimal" => {
+                self.decimal_separator = byte(one()?)?;
+                self.sniff.numbers = false;
+            }
+            "thousands" | "thousands_separator" => {
+                self.thousands = byte_or_none(one()?)?;
+                self.sniff.numbers = false;
+            }
             "all_varchar" => self.all_varchar = flag()?,
-            "null_padding" => self.null_padding = flag()?,
+            "null_padding" => {
+                self.null_padding = flag()?;
+                self.sniff.padding = false;
+            }
             "ignore_errors" => self.ignore_errors = flag()?,
             "max_line_size" | "maximum_line_size" => {
                 let bytes = one()?.trim().parse().ok().filter(|n| *n <= LOAD_TOLD_RECORD_BYTES_MAX);

@@ -24,6 +24,7 @@ use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
 
 use super::conform::{conform, declared_layout};
+use super::decoded::check_rows;
 use super::gate::Permit;
 use super::input::{cannot, damaged, guarded};
 use super::layout::{Columns, Layout};
@@ -42,6 +43,7 @@ pub(super) struct ParquetSource {
 /// of 96 bits come in microseconds, as the nanoseconds of their years need not fit into 64.
 pub(super) fn metadata(path: &Path, file: &File) -> Result<ArrowReaderMetadata> {
     let plain = guarded(path, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))?;
+    check_rows(path, plain.metadata())?;
     let of_file = plain.parquet_schema();
     let is_int96 = |root: usize| {
         let leaf =

@@ -467,6 +467,10 @@ pub(super) enum Look {
     Boolean,
     Integer,
     Float,
+    /// A name, or infinite or no number: `Inf`, `Nan`.
+    Worded,
+    /// `yes` and `no`, which are booleans among themselves.
+    Answer,
     Date {
         /// A day that nanoseconds since 1970 in 64 bits do not reach.
         ancient: bool,
@@ -486,6 +490,13 @@ pub(super) enum Look {
     Struct,
 }
 
+impl Look {
+    /// Whether it may be the name of a column as well.
+    pub(super) fn is_word(self) -> bool {
+        matches!(self, Look::Text | Look::Worded | Look::Answer)
+    }
+}
+
 /// Blanks around a field do not count, as they do not when it is loaded.
 pub(super) fn look(bytes: &[u8]) -> Look {
     look_exact(bytes.trim_ascii())
@@ -500,11 +511,21 @@ pub(super) fn look_exact(bytes: &[u8]) -> Look {
         {
             return Look::Boolean;
         }
-        // Only these spellings: "Nan" and "Inf" are names of people and of places.
+        Some(b'y' | b'Y' | b'n' | b'N')
+            if bytes.eq_ignore_ascii_case(b"yes") || bytes.eq_ignore_ascii_case(b"no") =>
+        {
+            return Look::Answer;
+        }
+        // Only these spellings by themselves: "Nan" and "Inf" are names of people and of places.
         Some(b'N' | b'n' | b'i' | b'I')
             if matches!(magnitude, b"NaN" | b"nan" | b"inf" | b"Infinity") =>
         {
             return Look::Float;
+        }
+        Some(b'N' | b'n' | b'i' | b'I')
+            if magnitude.eq_ignore_ascii_case(b"inf") || magnitude.eq_ignore_ascii_case(b"nan") =>
+        {
+            return Look::Worded;
         }
         _ => return Look::Text,
     }
@@ -669,7 +690,9 @@ mod tests {
             ("1.5", Look::Float),
             ("1e5", Look::Float),
             ("NaN", Look::Float),
-            ("Nan", Look::Text),
+            ("Nan", Look::Worded),
+            ("-Inf", Look::Worded),
+            ("Yes", Look::Answer),
             ("2024-01-01", Look::Date { ancient: false }),
             ("0001-01-01", Look::Date { ancient: true }),
             ("2024-02-30", Look::Text),

@@ -6,15 +6,20 @@
 //! open and close where fields do. What stands above the first record of that number of fields is
 //! a title or a comment, if it is short; of it nobody else gets to know.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::block::{Dialect, count};
 use super::input::CsvOptions;
+use super::parse::look;
 use super::scan::{ANY, Malformed, Records, Shape, unquote, unspaced};
 
 /// Records looked at.
 const RECORDS: usize = 1000;
+
+/// Records whose values are looked at.
+const JUDGED: usize = 16;
 
 /// Columns whose quotes are looked at.
 const COLUMNS: usize = 256;
@@ -29,6 +34,33 @@ pub(super) struct Found {
     /// The number of fields where the first record and the others differ by a delimiter that ends
     /// the line.
     pub fields: Option<usize>,
+    /// The header has no name for the first column, as R writes tables with names of rows.
+    pub unnamed: bool,
+    /// Rows may end early.
+    pub padded: bool,
+    /// Decimal commas, and what groups digits.
+    pub commas: Option<DecimalCommas>,
+}
+
+/// Numbers of a file have decimal commas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DecimalCommas {
+    pub thousands: Option<u8>,
+}
+
+impl Found {
+    /// The options of a load as they are for this file.
+    pub(super) fn options<'a>(&self, told: &'a CsvOptions) -> Cow<'a, CsvOptions> {
+        if !self.padded && self.commas.is_none() {
+            return Cow::Borrowed(told);
+        }
+        let mut options = told.clone();
+        options.null_padding |= self.padded;
+        if let Some(DecimalCommas { thousands }) = self.commas {
+            (options.decimal_separator, options.thousands) = (b',', thousands);
+        }
+        Cow::Owned(options)
+    }
 }
 
 /// What ends the lines of a file: CR where there is no LF.
@@ -48,7 +80,15 @@ pub(super) fn csv(head: &[u8], whole: bool, options: &CsvOptions, newline: u8) -
         newline,
     };
     let sniff = options.sniff;
-    let mut found = Found { dialect: told, skipped_bytes: 0, skipped_lines: 0, fields: None };
+    let mut found = Found {
+        dialect: told,
+        skipped_bytes: 0,
+        skipped_lines: 0,
+        fields: None,
+        unnamed: false,
+        padded: false,
+        commas: None,
+    };
     if !sniff.any() {
         return found;
     }
@@ -74,21 +114,20 @@ pub(super) fn csv(head: &[u8], whole: bool, options: &CsvOptions, newline: u8) -
         }
     };
     let text = &head[above..];
-    let mut best: Option<(Rank, Trial)> = None;
-    let mut default: Vec<Trial> = Vec::new();
-    for (turn, dialect) in dialects(told, &delimiters, options, text).into_iter().enumerate() {
-        let trial = Trial::new(text, whole, dialect, options);
-        let rank = trial.rank(options, turn);
-        if let Some(rank) = rank
-            && best.as_ref().is_none_or(|(best, _)| rank < *best)
-        {
-            best = Some((rank, trial));
-        } else {
-            default.push(trial);
+    let dialects = dialects(told, &delimiters, options, text);
+    let (mut best, others) = best(&dialects, text, whole, options);
+    if sniff.padding && best.as_ref().is_none_or(|(_, trial)| trial.bad > 0) {
+        let padding = CsvOptions { null_padding: true, ..options.clone() };
+        let (padded, _) = self::best(&dialects, text, whole, &padding);
+        if let Some(padded) = padded.filter(|(_, trial)| trial.ends_early()) {
+            found.padded = true;
+            best = Some(padded);
         }
     }
-    let trial = best.map(|(_, trial)| trial).unwrap_or_else(|| one_column(default, told));
+    let trial = best.map(|(_, trial)| trial).unwrap_or_else(|| one_column(others, told));
     found.dialect = trial.dialect;
+    found.unnamed = trial.unnamed;
+    found.commas = trial.commas.sure().filter(|_| sniff.numbers && !options.all_varchar);
     found.fields = trial.trailing.then_some(trial.fields);
     found.skipped_bytes = above;
     if sniff.skip && trial.first > 0 {
@@ -96,6 +135,29 @@ pub(super) fn csv(head: &[u8], whole: bool, options: &CsvOptions, newline: u8) -
     }
     found.skipped_lines = count(newline, &head[..found.skipped_bytes]);
     found
+}
+
+/// The best trial of a table of several columns, if there is one, and the others.
+fn best(
+    dialects: &[Dialect],
+    text: &[u8],
+    whole: bool,
+    options: &CsvOptions,
+) -> (Option<(Rank, Trial)>, Vec<Trial>) {
+    let mut best: Option<(Rank, Trial)> = None;
+    let mut others = Vec::new();
+    for (turn, &dialect) in dialects.iter().enumerate() {
+        let trial = Trial::new(text, whole, dialect, options);
+        let rank = trial.rank(options, turn);
+        if let Some(rank) = rank
+            && best.as_ref().is_none_or(|(best, _)| rank < *best)
+        {
+            best = Some((rank, trial));
+        } else {
+            others.push(trial);
+        }
+    }
+    (best, others)
 }
 
 /// All that the dialect might be, the likeliest first.
@@ -155,7 +217,7 @@ fn one_column(mut trials: Vec<Trial>, told: Dialect) -> Trial {
     let comments = trial.records.iter().take_while(|r| r.remark).count();
     let skip = trial.fields == 1 && comments > 0 && comments < trial.records.len();
     trial.first = if skip { comments } else { 0 };
-    trial.trailing = false;
+    (trial.trailing, trial.unnamed) = (false, false);
     trial.dialect.comment = told.comment;
     trial
 }
@@ -175,18 +237,75 @@ struct Trial {
     good: usize,
     bad: usize,
     trailing: bool,
+    /// The header has a name less than the rows have fields.
+    unnamed: bool,
     unclosed: bool,
     /// Quotes that stand where no dialect puts them.
     anomalies: usize,
     /// Fields that open with a quote and do not close with one.
     opening: usize,
     columns: Vec<Quotes>,
-    /// All values of some column are quoted.
+    /// All values of some column are quoted, or some value of every column.
     steady: bool,
     /// A field is quoted behind blanks.
     spaced: bool,
-    /// Commas are those of decimal numbers.
-    decimal_commas: bool,
+    commas: Commas,
+}
+
+/// Fields with commas in them, between other delimiters.
+#[derive(Clone, Copy, Default)]
+struct Commas {
+    all: usize,
+    /// Numbers with a decimal comma.
+    decimals: usize,
+    /// Those of them that have not just three digits behind it: they cannot be grouped digits.
+    sure: usize,
+    /// Numbers of which points group the digits, and of which blanks do.
+    points: usize,
+    blanks: usize,
+    /// Numbers with a decimal point.
+    pointed: usize,
+}
+
+impl Commas {
+    fn see(&mut self, field: &[u8]) {
+        if !field.contains(&b',') {
+            let digits = field.strip_prefix(b"-").unwrap_or(field);
+            let mut parts = digits.split(|&b| b == b'.');
+            let number = |part: Option<&[u8]>| {
+                part.is_some_and(|p| !p.is_empty() && p.iter().all(u8::is_ascii_digit))
+            };
+            let pointed = number(parts.next()) && number(parts.next()) && parts.next().is_none();
+            let fraction = digits.rsplit(|&b| b == b'.').next().map_or(0, <[u8]>::len);
+            self.pointed += usize::from(pointed && fraction != 3);
+            return;
+        }
+        self.all += 1;
+        if decimal_comma(field) {
+            self.decimals += 1;
+            let fraction = field.rsplit(|&b| b == b',').next().map_or(0, <[u8]>::len);
+            self.sure += usize::from(fraction != 3);
+            self.points += usize::from(field.contains(&b'.'));
+            self.blanks += usize::from(field.contains(&b' '));
+        }
+    }
+
+    /// All of them are decimal commas, perhaps.
+    fn decimal(&self) -> bool {
+        self.all > 0 && self.all == self.decimals
+    }
+
+    /// What they are if they can be nothing else, and nothing speaks against it.
+    fn sure(&self) -> Option<DecimalCommas> {
+        let sure = self.decimal() && self.sure > 0 && self.pointed == 0;
+        let thousands = match (self.points, self.blanks) {
+            (0, 0) => None,
+            (_, 0) => Some(b'.'),
+            (0, _) => Some(b' '),
+            _ => return None,
+        };
+        sure.then_some(DecimalCommas { thousands })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -196,6 +315,8 @@ struct Record {
     /// Those of them that are not empty.
     filled: usize,
     last_empty: bool,
+    /// Fields that are no words: numbers, dates. Only of the first records.
+    values: usize,
     /// It begins with `#`.
     hash: bool,
     /// It is a comment by all appearance: `# text`, `## text`.
@@ -221,19 +342,23 @@ impl Trial {
             good: 0,
             bad: 0,
             trailing: false,
+            unnamed: false,
             unclosed: false,
             anomalies: 0,
             opening: 0,
             columns: Vec::new(),
             steady: false,
             spaced: false,
-            decimal_commas: false,
+            commas: Commas::default(),
         };
         trial.read(text, whole);
         trial.judge(options);
         // The first record may be a header, whose names are quoted or not.
         let header = trial.first + 1;
-        trial.steady = trial.columns.iter().any(|c| c.quoted > header && c.bare <= header);
+        let steady = |c: &Quotes| c.quoted > header && c.bare <= header;
+        trial.steady = trial.columns.iter().any(steady)
+            || trial.columns.len() >= trial.fields.min(COLUMNS)
+                && trial.columns.iter().all(|c| c.quoted > 0);
         trial
     }
 
@@ -241,7 +366,6 @@ impl Trial {
         let shape = Shape { dialect: self.dialect, fields: ANY, trailing: false, padded: false };
         let mut scanned = Records::default();
         let mut columns = Vec::new();
-        let (mut commas, mut decimals) = (0, 0);
         let mut scratch = Vec::new();
         let mut at = 0;
         while at < text.len() && self.records.len() < RECORDS {
@@ -264,6 +388,7 @@ impl Trial {
                 start,
                 fields,
                 filled: 0,
+                values: 0,
                 last_empty: scanned.ends[fields] as usize
                     == scanned.ends[fields - 1] as usize + usize::from(fields > 1),
                 hash: begin.first() == Some(&b'#'),
@@ -273,6 +398,9 @@ impl Trial {
             for column in 0..fields {
                 let Some(field) = super::scan::field(text, &scanned.ends, column) else { continue };
                 record.filled += usize::from(!field.trim_ascii().is_empty());
+                if self.records.len() < JUDGED && !look(field).is_word() {
+                    record.values += usize::from(!field.is_empty());
+                }
                 let quoted = self.field(field, &mut scratch);
                 if column < COLUMNS && !field.is_empty() && !record.hash {
                     if columns.len() <= column {
@@ -282,16 +410,14 @@ impl Trial {
                     *(if quoted { &mut seen.quoted } else { &mut seen.bare }) =
                         self.records.len() + 1;
                 }
-                if self.dialect.delimiter != b',' && !quoted && field.contains(&b',') {
-                    commas += 1;
-                    decimals += usize::from(decimal_comma(field.trim_ascii()));
+                if self.dialect.delimiter != b',' && !quoted {
+                    self.commas.see(field.trim_ascii());
                 }
             }
             self.records.push(record);
             at = next;
         }
         self.columns = columns;
-        self.decimal_commas = commas > 0 && commas == decimals;
     }
 
     /// Whether a field is quoted; quotes that are none are counted.
@@ -347,9 +473,19 @@ impl Trial {
                 (self.trailing, self.fields, self.first) = (true, most - 1, at);
             } else if first.fields == most + 1 && first.last_empty && most > 1 {
                 (self.trailing, self.first) = (true, at);
+            } else if first.fields + 1 == most
+                && most > 2
+                && first.filled == first.fields
+                && first.values == 0
+                && options.header != Some(false)
+                && rows.first().is_some_and(|row| row.values > 0)
+                && rows.iter().all(fields_of)
+                && self.columns.first().is_some_and(|names| names.quoted > 0 && names.bare == 0)
+            {
+                (self.unnamed, self.first) = (true, at);
             }
         }
-        if !self.trailing {
+        if !self.trailing && !self.unnamed {
             let padded = |r: &Record| options.null_padding && r.fields > 1;
             let first = self.records.iter().position(|r| is_record(r) || padded(r));
             self.first = first.unwrap_or(0);
@@ -361,7 +497,8 @@ impl Trial {
             self.dialect.comment = Some(b'#');
         }
         let comment = self.dialect.comment == Some(b'#');
-        for record in after.iter().filter(|r| !(comment && r.hash)) {
+        let after = after.iter().skip(usize::from(self.unnamed));
+        for record in after.filter(|r| !(comment && r.hash)) {
             let fits = record.fields == self.fields
                 || self.trailing && record.fields == self.fields + 1 && record.last_empty
                 || options.null_padding && record.fields < self.fields;
@@ -386,13 +523,35 @@ impl Trial {
         options.sniff.skip && titles.clone().all(short) && apart
     }
 
+    /// Whether it is a table some of whose rows end early: its first record is as wide as any, most
+    /// rows are, and lines that were torn in two are no explanation.
+    fn ends_early(&self) -> bool {
+        let [first, rows @ ..] = &self.records[self.first..] else { return false };
+        let short = |r: &&Record| r.fields < self.fields;
+        let shorts = rows.iter().filter(short).count();
+        let mut torn = 0;
+        let mut at = 0;
+        while let Some([a, b]) = rows.get(at..at + 2) {
+            let pair = short(&a) && short(&b) && a.fields + b.fields == self.fields + 1;
+            torn += 2 * usize::from(pair);
+            at += 1 + usize::from(pair);
+        }
+        // A word or a sum below a table is none of its rows.
+        let below = rows.iter().rev().take_while(|r| r.fields == 1 && self.fields > 2).count();
+        first.fields == self.fields
+            && self.bad == 0
+            && shorts > below.max(torn)
+            && 2 * shorts <= rows.len()
+    }
+
     /// `None`: it is no table of several columns.
     fn rank(&self, options: &CsvOptions, turn: usize) -> Option<Rank> {
         let told = !options.sniff.quote;
         let plausible = match self.dialect.quote {
             Some(b'"') => true,
             _ if told => true,
-            Some(_) => self.steady && self.anomalies == 0,
+            // Where only some are quoted, they must hold what the usual quotes would break.
+            Some(_) => self.anomalies == 0 && (self.steady || self.good > 0 && self.bad == 0),
             // Where quotes open and do not close, they may as well be inches; in text between tabs
             // that is usual. A single one is a mistake that is better told.
             None => self.dialect.delimiter == b'\t' && self.opening > 1 && self.anomalies == 0,
@@ -404,14 +563,14 @@ impl Trial {
             return None;
         }
         // Quotes of the other kind that enclose all of a column are taken off, too.
-        let other = self.dialect.quote == Some(b'\'') && !told;
+        let other = self.dialect.quote == Some(b'\'') && self.steady && !told;
         let anomalies = self.anomalies + usize::from(!other);
         Some((
             self.unclosed,
             !clean,
             anomalies,
-            self.first > 0,
-            !self.decimal_commas,
+            self.first > 0 || self.unnamed,
+            !self.commas.decimal(),
             Reverse(self.fields),
             turn,
         ))
@@ -457,6 +616,15 @@ mod tests {
         if let Some(fields) = found.fields {
             text += &format!(" trailing {fields}");
         }
+        if found.unnamed {
+            text += " unnamed";
+        }
+        if found.padded {
+            text += " padded";
+        }
+        if let Some(commas) = found.commas {
+            text += &format!(" commas {}", one(commas.thousands));
+        }
         text
     }
 
@@ -466,8 +634,14 @@ mod tests {
             assert_eq!(shown(&sniffed(text)), expected, "{text}");
         };
         check("a,b\n1,2\n", ", \\\" -");
-        check("a;b\n1,5;2\n2,5;3\n", "; \\\" -");
-        check("1,5;2,5\n3,5;4,5\n", "; \\\" -");
+        check("a;b\n1,5;2\n2,5;3\n", "; \\\" - commas -");
+        check("1,5;2,5\n3,5;4,5\n", "; \\\" - commas -");
+        check("a;b\n1.234,50;2\n2,5;3\n", "; \\\" - commas .");
+        check("a;b\n1 234,50;2\n2,5;3\n", "; \\\" - commas  ");
+        // Digits may be grouped by commas, and points may be decimal ones.
+        check("a;b\n1,234;2\n2,500;3\n", "; \\\" -");
+        check("a;b\n1,5;2.25\n2,5;3.5\n", "; \\\" -");
+        check("a;b\n1,5;x\nNew York, NY;y\n", "; \\\" -");
         check("a\tb\n1, 2\t3\n", "\\t \\\" -");
         check("a|b|c\n1|2|3\n", "| \\\" -");
         check("x,a;b,c\n1,2;3,4\n5,6;7,8\n", ", \\\" -");
@@ -486,6 +660,9 @@ mod tests {
         check("a,b\n'x,y',1\n'z',2\n", ", \\' -");
         check("a,b\n'tis the season,1\nx,2\n", ", \\\" -");
         check("a,b\n'x',1\ny,2\n", ", \\\" -");
+        check("'a'\t'b'\n1\t2\n3\t4\n", "\\t \\' -");
+        check("a,b\nit''s,1\n'x, y',2\n'z\nw',3\n", ", \\' -");
+        check("a,b\n'tis the season, so,1\nx,2\n'twas, y,3\n", ", \\\" -");
         check("a,b\n\"x \\\"y\\\", z\",1\n\"w\",2\n", ", \\\" \\\\");
         check("a,b\n\"C:\\dir\\\",1\n\"w\",2\n", ", \\\" -");
         check("a,b\n1, \"x, y\"\n2, \"z\"\n", ", \\\" - spaces");
@@ -497,6 +674,16 @@ mod tests {
         check("a,b,c\n1,2,3,\n4,5,6,\n", ", \\\" - trailing 3");
         check("a,b,c,\n1,2,3\n4,5,6\n", ", \\\" - trailing 3");
         check("a,b,\n1,2,\n", ", \\\" -");
+        // R does not name what it calls its rows by.
+        check("\"Weight\",\"Feed\"\n\"1\",26.5,7\n\"2\",27,8\n", ", \\\" - unnamed");
+        check("name,amount\nSmith, John,5\nDoe, Jane,6\n", ", \\\" -");
+        check("Sales, all years\nregion,year,total\nA,2020,5\nB,2021,6\n", ", \\\" -");
+        // Rows end early, or lines are torn.
+        check("a,b,c\n1,2,3\n4,5\n6,7,8\n9\n10,11,12\n", ", \\\" - padded");
+        check("a;b;c\n1;2;3\n4;5\n7;8;9\n", "; \\\" - padded");
+        check("a,b,c\n1,x\ny,3\n4,z,5\n6,v\nw,7\n8,z,9\n1,2,3\n4,5,6\n", ", \\\" -");
+        check("a,b,c\n1,2,3\n4,5,6\nSource: somebody\n", ", \\\" -");
+        check("a,b\n1\n2,3,4\n5,6\n", ", \\\" -");
         // One column, and records that do not agree.
         check("a\n1\n2\n", ", \\\" -");
         check("text\nHello, world\nFoo\nBar\n", "\\t \\\" -");
@@ -504,7 +691,7 @@ mod tests {
         check("# a remark\nn\n1\n", ", \\\" - skip 1");
         check("#tag\n#other\n", ", \\\" -");
         check("a,b\n1\n", ", \\\" -");
-        check("a;b;c\n1;2;3\n4;5\n", "; \\\" -");
+        check("a;b;c\n1;2;3\n4;5\n6;7\n", "; \\\" -");
         check("", ", \\\" -");
         check("\n\n", ", \\\" -");
         check("a,b\r1,2\r", ", \\\" -");

@@ -64,6 +64,7 @@ impl File {
     ) -> Result<(File, Block)> {
         let CsvText { source, found: file, heard } = text;
         let dialect = file.dialect;
+        let options = &*file.options(options);
         let nulls = Nulls::new(options);
         // The first holds nothing but blank lines if the file does.
         let (mut block, first) = loop {
@@ -84,6 +85,7 @@ impl File {
         let spellings = Spellings::new(options);
         let header = match (options.header, known) {
             (Some(header), _) => header,
+            (None, _) if file.unnamed => true,
             (None, Some(known)) => is_header(&first, known, &nulls),
             (None, None) => looks_like_header(&first, &block, &shape, &nulls, spellings.as_ref())?,
         };
@@ -120,6 +122,9 @@ impl File {
             quote: dialect.quote,
             escape: dialect.escape,
             comment: dialect.comment,
+            unnamed: file.unnamed,
+            padded: options.null_padding,
+            decimal_separator: options.decimal_separator,
             header,
             skipped_lines: file.skipped_lines,
             encoding: heard.encoding(),
@@ -190,18 +195,18 @@ fn looks_like_header(
             let mut guess = looker.columns[i].guess.clone();
             let unlike = guess.add(looks[i], &first.fields[i], || block.position());
             let spelled_null = looks[i] == Look::Text && null_spelling(&first.fields[i]);
-            if unlike && !spelled_null || looks[i] != Look::Text && first.quoted[i] && !quoted[i] {
+            if unlike && !spelled_null || !looks[i].is_word() && first.quoted[i] && !quoted[i] {
                 strange += 1;
                 continue;
             }
         }
-        if looks[i] != Look::Text {
+        if !looks[i].is_word() {
             values += 1;
             let year = std::str::from_utf8(&first.fields[i]).ok().and_then(|y| y.parse().ok());
             years.extend(year.filter(|year| YEARS.contains(year)));
         }
     }
-    let text = columns.clone().filter(|&i| !missing(i) && looks[i] == Look::Text).count();
+    let text = columns.clone().filter(|&i| !missing(i) && looks[i].is_word()).count();
     let step = |pair: &[i64]| pair[1] - pair[0];
     let steps: Vec<i64> = years.windows(2).map(step).collect();
     // Two years may be chance; in three there is a rule.

@@ -45,13 +45,16 @@ const HALVES: Seen = 1 << 18;
 const WHOLES: Seen = 1 << 19;
 const LIST: Seen = 1 << 20;
 const STRUCT: Seen = 1 << 21;
+/// A word for what is no finite number that is a name as well: it is the former among numbers.
+const WORDED: Seen = 1 << 22;
 
 fn bits(look: Look) -> Seen {
     let if_so = |so: bool, bit: Seen| if so { bit } else { 0 };
     match look {
-        Look::Boolean => BOOLEAN,
+        Look::Boolean | Look::Answer => BOOLEAN,
         Look::Integer => INTEGER,
         Look::Float => FLOAT,
+        Look::Worded => WORDED,
         Look::Date { ancient } => DATE | if_so(ancient, ANCIENT),
         Look::Timestamp { fine, zoned, ancient } => {
             (if zoned { ZONED } else { LOCAL }) | if_so(fine, FINE) | if_so(ancient, ANCIENT)
@@ -108,7 +111,7 @@ fn orders(seen: Seen) -> Option<Vec<DateOrder>> {
 fn is_text(seen: Seen) -> bool {
     let any = |mask: Seen| seen & mask != 0;
     let dates = DATE | LOCAL | ZONED | ORDERED | ORDERED_CLOCK;
-    let kinds = [BOOLEAN, INTEGER | FLOAT, dates, TIME, TEXT, LIST, STRUCT];
+    let kinds = [BOOLEAN, INTEGER | FLOAT | WORDED, dates, TIME, TEXT, LIST, STRUCT];
     let mixed = kinds.into_iter().filter(|&kind| any(kind)).count() > 1;
     // Without a zone of its own a date or a local time among zoned ones is ambiguous.
     let ambiguous = any(ZONED) && any(LOCAL | DATE);
@@ -120,7 +123,7 @@ fn is_text(seen: Seen) -> bool {
 /// are dates. What lists and structs have in them is not known here.
 fn data_type(seen: Seen) -> Option<DataType> {
     let any = |mask: Seen| seen & mask != 0;
-    if seen == 0 {
+    if seen & !WORDED == 0 {
         return None;
     }
     if is_text(seen) {
@@ -132,7 +135,7 @@ fn data_type(seen: Seen) -> Option<DataType> {
         DataType::Struct(Fields::empty())
     } else if any(BOOLEAN) {
         DataType::Boolean
-    } else if any(FLOAT) {
+    } else if any(FLOAT | WORDED) {
         DataType::Float64
     } else if any(INTEGER) {
         DataType::Int64
@@ -223,7 +226,7 @@ impl Guess {
 
     /// Whether there are values, and they are no text.
     pub(super) fn typed(&self) -> bool {
-        !self.none() && !self.is_text()
+        self.seen & !WORDED != 0 && !self.is_text()
     }
 
     /// Where the column turned out to be text, if it did.
@@ -287,6 +290,9 @@ impl Guess {
     pub(super) fn why(&self, places: &Places<'_>, rows: u64) -> String {
         let resolved = self.resolve();
         let Some(decisive) = resolved.decisive else {
+            if let Some(word) = self.evidence.iter().min_by_key(|e| e.at) {
+                return format!("{} has {}", places.place(word.at), shortened(&word.value));
+            }
             return if rows == 0 { "no row".into() } else { "no value in any row".into() };
         };
         let value = shortened(&decisive.value);

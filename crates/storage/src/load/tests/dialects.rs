@@ -49,7 +49,40 @@ fn check(content: impl AsRef<[u8]> + Copy, expected: &str, said: &str) {
 
 #[test]
 fn dialects_are_found_out() {
-    check("a;b\n1,5;x\n2;y\n", "a VARCHAR, b VARCHAR: 1,5|x 2|y", "delimiter \";\"");
+    check(
+        "a;b\n1,5;x\n2;y\n",
+        "a DOUBLE, b VARCHAR: 1.5|x 2.0|y",
+        "delimiter \";\", decimal commas",
+    );
+    check("a;b\n1,500;x\n2;y\n", "a VARCHAR, b VARCHAR: 1,500|x 2|y", "delimiter \";\"");
+    check(
+        "a;b\n1.234,5;x\n-2;y\n",
+        "a DOUBLE, b VARCHAR: 1234.5|x -2.0|y",
+        "delimiter \";\", decimal commas",
+    );
+    check(
+        "\"w\",\"kind\"\n\"1\",26.5,x\n\"2\",27,y\n",
+        "column_1 BIGINT, w DOUBLE, kind VARCHAR: 1|26.5|x 2|27.0|y",
+        "the first column has no name",
+    );
+    check(
+        "a,b,c\n1,2,3\n4,5\n6,7,8\n9\n10,11,12\n",
+        "a BIGINT, b BIGINT, c BIGINT: 1|2|3 4|5|∅ 6|7|8 9|∅|∅ 10|11|12",
+        "NULL where rows end early",
+    );
+    check(
+        "a,b\n1.5,Yes\nInf,no\n-Inf,NO\n",
+        "a DOUBLE, b BOOLEAN: 1.5|true inf|false -inf|false",
+        "",
+    );
+    check("a,b\nNan,yes\nInf,maybe\n", "a VARCHAR, b VARCHAR: Nan|yes Inf|maybe", "");
+    check("No,Name\nA1,Bob\nB2,Al\n", "No VARCHAR, Name VARCHAR: A1|Bob B2|Al", "");
+    check("'a'\t'b'\n1\t2\n3\t4\n", "a BIGINT, b BIGINT: 1|2 3|4", "delimiter tab, quote \"'\"");
+    check(
+        "id,text\n1,plain\n2,'a, b'\n3,'it''s'\n4,'two\nlines'\n",
+        "id BIGINT, text VARCHAR: 1|plain 2|a, b 3|it's 4|two\nlines",
+        "quote \"'\"",
+    );
     check(
         "id\ttext\n1\t\"a,\n;b\"\n2\t\"c\n,d\"\n",
         "id BIGINT, text VARCHAR: 1|a,\n;b 2|c\n,d",
@@ -205,7 +238,7 @@ fn what_is_told_is_done() {
     ok("a,b\n1,2\n3\n4,5,6\n7,8\n", &[("ignore_errors", "true")], "a BIGINT, b BIGINT: 1|2 7|8");
     ok("a,b\n1,2\n", &[("header", "false"), ("delimiter", "tab")], "column_1 VARCHAR: a,b 1,2");
     check_error(
-        with("a,b,c\n1,2\n4,5,6\n1,2,3\n1,2,3\n1,2,3\n", &[]),
+        with("a,b,c\n1,2\n4,5,6\n1,2,3\n1,2,3\n1,2,3\n", &[("null_padding", "false")]),
         &["line 2", "2 fields", "null_padding"],
     );
     check_error(with("a,b\n1,2,3\n", &[("null_padding", "true")]), &["2", "fields"]);
