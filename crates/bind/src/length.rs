@@ -36,7 +36,7 @@ impl Binder<'_> {
             return Ok(Typed { expr, ..value });
         }
         let Some((length, function)) = length(sql).filter(|_| is_text(&value.data_type)) else {
-            return Ok(value);
+            return Ok(Typed { blank: false, ..value });
         };
         if length == 0 {
             return wrong("22023", "length of a type of texts must be at least 1");

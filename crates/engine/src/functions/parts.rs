@@ -143,6 +143,8 @@ fn is_others(field: &str, data_type: &DataType) -> bool {
     let fields = ["quarter", "month", "week", "day", "dow", "isodow", "doy"];
     let clock = ["hour", "minute"];
     match data_type {
+        // Its clocks go on after the tables of zones end.
+        DataType::Timestamp(_, Some(zone)) if !is_utc(zone) => field == "nanosecond",
         DataType::Timestamp(..) => {
             fields.contains(&field) || clock.contains(&field) || field == "nanosecond"
         }
