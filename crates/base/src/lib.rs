@@ -11,6 +11,7 @@
 //! assert_eq!(e.to_string(), "table \"orders\" does not exist");
 //! ```
 
+pub mod calendar;
 mod clock;
 mod error;
 pub mod fuzzing;

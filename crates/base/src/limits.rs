@@ -178,6 +178,10 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// anybody reads, and it fits the memory of a query.
 pub const TEXT_MADE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Items of all lists that `range`, `generate_series`, `array_repeat` or `array_resize` makes of one batch of
+/// rows, which nobody can stop meanwhile.
+pub const LIST_ITEMS_MADE_MAX: usize = 32 * 1024 * 1024;
+
 /// Bytes of all texts that such a function makes of one batch of rows.
 pub const TEXTS_MADE_BYTES_MAX: usize = 1024 * 1024 * 1024;
 

@@ -105,6 +105,25 @@ pub fn list_item(out: &mut impl fmt::Write, item: &str) -> fmt::Result {
     out.write_char('"')
 }
 
+/// Of the metadata of a column of texts: what it was declared as, `varchar(3)` or `char(3)`.
+pub const DECLARED_TYPE_KEY: &str = "thalweg.type";
+
+/// A field of a row as PostgreSQL writes it: in quotes where it would be taken for something else.
+pub fn row_field(out: &mut impl fmt::Write, field: &str) -> fmt::Result {
+    let special = |c: char| "(),\"\\".contains(c) || c.is_ascii_whitespace() || c == '\u{b}';
+    if !field.is_empty() && !field.contains(special) {
+        return out.write_str(field);
+    }
+    out.write_char('"')?;
+    for c in field.chars() {
+        if matches!(c, '"' | '\\') {
+            out.write_char(c)?;
+        }
+        out.write_char(c)?;
+    }
+    out.write_char('"')
+}
+
 /// What a panic was told, unless that is no text.
 pub fn of_panic(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<String>().map(String::as_str);

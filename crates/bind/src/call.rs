@@ -6,17 +6,15 @@ use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::{Column, DataFusionError, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, NullTreatment, ScalarFunction, Sort,
-    WindowFunction, WindowFunctionParams,
 };
 use datafusion::logical_expr::planner::RawAggregateExpr;
 use datafusion::logical_expr::type_coercion::functions::{UDFCoercionExt, fields_with_udf};
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, Operator, ReturnFieldArgs, ScalarUDF, TypeSignature, WindowFrame,
-    WindowFunctionDefinition, lit,
+    AggregateUDF, Expr, Operator, ReturnFieldArgs, ScalarUDF, TypeSignature, lit,
 };
 use datafusion::sql::sqlparser::ast::{
     self, DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, NamedWindowExpr, OrderByExpr, OrderByOptions, WindowSpec, WindowType,
+    FunctionArguments, OrderByExpr, OrderByOptions, WindowType,
 };
 use thalweg_base::text::nearest;
 use thalweg_base::{Error, Subject};
@@ -26,28 +24,31 @@ use crate::catalogue;
 use crate::expr::Place;
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::functions::type_name::type_name;
+use crate::functions::within_digits::within_digits;
 use crate::guard::guarded;
 use crate::meaning::is_spelled;
 use crate::operator::average;
+use crate::parameters;
 use crate::rows::{CHOICE, series_item};
 use crate::scope::Part;
 use crate::typed::Typed;
 use crate::types;
 
 /// The parts of a call.
-struct Call<'c> {
-    name: String,
-    args: Vec<&'c ast::Expr>,
+#[derive(Clone)]
+pub(crate) struct Call<'c> {
+    pub name: String,
+    pub args: Vec<&'c ast::Expr>,
     /// `count(*)`
     is_star: bool,
     /// `count(t.*)`
     rows_of: Option<&'c ast::ObjectName>,
-    distinct: bool,
-    order_by: &'c [OrderByExpr],
-    within_group: &'c [OrderByExpr],
-    filter: Option<&'c ast::Expr>,
-    null_treatment: Option<NullTreatment>,
-    over: Option<&'c WindowType>,
+    pub distinct: bool,
+    pub order_by: &'c [OrderByExpr],
+    pub within_group: &'c [OrderByExpr],
+    pub filter: Option<&'c ast::Expr>,
+    pub null_treatment: Option<NullTreatment>,
+    pub over: Option<&'c WindowType>,
 }
 
 impl<'c> Call<'c> {
@@ -83,6 +84,7 @@ impl<'c> Call<'c> {
                         _ => return not_covered("this clause of a call"),
                     }
                 }
+                let mut named = vec![];
                 for arg in &list.args {
                     match arg {
                         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => call.args.push(expr),
@@ -92,12 +94,16 @@ impl<'c> Call<'c> {
                             call.rows_of = Some(table);
                             call.is_star = true;
                         }
-                        FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. } => {
-                            return not_covered("an argument with a name");
+                        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(arg), .. } => {
+                            named.push((Part::of(name).text, arg));
                         }
                         _ => return not_covered("this argument"),
                     }
+                    if !named.is_empty() && !matches!(arg, FunctionArg::Named { .. }) {
+                        return wrong("42601", "positional argument cannot follow named argument");
+                    }
                 }
+                parameters::place(&call.name, &mut call.args, named)?;
             }
         }
         if call.is_star && (call.name != "count" || !call.args.is_empty() || call.distinct) {
@@ -122,10 +128,13 @@ pub(crate) enum Own {
     /// When the statement began, whichever moment of it is asked for.
     Now,
     TypeOf,
+    /// `make_timestamptz(year, month, day, hour, minute, second, zone)`
+    Instant,
 }
 
-pub(crate) const OWN: [(&str, Own); 6] = [
+pub(crate) const OWN: [(&str, Own); 7] = [
     ("mod", Own::Modulo),
+    ("make_timestamptz", Own::Instant),
     ("pg_typeof", Own::TypeOf),
     ("timezone", Own::TimeZone),
     ("transaction_timestamp", Own::Now),
@@ -187,6 +196,15 @@ impl Binder<'_> {
                 let call = ScalarFunction::new_udf(type_name(name), vec![value.expr]);
                 return Ok(Typed::new(Expr::ScalarFunction(call), DataType::Utf8, false));
             }
+            (Some(Own::Instant), args) if matches!(args.len(), 6 | 7) => {
+                let mut args = self.exprs(args.iter().copied(), place)?;
+                let zone = (args.len() == 7).then(|| args.pop()).flatten();
+                let clock = self.called("make_timestamp", args)?;
+                return match zone {
+                    Some(zone) => self.in_zone(clock, zone),
+                    None => Ok(clock.cast(&self.instant(TimeUnit::Microsecond))),
+                };
+            }
             (Some(Own::Now), []) => {
                 return self.now().ok_or_else(|| self.no_function(name));
             }
@@ -240,7 +258,7 @@ impl Binder<'_> {
         }
     }
 
-    fn no_function(&self, name: &str) -> Failure {
+    pub(crate) fn no_function(&self, name: &str) -> Failure {
         let known = [
             self.names.udf_names(),
             self.names.higher_order_function_names(),
@@ -320,7 +338,11 @@ impl Binder<'_> {
     }
 
     /// The arguments as the types that the function takes.
-    fn coerced<F: UDFCoercionExt>(&self, udf: &F, args: Vec<Typed>) -> Result<Vec<Typed>> {
+    pub(crate) fn coerced<F: UDFCoercionExt>(
+        &self,
+        udf: &F,
+        args: Vec<Typed>,
+    ) -> Result<Vec<Typed>> {
         let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
         let taken = fields_with_udf(&fields, udf).and_then(|taken| {
             let mut pairs = fields.iter().zip(&taken);
@@ -352,7 +374,12 @@ impl Binder<'_> {
     }
 
     /// A function of that name that does not take the arguments that it is called with.
-    fn no_such_call(&self, name: &str, message: String, signature: &TypeSignature) -> Failure {
+    pub(crate) fn no_such_call(
+        &self,
+        name: &str,
+        message: String,
+        signature: &TypeSignature,
+    ) -> Failure {
         let error = Error::user(message).code("42883").about(Subject::Function(name.to_string()));
         let ways = catalogue::ways(name, signature);
         Failure::Wrong(match ways.len() {
@@ -401,11 +428,28 @@ impl Binder<'_> {
             }
             None => None,
         };
+        // Several shares of one order.
+        if matches!(call.name.as_str(), "percentile_cont" | "percentile_disc")
+            && let [ast::Expr::Array(shares)] = &call.args[..]
+        {
+            let values = shares.elem.iter().map(|share| {
+                let one = Call { args: vec![share], ..call.clone() };
+                self.aggregate(&one, Arc::clone(&udaf), place)
+            });
+            let values = self.same_type(values.collect::<Result<_>>()?, &call.name)?;
+            return self.scalar("make_array", values);
+        }
         // Of times, the average and the sum are those of what is between them.
         if matches!(call.name.as_str(), "avg" | "sum")
             && let [arg] = &call.args[..]
         {
+            let sql = *arg;
             let arg = self.expr(arg, inside)?;
+            if matches!(arg.data_type, DataType::Time32(_) | DataType::Time64(_)) {
+                let since = since_midnight(sql);
+                let spans = Call { args: vec![&since], ..call.clone() };
+                return self.aggregate(&spans, udaf, place);
+            }
             if matches!(arg.data_type, DataType::Interval(_) | DataType::Duration(_)) {
                 let raw = RawAggregateExpr {
                     func: Arc::clone(&udaf),
@@ -419,11 +463,14 @@ impl Binder<'_> {
                 if let Some(planned) = self.planned_aggregate(raw, inside)? {
                     return Ok(planned);
                 }
+                if call.name == "avg" {
+                    return self.average_span(call, place);
+                }
             }
         }
         let (mut args, mut order_by) = self.arguments(call, &udaf, inside)?;
         let mut udaf = udaf;
-        let joining = self.joining(&mut udaf, &mut args, &mut order_by, call.distinct)?;
+        let joining = self.joining(&mut udaf, &mut args, &mut order_by, call.distinct, false)?;
         let named = args.iter().map(|arg| &arg.expr).chain(filter.as_deref());
         let named = named.chain(order_by.iter().map(|sort| &sort.expr));
         let level = place.scope.level(named)?;
@@ -461,8 +508,23 @@ impl Binder<'_> {
         self.with_joined(value, joining)
     }
 
+    /// The average of intervals: their sum divided by their count.
+    fn average_span(&self, call: &Call<'_>, place: Place<'_>) -> Result<Typed> {
+        let other = |name: &str| {
+            let Some(udaf) = self.names.get_aggregate_meta(name) else {
+                return not_covered("an average of intervals");
+            };
+            self.aggregate(&Call { name: name.into(), ..call.clone() }, udaf, place)
+        };
+        let (sum, count) = (other("sum")?, other("count")?);
+        // Of no intervals there is none.
+        let none = Typed::new(lit(0_i64), DataType::Int64, false);
+        let count = self.scalar("nullif", vec![count, none])?;
+        self.arithmetic(sum, Operator::Divide, count, place)
+    }
+
     /// An aggregate of arguments; the average of decimals is made of their sum and their count.
-    fn aggregated(
+    pub(crate) fn aggregated(
         &self,
         udaf: Arc<AggregateUDF>,
         args: Vec<Typed>,
@@ -474,12 +536,19 @@ impl Binder<'_> {
         });
         match parts.flatten() {
             Some((sum, count)) => average(of(sum, args.clone())?, of(count, args)?),
-            None => of(udaf, args),
+            None => {
+                // A sum has ten digits more than what is added, as far as there are so many.
+                let is_long = matches!(args.first().map(|arg| &arg.data_type),
+                    Some(&DataType::Decimal128(precision, _)) if precision + 10 > types::DIGITS_MAX);
+                let is_sum = udaf.name() == "sum";
+                let value = of(udaf, args)?;
+                Ok(if is_sum && is_long { within_digits(value) } else { value })
+            }
         }
     }
 
     /// The arguments of an aggregate, and the order in which it sees its rows.
-    fn arguments(
+    pub(crate) fn arguments(
         &self,
         call: &Call<'_>,
         udaf: &AggregateUDF,
@@ -491,7 +560,18 @@ impl Binder<'_> {
             let error = Error::unsupported(format!("count({table}.*) beside other tables"));
             return Err(error.hint("count a column of it that is never NULL").into());
         }
-        if call.is_star {
+        let is_row = match &call.args[..] {
+            [arg] if call.name == "count" && !call.distinct => self.whole_row(arg, place).is_some(),
+            _ => false,
+        };
+        if is_row
+            && let [ast::Expr::Identifier(table)] = &call.args[..]
+            && !place.scope.is_of_one_table(&[Part::of(table)])
+        {
+            let error = Error::unsupported(format!("count({table}) beside other tables"));
+            return Err(error.hint("count a column of it that is never NULL").into());
+        }
+        if call.is_star || is_row {
             let one = lit(1_i64);
             return Ok((vec![Typed::new(one, DataType::Int64, false)], vec![]));
         }
@@ -538,132 +618,6 @@ impl Binder<'_> {
         Ok((self.coerced(udaf, args)?, order_by))
     }
 
-    fn window(&self, call: &Call<'_>, place: Place<'_>) -> Result<Typed> {
-        if let Some(clause) = place.without_windows {
-            return wrong("42P20", format!("window functions are not allowed in {clause}"));
-        }
-        if !call.order_by.is_empty() || !call.within_group.is_empty() {
-            return not_covered("ORDER BY in the arguments of a window function");
-        }
-        let inside = Place {
-            without_windows: Some("window definitions"),
-            without_rows: Some("window definitions"),
-            ..place
-        };
-        let spec = self.window_spec(call, place)?;
-        let partition_by = self.exprs(&spec.partition_by, inside)?;
-        // A constant parts nothing.
-        let partition_by = partition_by.into_iter().map(|p| p.expr);
-        let partition_by: Vec<Expr> =
-            partition_by.filter(|p| !matches!(p, Expr::Literal(..))).collect();
-        let mut order_by = self.sorts(&spec.order_by, inside)?;
-        let window_frame = match &spec.window_frame {
-            Some(frame) => {
-                let frame: WindowFrame = frame.clone().try_into()?;
-                frame.regularize_order_bys(&mut order_by)?;
-                frame
-            }
-            None => WindowFrame::new((!order_by.is_empty()).then_some(false)),
-        };
-        let filter = match call.filter {
-            Some(filter) => Some(Box::new(self.condition(filter, inside, "FILTER")?)),
-            None => None,
-        };
-        let of = |fun: WindowFunctionDefinition, args: Vec<Typed>, nullable: Option<bool>| {
-            let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();
-            let returned = fun.return_field(&fields, "")?;
-            let is_unsigned = has_unsigned(&args);
-            let params = WindowFunctionParams {
-                args: args.into_iter().map(|a| a.expr).collect(),
-                partition_by: partition_by.clone(),
-                order_by: order_by.clone(),
-                window_frame: window_frame.clone(),
-                filter: filter.clone(),
-                null_treatment: call.null_treatment,
-                distinct: call.distinct,
-            };
-            let expr = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
-            let nullable = nullable.unwrap_or(returned.is_nullable());
-            let result = Typed::new(expr, returned.data_type().clone(), nullable);
-            Ok(if is_unsigned { result } else { signed(result) })
-        };
-        // What is true of all rows of a moving frame is the least of its values, which can be followed.
-        let name = match call.name.as_str() {
-            "bool_and" | "every" => "min",
-            "bool_or" => "max",
-            name => name,
-        };
-        if let Some(udwf) = self.names.get_window_meta(name) {
-            // DataFusion's look for it where it is not.
-            if VALUED.contains(&udwf.name()) && call.args.is_empty() {
-                let message = format!("function {name}() does not exist");
-                return Err(self.no_such_call(name, message, &udwf.signature().type_signature));
-            }
-            let mut args = self.exprs(call.args.iter().copied(), inside)?;
-            // The first is a value, but for `ntile(4)`.
-            let values = usize::from(args.len() > 1);
-            counted(args.iter_mut().skip(values));
-            let args = self.coerced(&*udwf, args)?;
-            return of(WindowFunctionDefinition::WindowUDF(udwf), args, None);
-        }
-        let Some(udaf) = self.names.get_aggregate_meta(name) else {
-            return Err(self.no_function(name));
-        };
-        if udaf.supports_within_group_clause() {
-            return not_covered("an ordered-set aggregate over a window");
-        }
-        let (mut args, mut by) = self.arguments(call, &udaf, inside)?;
-        let mut udaf = udaf;
-        let joining = self.joining(&mut udaf, &mut args, &mut by, call.distinct)?;
-        let value = self.aggregated(udaf, args, |udaf, args| {
-            let nullable = udaf.is_nullable();
-            of(WindowFunctionDefinition::AggregateUDF(udaf), args, Some(nullable))
-        })?;
-        self.with_joined(value, joining)
-    }
-
-    /// A window as its definition and the named one that it starts from say.
-    fn window_spec(&self, call: &Call<'_>, place: Place<'_>) -> Result<WindowSpec> {
-        let (mut spec, mut base) = match call.over {
-            Some(WindowType::WindowSpec(spec)) => (spec.clone(), spec.window_name.clone()),
-            Some(WindowType::NamedWindow(name)) => (
-                WindowSpec {
-                    window_name: None,
-                    partition_by: vec![],
-                    order_by: vec![],
-                    window_frame: None,
-                },
-                Some(name.clone()),
-            ),
-            None => return not_covered("a window function without OVER"),
-        };
-        let mut steps = 0;
-        while let Some(name) = base {
-            let wanted = Part::of(&name);
-            let found = place.windows.iter().find(|w| Part::of(&w.0).text == wanted.text);
-            steps += 1;
-            let Some(found) = found.filter(|_| steps <= place.windows.len()) else {
-                return wrong("42704", format!("window \"{}\" does not exist", wanted.text));
-            };
-            base = match &found.1 {
-                NamedWindowExpr::NamedWindow(other) => Some(other.clone()),
-                NamedWindowExpr::WindowSpec(other) => {
-                    if spec.partition_by.is_empty() {
-                        spec.partition_by.clone_from(&other.partition_by);
-                    }
-                    if spec.order_by.is_empty() {
-                        spec.order_by.clone_from(&other.order_by);
-                    }
-                    if spec.window_frame.is_none() {
-                        spec.window_frame.clone_from(&other.window_frame);
-                    }
-                    other.window_name.clone()
-                }
-            };
-        }
-        Ok(spec)
-    }
-
     /// An ORDER BY of a window or an aggregate.
     pub(crate) fn sorts(&self, by: &[OrderByExpr], place: Place<'_>) -> Result<Vec<Sort>> {
         by.iter()
@@ -681,6 +635,20 @@ impl Binder<'_> {
         }
         Ok(sort(expr, &by.options))
     }
+}
+
+/// A time of day as an interval.
+fn since_midnight(time: &ast::Expr) -> ast::Expr {
+    let midnight = ast::Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(ast::Expr::Value(ast::Value::SingleQuotedString("00:00".into()).into())),
+        data_type: ast::DataType::Time(None, ast::TimezoneInfo::None),
+        array: false,
+        format: None,
+    };
+    let (left, right) = (Box::new(time.clone()), Box::new(midnight));
+    let left = Box::new(ast::Expr::Nested(left));
+    ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Minus, right }
 }
 
 /// An expression of an order.
@@ -710,9 +678,6 @@ fn without_fraction(value: Typed) -> Typed {
     }
 }
 
-/// Functions of a window that are of a value.
-const VALUED: [&str; 5] = ["first_value", "last_value", "nth_value", "lead", "lag"];
-
 /// Ways to call a function that a hint lists.
 const WAYS_SHOWN_MAX: usize = 5;
 
@@ -731,7 +696,7 @@ pub(crate) fn counted<'t>(args: impl IntoIterator<Item = &'t mut Typed>) {
     }
 }
 
-fn has_unsigned(args: &[Typed]) -> bool {
+pub(crate) fn has_unsigned(args: &[Typed]) -> bool {
     args.iter().any(|arg| without_unsigned(&arg.data_type).is_some())
 }
 
@@ -741,7 +706,7 @@ fn names_a_type(function: &str) -> bool {
 }
 
 /// Functions that count, number or find places do so in signed numbers.
-fn signed(result: Typed) -> Typed {
+pub(crate) fn signed(result: Typed) -> Typed {
     match without_unsigned(&result.data_type) {
         Some(data_type) => result.cast(&data_type),
         None => result,

@@ -458,6 +458,7 @@ fn bound(binder: &Binder<'_>, sql: &str, samples: &[DataType]) -> Option<DataTyp
         nullable: true,
         hidden: false,
         also: false,
+        blank: false,
         unknown: false,
     };
     let columns = (1..).map(|n| format!("a{n}")).zip(samples);

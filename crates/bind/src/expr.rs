@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Case, InList, LambdaVariable, Like};
-use datafusion::logical_expr::{Expr, Operator, lit};
+use datafusion::logical_expr::{Expr, Operator, lit, when};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, CastKind, CeilFloorKind, Subscript, UnaryOperator,
 };
@@ -15,9 +15,9 @@ use crate::binder::{Binder, Ctes};
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::guard::guarded;
 use crate::literal;
-use crate::operator::{as_row, signed_power};
+use crate::operator::{as_row, binary, signed_power, whole};
 use crate::rows::CHOICE;
-use crate::scope::{Part, Scope};
+use crate::scope::{Entry, Part, Scope};
 use crate::typed::Typed;
 use crate::types::{self, TEXT, is_text};
 
@@ -294,21 +294,24 @@ impl Binder<'_> {
                 let index = self.expr(index, place)?;
                 match &value.data_type {
                     DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
-                        self.scalar("array_element", vec![value, index.cast(&DataType::Int64)])
+                        // The function counts from the end where the place is negative.
+                        let index = at_least(index.converted(&DataType::Int64, false), 0)?;
+                        self.scalar("array_element", vec![value, index])
                     }
                     _ => self.scalar("get_field", vec![value, index]),
                 }
             }
             AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride }) => {
-                let bound = |bound: &Option<ast::Expr>, open: i64| -> Result<Typed> {
-                    match bound {
-                        Some(bound) => Ok(self.expr(bound, place)?.cast(&DataType::Int64)),
-                        None => Ok(literal::count(open)),
-                    }
+                // With a step, places are counted from the end as well.
+                let bound = |bound: &Option<ast::Expr>, open: i64, least: i64| -> Result<Typed> {
+                    let Some(bound) = bound else { return Ok(literal::count(open)) };
+                    let bound = self.expr(bound, place)?.converted(&DataType::Int64, false);
+                    if stride.is_some() { Ok(bound) } else { at_least(bound, least) }
                 };
                 // No list is longer.
                 let last = i64::from(i32::MAX);
-                let mut args = vec![value, bound(lower_bound, 1)?, bound(upper_bound, last)?];
+                let (lower, upper) = (bound(lower_bound, 1, 1)?, bound(upper_bound, last, 0)?);
+                let mut args = vec![value, lower, upper];
                 if let Some(stride) = stride {
                     args.push(self.expr(stride, place)?.cast(&DataType::Int64));
                 }
@@ -344,13 +347,29 @@ impl Binder<'_> {
 
     /// Whether a value is NULL, or not: of a row, whether all its fields are.
     fn null(&self, e: &ast::Expr, test: fn(Expr) -> Expr, place: Place<'_>) -> Result<Typed> {
-        let fields = as_row(e).unwrap_or(Cow::Borrowed(std::slice::from_ref(e)));
-        let tests = fields.iter().map(|field| Ok(test(self.value(field, place)?.expr)));
-        let tests = tests.collect::<Result<Vec<Expr>>>()?;
+        let tests = match self.whole_row(e, place) {
+            Some(fields) => fields.into_iter().map(|field| test(field.expr)).collect(),
+            None => {
+                let fields = as_row(e).unwrap_or(Cow::Borrowed(std::slice::from_ref(e)));
+                let tests = fields.iter().map(|field| Ok(test(self.value(field, place)?.expr)));
+                tests.collect::<Result<Vec<Expr>>>()?
+            }
+        };
         match tests.into_iter().reduce(Expr::and) {
             Some(all) => Ok(Typed::boolean(all, false)),
             None => wrong("42601", "a row expression has at least one entry"),
         }
+    }
+
+    /// The columns of a table whose name stands for its row: `u IS NULL`. A column of that name goes first.
+    pub(crate) fn whole_row(&self, e: &ast::Expr, place: Place<'_>) -> Option<Vec<Typed>> {
+        let ast::Expr::Identifier(name) = e else { return None };
+        let name = [Part::of(name)];
+        if place.scope.find(&name).is_ok() {
+            return None;
+        }
+        let columns = place.scope.columns(Some(&name));
+        (!columns.is_empty()).then(|| columns.into_iter().map(Entry::typed).collect())
     }
 
     fn truth(&self, e: &ast::Expr, place: Place<'_>, of: fn(Box<Expr>) -> Expr) -> Result<Typed> {
@@ -364,6 +383,9 @@ impl Binder<'_> {
             return Ok(items);
         };
         let mut items = items;
+        if is_compared(what) && items.iter().any(|item| item.blank) {
+            items = items.into_iter().map(Typed::without_blanks).collect();
+        }
         // Of what is written without a type, the digits count as well.
         if items.iter().any(|item| item.unknown) {
             items = items.into_iter().map(|item| item.beside(&target)).collect();
@@ -378,8 +400,7 @@ impl Binder<'_> {
         items: impl IntoIterator<Item = &'t Typed> + Clone,
         what: &str,
     ) -> Result<Option<DataType>> {
-        let is_compared = matches!(what, "IN" | "ANY" | "ALL" | "BETWEEN" | "NULLIF");
-        let meet = if is_compared { types::common } else { types::united };
+        let meet = if is_compared(what) { types::common } else { types::united };
         let mut target: Option<DataType> = None;
         let mut any_text = false;
         for item in items {
@@ -547,6 +568,9 @@ impl Binder<'_> {
                 for when in conditions {
                     items.push(self.expr(&when.condition, place)?);
                 }
+                if items[0].blank {
+                    items = items.into_iter().map(Typed::without_blanks).collect();
+                }
                 let mut items = self.same_type(items, "CASE")?.into_iter().map(|t| t.expr);
                 let operand = items.next().map(Box::new);
                 whens.extend(items);
@@ -584,8 +608,13 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Case(case), data_type, nullable))
     }
 
+    /// The type of a cast. One of a time may say how many digits its seconds have: the value is rounded to
+    /// these, and is one of the type that has more.
     pub(crate) fn sql_type(&self, sql: &ast::DataType) -> Result<DataType> {
-        types::of_sql(sql, Some(self.zone()))
+        match types::with_digits(sql) {
+            Some((_, wider)) => types::of_sql(&wider, Some(self.zone())),
+            None => types::of_sql(sql, Some(self.zone())),
+        }
     }
 
     /// The type of a cast to NUMERIC that does not say how many digits: a number that is exact has them.
@@ -677,6 +706,15 @@ impl Binder<'_> {
                 let all = Typed::new(lit(-1), DataType::Int32, false).cast(&value.data_type);
                 self.arithmetic(all, Operator::Minus, value, place)
             }
+            UnaryOperator::PGAbs => {
+                let value = self.number(expr, "@", place)?;
+                self.called("abs", vec![value])
+            }
+            UnaryOperator::PGSquareRoot | UnaryOperator::PGCubeRoot => {
+                let value = self.number(expr, &op.to_string(), place)?.cast(&DataType::Float64);
+                let function = if op == UnaryOperator::PGSquareRoot { "sqrt" } else { "cbrt" };
+                self.called(function, vec![value])
+            }
             _ => not_covered("this operator"),
         }
     }
@@ -692,4 +730,20 @@ impl Binder<'_> {
         }
         wrong("42883", format!("operator does not exist: {sign} {}", types::name(&value.data_type)))
     }
+}
+
+/// Whether values meet to be compared.
+fn is_compared(what: &str) -> bool {
+    matches!(what, "IN" | "ANY" | "ALL" | "BETWEEN" | "NULLIF")
+}
+
+/// A place in a list, and no smaller one than `least`.
+fn at_least(place: Typed, least: i64) -> Result<Typed> {
+    let bound = lit(least);
+    if let Some(at) = whole(&place.expr) {
+        return Ok(if at < i128::from(least) { literal::count(least) } else { place });
+    }
+    let is_below = binary(place.expr.clone(), Operator::Lt, bound.clone());
+    let expr = when(is_below, bound).otherwise(place.expr)?;
+    Ok(Typed { expr, ..place })
 }

@@ -21,6 +21,7 @@ use crate::reads::Reads;
 use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
 use crate::typed::Typed;
+use crate::types;
 
 /// Rows, and the names of their columns.
 pub(crate) struct Rows {
@@ -87,7 +88,18 @@ impl Binder<'_> {
         ctes: &Ctes,
     ) -> Result<Rows> {
         for join in joins {
-            if let Some(item) = self.beside(&join.relation, &rows, parent, ctes)? {
+            let item = self.beside(&join.relation, &rows, parent, ctes)?;
+            // One that names nothing left of it is as any other, and stands where that may.
+            let item = match item {
+                Some(_) if keeps_right(join) => {
+                    match self.apart(|| self.factor(&join.relation, parent, ctes)) {
+                        Ok(_) => None,
+                        Err(_) => item,
+                    }
+                }
+                item => item,
+            };
+            if let Some(item) = item {
                 rows = self.join_lateral(rows, join, item, parent, ctes).at(join)?;
                 continue;
             }
@@ -238,6 +250,7 @@ impl Binder<'_> {
                     nullable: output.nullable || kind == JoinType::Left,
                     hidden: false,
                     also: false,
+                    blank: false,
                     unknown: output.unknown,
                 });
                 let mut entries: Vec<Entry> = entries.collect();
@@ -345,6 +358,8 @@ impl Binder<'_> {
         let mut is_constant = !gives_rows(&call.name);
         for arg in &args {
             is_constant &= !arg.expr.exists(|e| Ok(depends(e)))?;
+            // A series of numerics is one of lists alone.
+            is_constant &= !(call.name == "generate_series" && types::is_decimal(&arg.data_type));
         }
         if is_constant && !keeps {
             return self.table_function(call, args);
@@ -382,6 +397,7 @@ impl Binder<'_> {
             nullable: value.nullable,
             hidden: false,
             also: false,
+            blank: false,
             unknown: false,
         }];
         let row = LogicalPlanBuilder::empty(true).project([value.expr.alias(name)])?;
@@ -460,8 +476,10 @@ impl Binder<'_> {
         let others: Vec<Option<String>> =
             relation.columns.iter().map(|output| output.other.clone()).collect();
         // Of two columns that have one name below the alias, one has got another.
-        let columns = plan.schema().columns();
-        let entries = relation.columns.into_iter().zip(columns).map(|(output, column)| Entry {
+        let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
+        let entries = relation.columns.into_iter().zip(columns);
+        let entries = entries.map(|(output, (column, field))| Entry {
+            blank: types::is_blank_padded(field),
             table: table.clone(),
             name: output.title,
             column,
@@ -471,7 +489,8 @@ impl Binder<'_> {
             also: false,
             unknown: output.unknown,
         });
-        let mut rows = Rows { plan, entries: entries.collect() };
+        let entries = entries.collect();
+        let mut rows = Rows { plan, entries };
         if let Some(alias) = alias {
             rename(&mut rows.entries, alias)?;
         }
@@ -501,6 +520,7 @@ impl Binder<'_> {
             nullable: field.is_nullable(),
             hidden: false,
             also: false,
+            blank: types::is_blank_padded(field),
             unknown: false,
         });
         let mut entries: Vec<Entry> = entries.collect();
@@ -649,6 +669,7 @@ impl Binder<'_> {
                 nullable: value.nullable,
                 hidden: false,
                 also: false,
+                blank: false,
                 unknown: false,
             };
             first.push(entry(None));
@@ -790,4 +811,12 @@ pub(crate) fn reference(name: &ObjectName) -> Result<TableReference> {
         }
         _ => wrong("42601", format!("improper qualified name (too many dotted names): {name}")),
     }
+}
+
+/// Whether all rows of the table on the right stay.
+fn keeps_right(join: &Join) -> bool {
+    matches!(
+        join.join_operator,
+        JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_)
+    )
 }

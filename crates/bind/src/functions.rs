@@ -9,10 +9,14 @@
 
 pub(crate) mod checked;
 pub(crate) mod listed;
+pub(crate) mod overlaps;
 pub(crate) mod quantified;
 pub(crate) mod quotient;
 pub(crate) mod rounded;
+pub(crate) mod row_count;
+pub(crate) mod series;
 pub(crate) mod type_name;
+pub(crate) mod within_digits;
 
 pub use rounded::nearest_instant;
 

@@ -1,4 +1,4 @@
-//! Casts to `varchar(n)` and `char(n)`, which cut what is too long.
+//! Casts to `varchar(n)` and `char(n)`, which cut what is too long, and to `time(n)`, which rounds.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -7,8 +7,9 @@ use datafusion::sql::sqlparser::ast::{CharacterLength, DataType as SqlType};
 
 use crate::binder::Binder;
 use crate::failure::{Result, wrong};
+use crate::functions::rounded;
 use crate::typed::Typed;
-use crate::types::is_text;
+use crate::types::{is_text, with_digits};
 
 /// The length of a type of texts, and the function that cuts to it; `None`: it has none.
 fn length(sql: &SqlType) -> Option<(u64, &'static str)> {
@@ -28,16 +29,21 @@ fn length(sql: &SqlType) -> Option<(u64, &'static str)> {
 }
 
 impl Binder<'_> {
-    /// A value that was cast to a type of texts, as long as the type says.
+    /// A value that was cast to a type of texts, as long as the type says; of times, rounded as it says.
     pub(crate) fn cut(&self, value: Typed, sql: &SqlType) -> Result<Typed> {
+        if let Some((digits, _)) = with_digits(sql) {
+            let expr = rounded::digits(digits).call(vec![value.expr]);
+            return Ok(Typed { expr, ..value });
+        }
         let Some((length, function)) = length(sql).filter(|_| is_text(&value.data_type)) else {
-            return Ok(value);
+            return Ok(Typed { blank: false, ..value });
         };
         if length == 0 {
             return wrong("22023", "length of a type of texts must be at least 1");
         }
         let length = ScalarValue::from(length.min(i64::MAX as u64) as i64);
         let length = Typed::new(Expr::Literal(length, None), DataType::Int64, false);
-        self.scalar(function, vec![value, length])
+        let value = self.scalar(function, vec![value, length])?;
+        Ok(Typed { blank: function == "cut_char", ..value })
     }
 }

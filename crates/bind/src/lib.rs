@@ -12,10 +12,10 @@
 //! * [`Binder`] (`binder.rs`): what a statement has for the whole of its binding.
 //! * `scope.rs`: which names an expression may use. `title.rs`: what a column of the result is called.
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
-//!   `ties.rs`: `WITH TIES`.
+//!   `limits.rs`: `LIMIT` and `OFFSET`, `ties.rs`: `WITH TIES`.
 //! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
 //! * `typed.rs`: an expression with its type, and its casts; `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
-//!   `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
+//!   `window.rs`: calls over windows; `parameters.rs`: arguments with names; `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
 //! * `meaning.rs`: functions that mean something else than DataFusion's. `texts.rs`: forms of SQL about
 //!   texts.
@@ -43,9 +43,11 @@ mod grouping;
 pub mod guard;
 mod lambda;
 mod length;
+mod limits;
 mod literal;
 mod meaning;
 mod operator;
+mod parameters;
 mod planner;
 mod query;
 mod reads;
@@ -60,6 +62,7 @@ mod title;
 mod typed;
 mod types;
 mod unnest;
+mod window;
 mod zone;
 
 pub use binder::{Binder, Bound};

@@ -13,7 +13,9 @@ use crate::binder::Binder;
 use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::checked::checked;
+use crate::functions::overlaps::overlaps;
 use crate::functions::quotient::{quotient, quotient_type};
+use crate::functions::within_digits::within_digits;
 use crate::guard::guarded;
 use crate::scope::Part;
 use crate::typed::Typed;
@@ -147,6 +149,9 @@ impl Binder<'_> {
         place: Place<'_>,
     ) -> Result<Typed> {
         if let (Some(l), Some(r)) = (as_row(left), as_row(right)) {
+            if *op == BinaryOperator::Overlaps {
+                return self.spans_overlap(&l, &r, place);
+            }
             return self.rows(&l, op, &r, place);
         }
         if let (Some(row), ast::Expr::Subquery(query), Some(op)) =
@@ -221,6 +226,44 @@ impl Binder<'_> {
             Some(all) => Ok(Typed::boolean(all, nullable)),
             None => not_covered("a condition without operands"),
         }
+    }
+
+    /// `(a, b) OVERLAPS (c, d)`, where the second of each is a time or what is between it and the first.
+    fn spans_overlap(
+        &self,
+        left: &[ast::Expr],
+        right: &[ast::Expr],
+        place: Place<'_>,
+    ) -> Result<Typed> {
+        let mut ends = vec![];
+        for span in [left, right] {
+            let [first, last] = span else {
+                return wrong(
+                    "42601",
+                    "wrong number of parameters in OVERLAPS: a span has two ends",
+                );
+            };
+            let (first, last) = (self.expr(first, place)?, self.expr(last, place)?);
+            let last = match last.data_type {
+                DataType::Interval(_) => {
+                    self.arithmetic(first.clone(), Operator::Plus, last, place)?
+                }
+                _ => last,
+            };
+            ends.extend([first, last]);
+        }
+        let ends = self.same_type(ends, "OVERLAPS")?;
+        let ends = ends.into_iter().map(|end| match end.data_type {
+            DataType::Date32 => Ok(end.cast(&DataType::Timestamp(TimeUnit::Microsecond, None))),
+            DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_) => Ok(end),
+            ref other => wrong(
+                "42883",
+                format!("OVERLAPS is of times, and not of type {}", types::name(other)),
+            ),
+        });
+        let ends = ends.collect::<Result<Vec<Typed>>>()?;
+        let ends = ends.into_iter().map(|end| end.expr).collect();
+        Ok(Typed::boolean(overlaps().call(ends), true))
     }
 
     /// `(a, b) = (c, d)`.
@@ -301,6 +344,11 @@ impl Binder<'_> {
 
     /// Both sides of a comparison, as the type in which they are compared.
     pub(crate) fn comparable(&self, l: Typed, op: Operator, r: Typed) -> Result<(Typed, Typed)> {
+        let (l, r) = match (l.blank, r.blank) {
+            (true, false) => (l, r.without_blanks()),
+            (false, true) => (l.without_blanks(), r),
+            _ => (l, r),
+        };
         let (l, r) = beside(l, r);
         let target = match (l.is_open(), r.is_open()) {
             (true, true) => TEXT,
@@ -476,7 +524,22 @@ fn calculated(l: Typed, op: Operator, r: Typed) -> Result<Typed> {
         return call(function, vec![l.expr, r.expr], l.data_type);
     }
     let result = BinaryTypeCoercer::new(&l.data_type, &op, &r.data_type).get_result_type()?;
-    Ok(Typed::new(binary(l.expr, op, r.expr), result, nullable))
+    let needed = digits_needed(op, &l.data_type, &r.data_type);
+    let value = Typed::new(binary(l.expr, op, r.expr), result, nullable);
+    Ok(if needed > i16::from(types::DIGITS_MAX) { within_digits(value) } else { value })
+}
+
+/// Digits that the result of an operator of two decimals may have.
+fn digits_needed(op: Operator, left: &DataType, right: &DataType) -> i16 {
+    let (DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)) = (left, right) else {
+        return 0;
+    };
+    let [p1, s1, p2, s2] = [i16::from(*p1), i16::from(*s1), i16::from(*p2), i16::from(*s2)];
+    match op {
+        Operator::Plus | Operator::Minus => (p1 - s1).max(p2 - s2) + s1.max(s2) + 1,
+        Operator::Multiply => p1 + p2,
+        _ => 0,
+    }
 }
 
 /// `sum / count`, of which the count is of a bigint.

@@ -1,7 +1,7 @@
 //! What the session's own planners make of operators and calls: arithmetic of dates and times, and parts
 //! of them.
 
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::planner::{PlannerResult, RawAggregateExpr, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use crate::binder::Binder;
 use crate::expr::Place;
-use crate::failure::Result;
+use crate::failure::{Result, wrong};
 use crate::typed::Typed;
+use crate::types;
 
 impl Binder<'_> {
     /// An operator where one side is no number.
@@ -42,6 +43,7 @@ impl Binder<'_> {
     }
 
     pub(crate) fn extract(&self, field: Typed, value: Typed, place: Place<'_>) -> Result<Typed> {
+        check_field(&field.expr, &value.data_type)?;
         let schema = schema(place)?;
         let mut args = vec![field.expr.clone(), value.expr.clone()];
         for planner in self.names.get_expr_planners() {
@@ -66,6 +68,47 @@ impl Binder<'_> {
             }
         }
         Ok(None)
+    }
+}
+
+/// A date has no hours, and a time of day no days.
+fn check_field(field: &Expr, of: &DataType) -> Result<()> {
+    let Expr::Literal(name, _) = field else { return Ok(()) };
+    let Some(Some(name)) = name.try_as_str() else { return Ok(()) };
+    let name = name.trim_matches(['\'', '"']).to_lowercase();
+    let is_of_clock = matches!(
+        name.trim_end_matches('s'),
+        "hour" | "minute" | "second" | "millisecond" | "microsecond" | "nanosecond"
+    );
+    let is_known = match of {
+        DataType::Date32 | DataType::Date64 => !is_of_clock,
+        DataType::Time32(_) | DataType::Time64(_) => {
+            let is_of_date = matches!(
+                name.trim_end_matches('s'),
+                "year"
+                    | "month"
+                    | "day"
+                    | "week"
+                    | "quarter"
+                    | "decade"
+                    | "century"
+                    | "millennium"
+                    | "dow"
+                    | "isodow"
+                    | "doy"
+                    | "isoyear"
+                    | "julian"
+            );
+            !is_of_date
+        }
+        _ => true,
+    };
+    match is_known {
+        true => Ok(()),
+        false => {
+            let message = format!("unit \"{name}\" not supported for type {}", types::name(of));
+            wrong("0A000", message)
+        }
     }
 }
 

@@ -12,16 +12,14 @@ use datafusion::common::{Column, JoinConstraint, JoinType, NullEquality, ScalarV
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast::{
-    self, Fetch, LimitClause, LockClause, LockType, OrderBy, OrderByExpr, OrderByKind, Query,
-    SetExpr, SetOperator, SetQuantifier, Value, Values, With,
+    self, LockClause, LockType, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator,
+    SetQuantifier, Value, Values, With,
 };
 
 use crate::binder::{Binder, Ctes, Named, Output, Relation};
 use crate::call::sort;
 use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
-use crate::literal::count;
-use crate::operator::whole;
 use crate::scope::{Part, Scope};
 use crate::select::{Order, unsupported_clause};
 use crate::typed::Typed;
@@ -89,7 +87,8 @@ impl Binder<'_> {
             }
         };
         let is_ordered = order.all.is_some() || !order.by.is_empty();
-        self.limited(relation, is_ordered, limit_clause.as_ref(), fetch.as_ref())
+        let around = (parent, &own);
+        self.limited(relation, is_ordered, limit_clause.as_ref(), fetch.as_ref(), around)
     }
 
     fn with(&self, with: &With, parent: Option<&Scope<'_>>, ctes: &Ctes) -> Result<Ctes> {
@@ -570,6 +569,7 @@ impl Binder<'_> {
                 nullable: output.nullable,
                 hidden: false,
                 also: false,
+                blank: false,
                 unknown: false,
             })
             .collect();
@@ -596,83 +596,6 @@ impl Binder<'_> {
         }
         let plan = LogicalPlanBuilder::from(relation.plan).sort(sorts)?.build()?;
         Ok(Relation { plan, columns: relation.columns })
-    }
-
-    fn limited(
-        &self,
-        relation: Relation,
-        is_ordered: bool,
-        limit: Option<&LimitClause>,
-        fetch: Option<&Fetch>,
-    ) -> Result<Relation> {
-        let (limit, offset) = match limit {
-            None => (None, None),
-            Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
-                if !limit_by.is_empty() {
-                    return not_covered("LIMIT BY").at(&limit_by[0]);
-                }
-                (limit.as_ref(), offset.as_ref().map(|o| &o.value))
-            }
-            Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
-        };
-        let mut most = match limit {
-            Some(limit) => self.count(limit, "LIMIT")?,
-            None => None,
-        };
-        if let Some(fetch) = fetch {
-            if fetch.percent {
-                return not_covered("FETCH … PERCENT").at(fetch);
-            }
-            most = match &fetch.quantity {
-                Some(quantity) => self.count(quantity, "FETCH")?,
-                None => Some(count(1).expr),
-            };
-        }
-        let skipped = match offset {
-            Some(offset) => self.count(offset, "OFFSET")?,
-            None => None,
-        };
-        if most.is_none() && skipped.is_none() {
-            return Ok(relation);
-        }
-        let plan = match (fetch.is_some_and(|fetch| fetch.with_ties), most) {
-            (true, Some(_)) if !is_ordered => {
-                return wrong("42601", "WITH TIES cannot be specified without ORDER BY clause");
-            }
-            (true, Some(most)) => self.with_ties(relation.plan, skipped, most)?,
-            (_, most) => {
-                LogicalPlanBuilder::from(relation.plan).limit_by_expr(skipped, most)?.build()?
-            }
-        };
-        Ok(Relation { plan, columns: relation.columns })
-    }
-
-    /// A number of rows; `None` if it is NULL: all of them.
-    fn count(&self, expr: &ast::Expr, clause: &'static str) -> Result<Option<Expr>> {
-        self.count_of(expr, clause).at(expr)
-    }
-
-    fn count_of(&self, expr: &ast::Expr, clause: &'static str) -> Result<Option<Expr>> {
-        let scope = Self::nothing();
-        let ctes: Ctes = None;
-        let value = self.expr(expr, Place::of_rows(&scope, &ctes, clause))?;
-        if value.is_null() {
-            return Ok(None);
-        }
-        if whole(&value.expr).is_some_and(|n| n < 0) {
-            let code = if clause == "OFFSET" { "2201X" } else { "2201W" };
-            return wrong(code, format!("{clause} must not be negative"));
-        }
-        if !value.is_open() && !types::is_number(&value.data_type) {
-            return wrong(
-                "42804",
-                format!(
-                    "argument of {clause} must be type bigint, not type {}",
-                    types::name(&value.data_type)
-                ),
-            );
-        }
-        Ok(Some(value.converted(&DataType::Int64, false).expr))
     }
 }
 

@@ -11,7 +11,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, NullHandling, TableReference, UnnestOptions};
 use datafusion::logical_expr::expr::Unnest;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use datafusion::sql::sqlparser::ast::{
     self, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
     TableAlias, TableFactor,
@@ -22,6 +22,7 @@ use crate::binder::Binder;
 use crate::expr::Place;
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::from::{Rows, reference, rename};
+use crate::functions::series::series;
 use crate::grouping::Computed;
 use crate::reads::Reads;
 use crate::scope::{Entry, Part};
@@ -169,6 +170,9 @@ impl Binder<'_> {
 
     /// The lists whose items are the rows of a function.
     fn lists(&self, name: &str, args: Vec<Typed>) -> Result<Vec<Typed>> {
+        if name == SERIES && args.iter().any(|arg| types::is_decimal(&arg.data_type)) {
+            return Ok(vec![self.numeric_series(args)?]);
+        }
         if name != UNNEST {
             let item = series_item(name, &args);
             let list = self.called(of_list(name).unwrap_or(name), args)?;
@@ -195,6 +199,23 @@ impl Binder<'_> {
             ),
         });
         lists.collect()
+    }
+
+    /// `generate_series(1.0, 2.0, 0.5)`
+    fn numeric_series(&self, mut args: Vec<Typed>) -> Result<Typed> {
+        if args.len() == 2 {
+            args.push(Typed::new(lit(1), DataType::Int32, false));
+        }
+        let args = self.same_type(args, SERIES)?;
+        let [DataType::Decimal128(precision, scale), ..] =
+            &args.iter().map(|arg| arg.data_type.clone()).collect::<Vec<_>>()[..]
+        else {
+            return wrong("42883", format!("{SERIES} is of whole numbers, numerics and times"));
+        };
+        let (precision, scale) = (*precision, *scale);
+        let item = DataType::Decimal128(precision, scale);
+        let args = args.into_iter().map(|arg| arg.expr).collect();
+        Ok(Typed::new(series().call(args), DataType::new_list(item, true), true))
     }
 
     /// The rows of `input`, once for each row that the functions in `exprs` give for it, and the columns
@@ -263,6 +284,7 @@ impl Binder<'_> {
                 nullable: true,
                 hidden: false,
                 also: false,
+                blank: false,
                 unknown: false,
             });
             columns.push(list.expr.clone().alias(name));

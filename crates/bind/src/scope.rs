@@ -34,6 +34,8 @@ pub struct Entry {
     pub also: bool,
     /// A literal in quotes without a type of its own, as a column of a subquery.
     pub unknown: bool,
+    /// A `char(n)`, of which blanks at the end do not count.
+    pub blank: bool,
 }
 
 impl Entry {
@@ -43,6 +45,7 @@ impl Entry {
             data_type: self.data_type.clone(),
             nullable: self.nullable,
             unknown: false,
+            blank: self.blank,
         }
     }
 
@@ -377,6 +380,7 @@ mod tests {
             nullable: true,
             hidden: false,
             also: false,
+            blank: false,
             unknown: false,
         }
     }

@@ -355,20 +355,32 @@ impl Binder<'_> {
             let group = match expr {
                 ast::Expr::Rollup(keys) => {
                     let keys = lists(keys)?;
-                    let prefix = |n: usize| keys[..n].concat();
                     match keys.iter().all(|k| k.len() == 1) {
                         true => Expr::GroupingSet(GroupingSet::Rollup(keys.concat())),
-                        false => sets((0..=keys.len()).rev().map(prefix).collect()),
+                        false => sets(rolled(&keys)),
                     }
                 }
                 ast::Expr::Cube(keys) => {
                     let keys = lists(keys)?;
-                    if keys.iter().any(|k| k.len() != 1) {
-                        return not_covered("CUBE of lists").at(expr);
+                    match keys.iter().all(|k| k.len() == 1) {
+                        true => Expr::GroupingSet(GroupingSet::Cube(keys.concat())),
+                        false => sets(cubed(&keys)?),
                     }
-                    Expr::GroupingSet(GroupingSet::Cube(keys.concat()))
                 }
-                ast::Expr::GroupingSets(keys) => sets(lists(keys)?),
+                ast::Expr::GroupingSets(keys) => {
+                    let mut all = vec![];
+                    for key in keys {
+                        match &key[..] {
+                            [one] => match sets_within(one) {
+                                Some((true, keys)) => all.extend(rolled(&lists(&keys)?)),
+                                Some((false, keys)) => all.extend(cubed(&lists(&keys)?)?),
+                                None => all.extend(lists(std::slice::from_ref(key))?),
+                            },
+                            _ => all.extend(lists(std::slice::from_ref(key))?),
+                        }
+                    }
+                    sets(all)
+                }
                 ast::Expr::Tuple(keys) => {
                     for key in keys {
                         groups.push(self.group(key, items, place)?);
@@ -656,6 +668,45 @@ impl Names {
 /// only so is `GROUP BY (SELECT …)` the item of the same text.
 fn written<'i, 's>(expr: &ast::Expr, items: &'i [Item<'s>]) -> Option<&'i Item<'s>> {
     items.iter().find(|item| item.sql == Some(expr))
+}
+
+/// The sets of ROLLUP: all of its keys, all but the last, and so on.
+fn rolled(keys: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
+    (0..=keys.len()).rev().map(|n| keys[..n].concat()).collect()
+}
+
+/// The sets of CUBE: its keys, each with and without.
+fn cubed(keys: &[Vec<Expr>]) -> Result<Vec<Vec<Expr>>> {
+    if keys.len() > KEYS_OF_CUBE_MAX {
+        return wrong("54011", format!("CUBE is limited to {KEYS_OF_CUBE_MAX} elements"));
+    }
+    let of = |chosen: usize| {
+        let is_chosen = |at: &usize| chosen >> (keys.len() - 1 - at) & 1 == 1;
+        (0..keys.len()).filter(is_chosen).flat_map(|at| keys[at].clone()).collect()
+    };
+    Ok((0..1 << keys.len()).rev().map(of).collect())
+}
+
+const KEYS_OF_CUBE_MAX: usize = 12;
+
+/// ROLLUP (`true`) or CUBE within GROUPING SETS, which the parser takes for a function, with its keys.
+fn sets_within(expr: &ast::Expr) -> Option<(bool, Vec<Vec<ast::Expr>>)> {
+    let ast::Expr::Function(call) = expr else { return None };
+    let [name] = &call.name.0[..] else { return None };
+    let is_rollup = match Part::of(name.as_ident()?) {
+        Part { quoted: false, text, .. } if text == "rollup" => true,
+        Part { quoted: false, text, .. } if text == "cube" => false,
+        _ => return None,
+    };
+    let ast::FunctionArguments::List(list) = &call.args else { return None };
+    let keys = list.args.iter().map(|arg| match arg {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(key)) => Some(match key {
+            ast::Expr::Tuple(keys) => keys.clone(),
+            key => vec![key.clone()],
+        }),
+        _ => None,
+    });
+    Some((is_rollup, keys.collect::<Option<_>>()?))
 }
 
 fn sets(lists: Vec<Vec<Expr>>) -> Expr {

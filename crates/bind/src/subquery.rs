@@ -1,5 +1,6 @@
 //! Queries within expressions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -12,7 +13,7 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::{
     Expr, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery, lit, when,
 };
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query, Spanned};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query, SelectItem, SetExpr, Spanned};
 
 use crate::binder::{Binder, Relation};
 use crate::expr::Place;
@@ -31,10 +32,17 @@ impl Binder<'_> {
 
     /// One that gives one column.
     fn one_column(&self, query: &Query, place: Place<'_>) -> Result<(Relation, Typed)> {
-        let relation = self.subquery(query, place)?;
-        let [column] = &relation.columns[..] else {
+        let mut relation = self.subquery(query, place)?;
+        let [column] = &mut relation.columns[..] else {
             return wrong("42601", "subquery must return only one column");
         };
+        // DataFusion's rules look for the value in a projection.
+        if matches!(relation.plan, LogicalPlan::Values(_)) {
+            let name = self.fresh("value");
+            let value = Expr::Column(column.column.clone()).alias(&name);
+            relation.plan = LogicalPlanBuilder::from(relation.plan).project([value])?.build()?;
+            column.column = Column::from_name(name);
+        }
         let expr = Expr::Column(column.column.clone());
         let mut typed = Typed::new(expr, column.data_type.clone(), true);
         typed.unknown = column.unknown;
@@ -42,7 +50,7 @@ impl Binder<'_> {
     }
 
     pub(crate) fn exists(&self, query: &Query, negated: bool, place: Place<'_>) -> Result<Typed> {
-        let relation = self.subquery(query, place)?;
+        let relation = self.subquery(&with_a_column(query), place)?;
         let exists = Exists::new(subquery(relation.plan, query), negated);
         Ok(Typed::boolean(Expr::Exists(exists), false))
     }
@@ -272,6 +280,20 @@ impl Binder<'_> {
         let plan = LogicalPlanBuilder::from(relation.plan).project([item.expr.alias(name)])?;
         Ok((value.expr, plan.build()?))
     }
+}
+
+/// `EXISTS (SELECT FROM t)`: rows without columns are rows all the same.
+fn with_a_column(query: &Query) -> Cow<'_, Query> {
+    let is_empty = |body: &SetExpr| matches!(body, SetExpr::Select(s) if s.projection.is_empty());
+    if !is_empty(&query.body) {
+        return Cow::Borrowed(query);
+    }
+    let mut query = query.clone();
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        let null = ast::Expr::Value(ast::Value::Null.into());
+        select.projection.push(SelectItem::UnnamedExpr(null));
+    }
+    Cow::Owned(query)
 }
 
 /// An expression of a query, as a query within it sees it.

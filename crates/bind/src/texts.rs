@@ -129,13 +129,15 @@ impl Binder<'_> {
     }
 
     /// How `string_agg` is made of a list of what it joins, if it is: the aggregate is that of the list
-    /// then, and the arguments and the order are that one's.
+    /// then, and the arguments and the order are that one's. Only lists can be followed where the rows of a
+    /// frame also go: where it `moves`.
     pub(crate) fn joining(
         &self,
         udaf: &mut Arc<AggregateUDF>,
         args: &mut Vec<Typed>,
         order_by: &mut Vec<Sort>,
         distinct: bool,
+        moves: bool,
     ) -> Result<Joining> {
         if udaf.name() != "string_agg" || args.len() != 2 {
             return Ok(Joining::No);
@@ -152,14 +154,14 @@ impl Binder<'_> {
             _ => None,
         };
         let joining = match (is_constant, distinct, descending) {
-            (true, true, Some(descending)) => {
+            (true, true, Some(descending)) if !moves => {
                 order_by.clear();
                 let delimiter = args.remove(1).cast(&TEXT);
                 args[0] = args[0].clone().cast(&TEXT);
                 Joining::Once { delimiter, descending }
             }
-            (true, ..) => return Ok(Joining::No),
-            (false, ..) => {
+            (true, ..) if !moves => return Ok(Joining::No),
+            _ => {
                 args.reverse();
                 let pair = args.drain(..).map(|arg| arg.cast(&TEXT)).collect();
                 args.push(self.scalar("make_array", pair)?);

@@ -19,11 +19,13 @@ pub struct Typed {
     pub nullable: bool,
     /// A literal in quotes that has no type yet: it gets that of what it meets.
     pub unknown: bool,
+    /// A `char(n)`: blanks at its end, and at the end of a literal beside it, do not count.
+    pub blank: bool,
 }
 
 impl Typed {
     pub fn new(expr: Expr, data_type: DataType, nullable: bool) -> Self {
-        Typed { expr, data_type, nullable, unknown: false }
+        Typed { expr, data_type, nullable, unknown: false, blank: false }
     }
 
     pub fn boolean(expr: Expr, nullable: bool) -> Self {
@@ -85,7 +87,7 @@ impl Typed {
             }
             _ => cast(self.expr, to),
         };
-        Typed { expr, data_type: to.clone(), nullable: self.nullable, unknown: false }
+        Typed::new(expr, to.clone(), self.nullable)
     }
 
     /// A text without a type, beside values that have one: it is read as their type, with all the digits
@@ -151,6 +153,14 @@ impl Typed {
             }
             false => Typed { nullable, ..value.cast(to) },
         }
+    }
+
+    /// A literal without a type beside a `char(n)`, where blanks at the end do not count.
+    pub fn without_blanks(self) -> Typed {
+        let Expr::Literal(text, _) = &self.expr else { return self };
+        let Some(Some(text)) = text.try_as_str().filter(|_| self.unknown) else { return self };
+        let expr = Expr::Literal(ScalarValue::from(text.trim_end_matches(' ')), None);
+        Typed { expr, ..self }
     }
 
     /// As the value of a column that it is put into.

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
 };
 
+use thalweg_base::text::DECLARED_TYPE_KEY;
 use thalweg_base::{Error, Subject};
 
 use crate::failure::{Result, wrong};
@@ -26,6 +27,12 @@ pub fn is_text(t: &DataType) -> bool {
         DataType::Dictionary(_, value) => is_text(value),
         _ => false,
     }
+}
+
+/// Whether a column was declared as `char(n)`.
+pub fn is_blank_padded(field: &Field) -> bool {
+    is_text(field.data_type())
+        && field.metadata().get(DECLARED_TYPE_KEY).is_some_and(|of| of.starts_with("char("))
 }
 
 pub fn is_bytes(t: &DataType) -> bool {
@@ -130,6 +137,12 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         SqlType::Time(None, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             DataType::Time64(TimeUnit::Nanosecond)
         }
+        SqlType::Time(Some(digits), _) => {
+            let error = format!("TIME({digits}) is not supported as the type of a column");
+            return Err(Error::unsupported(error)
+                .hint("write TIME; a cast rounds: x::time(0)")
+                .into());
+        }
         SqlType::Timestamp(digits, zoned) => {
             let unit = match digits {
                 Some(9) => TimeUnit::Nanosecond,
@@ -169,6 +182,20 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         }
         other => return Err(no_type(&other.to_string()).into()),
     })
+}
+
+/// The type of a time that says how many digits its seconds have, where no type of ours has just these: that
+/// number, and the type that has more.
+pub fn with_digits(sql: &SqlType) -> Option<(u32, SqlType)> {
+    match sql {
+        SqlType::Time(Some(digits @ 0..=6), zone) => {
+            Some((*digits as u32, SqlType::Time(None, *zone)))
+        }
+        SqlType::Timestamp(Some(digits @ (1 | 2 | 4 | 5)), zone) => {
+            Some((*digits as u32, SqlType::Timestamp(None, *zone)))
+        }
+        _ => None,
+    }
 }
 
 /// A type that is not there: one of PostgreSQL's that is not there yet, or a name of nothing.

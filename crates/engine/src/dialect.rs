@@ -7,6 +7,8 @@
 //! * `SUMMARIZE t`, `SUMMARIZE SELECT …`, which is `DESCRIBE` with an option.
 //! * `||` binds as loosely as in PostgreSQL.
 //! * `substring(a FOR 2 FROM 3)` and `trim(BOTH FROM a)`.
+//! * `a ISNULL`, `a NOTNULL`, `a BETWEEN SYMMETRIC b AND c`, `a # b`, `@ a`, `|/ a`, `||/ a`.
+//! * `(VALUES (1))` where a value stands.
 //! * `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`; sqlparser takes all that follows
 //!   for the right side.
 
@@ -14,16 +16,17 @@ use std::any::TypeId;
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, DescribeAlias, Expr, Ident, Merge, MergeAction, MergeClause,
-    MergeClauseKind, MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName, Parens, Query,
-    SetExpr, Statement, TableFactor, TrimWhereField, UtilityOption, Values,
+    Assignment, AssignmentTarget, BinaryOperator, DescribeAlias, Expr, Ident, Merge, MergeAction,
+    MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, MergeUpdateExpr, ObjectName,
+    Parens, Query, SetExpr, Statement, TableFactor, TrimWhereField, UnaryOperator, UtilityOption,
+    Values,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::{
     Keyword, RESERVED_FOR_COLUMN_ALIAS, RESERVED_FOR_TABLE_ALIAS,
 };
 use datafusion::sql::sqlparser::parser::{IsOptional, Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Stands for every column in `UPDATE SET *` and `INSERT *`; no column can be named so.
 pub const ALL_COLUMNS: &str = "*\0";
@@ -69,12 +72,13 @@ impl Dialect for Thalweg {
         GenericDialect.is_delimited_identifier_start(ch)
     }
 
+    /// `#` and `@` are operators.
     fn is_identifier_start(&self, ch: char) -> bool {
-        GenericDialect.is_identifier_start(ch)
+        GenericDialect.is_identifier_start(ch) && !matches!(ch, '#' | '@')
     }
 
     fn is_identifier_part(&self, ch: char) -> bool {
-        GenericDialect.is_identifier_part(ch)
+        GenericDialect.is_identifier_part(ch) && !matches!(ch, '#' | '@')
     }
 
     fn supports_table_versioning(&self) -> bool {
@@ -133,14 +137,38 @@ impl Dialect for Thalweg {
 
     /// `'a' || n + 1` adds first, as in PostgreSQL, and compares last; `2 * 3 ^ 2` begins with the power.
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        match parser.peek_token_ref().token {
-            Token::StringConcat => Some(Ok(self.prec_value(Precedence::Pipe))),
-            Token::Caret => Some(Ok(self.prec_value(Precedence::AtTz))),
-            _ => None,
-        }
+        let precedence = match &parser.peek_token_ref().token {
+            Token::StringConcat | Token::Sharp => Precedence::Pipe,
+            Token::Caret => Precedence::AtTz,
+            token if null_test(token).is_some() => Precedence::Is,
+            _ => return None,
+        };
+        Some(Ok(self.prec_value(precedence)))
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let op = match parser.peek_token_ref().token {
+            Token::AtSign => Some(UnaryOperator::PGAbs),
+            Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
+            Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
+            _ => None,
+        };
+        if let Some(op) = op {
+            parser.next_token();
+            let expr = parser.parse_subexpr(self.prec_value(Precedence::Pipe));
+            return Some(expr.map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) }));
+        }
+        if parser.peek_token_ref().token == Token::LParen
+            && is_word(parser.peek_nth_token_ref(1), Keyword::VALUES)
+            && parser.peek_nth_token_ref(2).token == Token::LParen
+        {
+            parser.next_token();
+            let query = parser.parse_query();
+            return Some(query.and_then(|query| {
+                parser.expect_token(&Token::RParen)?;
+                Ok(Expr::Subquery(query))
+            }));
+        }
         let (is_substring, is_trim) =
             (parser.peek_keyword(Keyword::SUBSTRING), parser.peek_keyword(Keyword::TRIM));
         let is_call = || parser.peek_nth_token_ref(1).token == Token::LParen;
@@ -169,6 +197,25 @@ impl Dialect for Thalweg {
         left: &Expr,
         _: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(is_null) = null_test(&parser.peek_token_ref().token) {
+            parser.next_token();
+            let operand = Box::new(left.clone());
+            return Some(Ok(match is_null {
+                true => Expr::IsNull(operand),
+                false => Expr::IsNotNull(operand),
+            }));
+        }
+        if parser.consume_token(&Token::Sharp) {
+            let right = parser.parse_subexpr(self.prec_value(Precedence::Pipe));
+            return Some(right.map(|right| Expr::BinaryOp {
+                left: Box::new(left.clone()),
+                op: BinaryOperator::PGBitwiseXor,
+                right: Box::new(right),
+            }));
+        }
+        if let Some(between) = between(parser, left) {
+            return Some(between);
+        }
         let same = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             false
         } else if parser.parse_keywords(&IS_NOT_DISTINCT_FROM) {
@@ -231,6 +278,65 @@ impl Dialect for Thalweg {
         supports_key_column_option supports_comma_separated_trim supports_cte_without_as
         supports_select_item_multi_column_alias supports_xml_expressions
     }
+}
+
+fn is_word(token: &TokenWithSpan, word: Keyword) -> bool {
+    matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.keyword == word)
+}
+
+/// `ISNULL`, which is true for NULL, and `NOTNULL`.
+fn null_test(token: &Token) -> Option<bool> {
+    let Token::Word(word) = token else { return None };
+    if word.quote_style.is_some() {
+        return None;
+    }
+    match word.value.to_ascii_uppercase().as_str() {
+        "ISNULL" => Some(true),
+        "NOTNULL" => Some(false),
+        _ => None,
+    }
+}
+
+/// `a [NOT] BETWEEN SYMMETRIC b AND c`, whose bounds may stand in any order, and `BETWEEN ASYMMETRIC`; `None`
+/// if neither of the two words is there.
+fn between(parser: &mut Parser, value: &Expr) -> Option<Result<Expr, ParserError>> {
+    let negated = is_word(parser.peek_token_ref(), Keyword::NOT);
+    let first = usize::from(negated);
+    if !is_word(parser.peek_nth_token_ref(first), Keyword::BETWEEN) {
+        return None;
+    }
+    let Token::Word(word) = &parser.peek_nth_token_ref(first + 1).token else { return None };
+    let symmetric = word.value.eq_ignore_ascii_case("SYMMETRIC");
+    if word.quote_style.is_some() || !(symmetric || word.value.eq_ignore_ascii_case("ASYMMETRIC")) {
+        return None;
+    }
+    for _ in 0..first + 2 {
+        parser.next_token();
+    }
+    Some(bounds(parser).map(|(low, high)| {
+        let one = |low: &Expr, high: &Expr, negated: bool| Expr::Between {
+            expr: Box::new(value.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        };
+        if !symmetric {
+            return one(&low, &high, negated);
+        }
+        // Outside of both, or within one of the two.
+        let (left, right) = (one(&low, &high, negated), one(&high, &low, negated));
+        let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
+        let both = Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) };
+        Expr::Nested(Box::new(both))
+    }))
+}
+
+/// `b AND c`
+fn bounds(parser: &mut Parser) -> Result<(Expr, Expr), ParserError> {
+    let precedence = Thalweg.prec_value(Precedence::Between);
+    let low = parser.parse_subexpr(precedence)?;
+    parser.expect_keyword_is(Keyword::AND)?;
+    Ok((low, parser.parse_subexpr(precedence)?))
 }
 
 /// `substring(a FROM 2 FOR 3)`, its parts in any order, and `substring(a, 2, 3)`.

@@ -5,7 +5,7 @@
 //! by what stands beside them. Where a word is an alias without AS, [the dialect](crate::dialect) is asked.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// Makes plain words of the keywords of a statement that are names where they stand.
 pub fn settle(tokens: &mut [TokenWithSpan]) {
@@ -28,6 +28,28 @@ pub fn settle(tokens: &mut [TokenWithSpan]) {
             && let Token::Word(word) = &mut tokens[i].token
         {
             word.keyword = Keyword::NoKeyword;
+        }
+    }
+    without_hints(tokens, &seen);
+}
+
+/// `WITH a AS MATERIALIZED (…)` and `AS NOT MATERIALIZED (…)` say how a query is to be planned, which
+/// changes no answer.
+fn without_hints(tokens: &mut [TokenWithSpan], seen: &[usize]) {
+    for at in 1..seen.len() {
+        let word =
+            |at: usize| seen.get(at).map_or(Keyword::NoKeyword, |&i| keyword(&tokens[i].token));
+        let is_query = seen.get(at + 1).is_some_and(|&i| tokens[i].token == Token::LParen);
+        if word(at) != Keyword::MATERIALIZED || !is_query {
+            continue;
+        }
+        let negated = word(at - 1) == Keyword::NOT;
+        let first = if negated { at - 1 } else { at };
+        if first == 0 || word(first - 1) != Keyword::AS {
+            continue;
+        }
+        for &i in &seen[first..=at] {
+            tokens[i].token = Token::Whitespace(Whitespace::Space);
         }
     }
 }
@@ -79,9 +101,44 @@ fn is_name(word: Keyword, place: &Place<'_>) -> bool {
         // `INSERT INTO TABLE t`, `INSERT LOCAL DIRECTORY` and `UPDATE OR REPLACE t` are other systems'.
         Keyword::LOCAL => before == Keyword::INTO && after != Keyword::DIRECTORY,
         Keyword::REPLACE => before == Keyword::UPDATE && after == Keyword::SET,
+        // `SELECT TOP 3 a` is T-SQL's.
+        Keyword::TOP => !matches!(next, Token::Number(..) | Token::LParen),
+        // Kinds of joins, and aliases where none follows.
+        Keyword::SEMI | Keyword::ANTI | Keyword::ASOF => {
+            let joins =
+                [Keyword::JOIN, Keyword::INNER, Keyword::LEFT, Keyword::RIGHT, Keyword::FULL];
+            is_named(next) && !joins.contains(&after)
+        }
+        // `FROM t SAMPLE 0.1` and `SELECT 1 FORMAT JSON` are ClickHouse's.
+        Keyword::SAMPLE => {
+            let methods = [Keyword::BERNOULLI, Keyword::SYSTEM, Keyword::ROW, Keyword::BLOCK];
+            !matches!(next, Token::Number(..) | Token::LParen) && !methods.contains(&after)
+        }
+        Keyword::FORMAT => is_named(next),
         Keyword::RECURSIVE => before == Keyword::WITH && after == Keyword::AS,
         _ => false,
     }
+}
+
+/// Whether what stands before the token may be a table's alias.
+fn is_named(next: &Token) -> bool {
+    ends_operand(next)
+        || *next == Token::Period
+        || matches!(
+            keyword(next),
+            Keyword::JOIN
+                | Keyword::INNER
+                | Keyword::LEFT
+                | Keyword::RIGHT
+                | Keyword::FULL
+                | Keyword::CROSS
+                | Keyword::NATURAL
+                | Keyword::ON
+                | Keyword::USING
+                | Keyword::UNION
+                | Keyword::INTERSECT
+                | Keyword::EXCEPT
+        )
 }
 
 /// Whether an operand follows the token.

@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Field};
 use thalweg_base::{Error, Result};
 
 /// Of a field's metadata: `varchar(3)` or `char(3)`.
-pub const TYPE_KEY: &str = "thalweg.type";
+pub const TYPE_KEY: &str = thalweg_base::text::DECLARED_TYPE_KEY;
 
 /// What a column of texts was declared as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

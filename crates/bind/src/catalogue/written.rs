@@ -50,7 +50,7 @@ const fn of(
     Written { name, arguments, description, example }
 }
 
-static WRITTEN: [Written; 87] = [
+static WRITTEN: [Written; 90] = [
     of(
         "age",
         &["timestamp, timestamp", "timestamptz, timestamptz", "timestamp"],
@@ -193,6 +193,12 @@ static WRITTEN: [Written; 87] = [
         "SELECT to_date('15.03.2024', 'DD.MM.YYYY')",
     ),
     of(
+        "to_number",
+        &["text, text"],
+        "A text as the number that a pattern of PostgreSQL finds in it.",
+        "SELECT to_number('12,454.8-', '99G999D9S')",
+    ),
+    of(
         "to_timestamp",
         &["double precision", "text, text"],
         "Seconds since 1970 as an instant, or a text by a pattern of PostgreSQL.",
@@ -228,6 +234,21 @@ static WRITTEN: [Written; 87] = [
         &["integer, integer, integer, integer, integer, double precision"],
         "A timestamp of year, month, day, hour, minute and second.",
         "SELECT make_timestamp(2024, 3, 15, 8, 15, 23.5)",
+    ),
+    of(
+        "make_date",
+        &["integer, integer, integer"],
+        "A date of year, month and day; years before Christ are negative.",
+        "SELECT make_date(2024, 3, 15)",
+    ),
+    of(
+        "make_timestamptz",
+        &[
+            "integer, integer, integer, integer, integer, double precision",
+            "integer, integer, integer, integer, integer, double precision, text",
+        ],
+        "An instant of year, month, day, hour, minute and second in the session's zone, or in another.",
+        "SELECT make_timestamptz(2024, 3, 15, 8, 15, 23.5, 'Europe/Vienna')",
     ),
     of(
         "mod",

@@ -16,8 +16,8 @@ use datafusion::logical_expr::{
 use super::{Function, Operand, by_zero, failed, infix, is_one, shaped, untyped_null};
 use crate::types;
 
-/// `+`, `-` and `*` of integers, and `/` and `%` of doubles: of two values of one type, which is the
-/// type of the result.
+/// `+`, `-` and `*` of integers and doubles, and `/` and `%` of doubles: of two values of one type, which is
+/// the type of the result.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Checked {
     op: Operator,
@@ -44,7 +44,7 @@ pub(crate) fn checked(op: Operator, operands: &DataType) -> Option<Function> {
     let divides = matches!(op, Operator::Divide | Operator::Modulo);
     let needed = match operands {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => !divides,
-        DataType::Float32 | DataType::Float64 => divides,
+        DataType::Float32 | DataType::Float64 => true,
         _ => false,
     };
     let (_, function) = FUNCTIONS.iter().find(|(o, _)| *o == op && needed)?;
@@ -81,8 +81,8 @@ impl ScalarUDFImpl for Checked {
             DataType::Int16 => integers::<Int16Type>(self.op, &args),
             DataType::Int32 => integers::<Int32Type>(self.op, &args),
             DataType::Int64 => integers::<Int64Type>(self.op, &args),
-            DataType::Float32 => floats::<Float32Type>(self.op, &args),
-            DataType::Float64 => floats::<Float64Type>(self.op, &args),
+            DataType::Float32 => of_floats::<Float32Type>(self.op, &args),
+            DataType::Float64 => of_floats::<Float64Type>(self.op, &args),
             other => exec_err!("checked arithmetic of {other}"),
         }
     }
@@ -188,7 +188,27 @@ pub(super) fn out_of_range<T>(data_type: &DataType) -> Result<T> {
     failed("22003", format!("{} out of range", types::name(data_type)))
 }
 
-fn floats<T: ArrowPrimitiveType>(op: Operator, args: &ScalarFunctionArgs) -> Result<ColumnarValue>
+fn of_floats<T: ArrowPrimitiveType>(
+    op: Operator,
+    args: &ScalarFunctionArgs,
+) -> Result<ColumnarValue>
+where
+    T::Native: Float,
+{
+    match op {
+        Operator::Plus => floats::<T>(args, op, |a, b| a.add(b)),
+        Operator::Minus => floats::<T>(args, op, |a, b| a.subtract(b)),
+        Operator::Multiply => floats::<T>(args, op, |a, b| a.multiply(b)),
+        Operator::Divide => floats::<T>(args, op, |a, b| a.over(b)),
+        _ => floats::<T>(args, op, |a, b| a.remainder(b)),
+    }
+}
+
+fn floats<T: ArrowPrimitiveType>(
+    args: &ScalarFunctionArgs,
+    op: Operator,
+    operation: impl Fn(T::Native, T::Native) -> T::Native,
+) -> Result<ColumnarValue>
 where
     T::Native: Float,
 {
@@ -197,22 +217,70 @@ where
     let right = Operand::<T>::of(&args.args[1], &mut right)?;
     let one = is_one(&args.args);
     let rows = if one { 1 } else { args.number_rows };
-    let is_quotient = op == Operator::Divide;
-    let mut values = Vec::with_capacity(rows);
-    for row in 0..rows {
-        values.push(match (left.value(row), right.value(row)) {
-            (Some(a), Some(b)) if b.is_zero() && !a.is_nan() => return by_zero(),
-            (Some(a), Some(b)) => Some(if is_quotient { a.over(b) } else { a.remainder(b) }),
-            _ => None,
-        });
+    let null = || shaped(Arc::new(PrimitiveArray::<T>::new_null(rows)), one);
+    // Whether a result may be one that these operands do not have.
+    let may_vanish = matches!(op, Operator::Multiply | Operator::Divide);
+    let divides = matches!(op, Operator::Divide | Operator::Modulo);
+    let mut suspect = false;
+    let mut each = |a: T::Native, b: T::Native| {
+        let result = operation(a, b);
+        suspect |= !result.is_finite() | (may_vanish & result.is_zero()) | (divides & b.is_zero());
+        result
+    };
+    // What stands in the place of a NULL is computed as well, and looked at only if something is suspect.
+    let values: Vec<T::Native> = match (&left, &right) {
+        (Operand::One(None), _) | (_, Operand::One(None)) => return null(),
+        (Operand::Each(a), Operand::Each(b)) => {
+            a.values().iter().zip(b.values()).map(|(a, b)| each(*a, *b)).collect()
+        }
+        (Operand::Each(a), Operand::One(Some(b))) => {
+            a.values().iter().map(|a| each(*a, *b)).collect()
+        }
+        (Operand::One(Some(a)), Operand::Each(b)) => {
+            b.values().iter().map(|b| each(*a, *b)).collect()
+        }
+        (Operand::One(Some(a)), Operand::One(Some(b))) => vec![each(*a, *b)],
+    };
+    if suspect {
+        for (row, value) in values.iter().enumerate() {
+            if let (Some(a), Some(b)) = (left.value(row), right.value(row)) {
+                check(op, a, b, *value)?;
+            }
+        }
     }
-    shaped(Arc::new(values.into_iter().collect::<PrimitiveArray<T>>()), one)
+    let nulls = NullBuffer::union(left.nulls(), right.nulls());
+    shaped(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)), one)
+}
+
+/// What is calculated of finite numbers is finite, and not zero but where it is.
+fn check<F: Float>(op: Operator, a: F, b: F, value: F) -> Result<()> {
+    let divides = matches!(op, Operator::Divide | Operator::Modulo);
+    if divides && b.is_zero() && !a.is_nan() {
+        return by_zero();
+    }
+    if value.is_infinite() && !a.is_infinite() && !b.is_infinite() {
+        return failed("22003", "value out of range: overflow");
+    }
+    let vanishes = match op {
+        Operator::Multiply => !a.is_zero() && !b.is_zero(),
+        Operator::Divide => !a.is_zero() && !b.is_infinite(),
+        _ => false,
+    };
+    match vanishes && value.is_zero() {
+        true => failed("22003", "value out of range: underflow"),
+        false => Ok(()),
+    }
 }
 
 /// A number with a fraction.
 trait Float: Copy {
     fn is_zero(self) -> bool;
     fn is_nan(self) -> bool;
+    fn is_finite(self) -> bool;
+    fn is_infinite(self) -> bool;
+    fn add(self, other: Self) -> Self;
+    fn subtract(self, other: Self) -> Self;
+    fn multiply(self, other: Self) -> Self;
     fn over(self, other: Self) -> Self;
     fn remainder(self, other: Self) -> Self;
 }
@@ -226,6 +294,26 @@ macro_rules! float {
 
             fn is_nan(self) -> bool {
                 self.is_nan()
+            }
+
+            fn is_finite(self) -> bool {
+                self.is_finite()
+            }
+
+            fn is_infinite(self) -> bool {
+                self.is_infinite()
+            }
+
+            fn add(self, other: Self) -> Self {
+                self + other
+            }
+
+            fn subtract(self, other: Self) -> Self {
+                self - other
+            }
+
+            fn multiply(self, other: Self) -> Self {
+                self * other
             }
 
             fn over(self, other: Self) -> Self {
@@ -244,7 +332,7 @@ float!(f64);
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array};
+    use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int32Array, Int64Array};
     use arrow::datatypes::Field;
     use datafusion::common::ScalarValue;
     use datafusion::common::config::ConfigOptions;
@@ -295,6 +383,27 @@ mod tests {
         let found = run(Operator::Plus, hidden, one(1), 2).unwrap();
         let found = found.as_primitive::<Int64Type>();
         assert!(found.is_null(0) && found.value(1) == 6);
+    }
+
+    #[test]
+    fn doubles_neither_overflow_nor_vanish() {
+        let one = |x: f64| ColumnarValue::Scalar(ScalarValue::from(x));
+        let check = |op, a: f64, b: f64, expected: Option<f64>| {
+            let values = Float64Array::from(vec![Some(a), None]);
+            let found = run(op, ColumnarValue::Array(Arc::new(values)), one(b), 2);
+            let found = found.ok().map(|found| found.as_primitive::<Float64Type>().value(0));
+            assert_eq!(found, expected, "{a} {op} {b}");
+        };
+        check(Operator::Multiply, 1e300, 1e300, None);
+        check(Operator::Multiply, 1e-300, 1e-300, None);
+        check(Operator::Multiply, 0.0, 1e-300, Some(0.0));
+        check(Operator::Multiply, f64::INFINITY, 2.0, Some(f64::INFINITY));
+        check(Operator::Plus, f64::MAX, f64::MAX, None);
+        check(Operator::Minus, f64::MIN, f64::INFINITY, Some(f64::NEG_INFINITY));
+        check(Operator::Divide, 1e300, 1e-300, None);
+        check(Operator::Divide, 1e-300, 1e300, None);
+        check(Operator::Divide, 1.0, f64::INFINITY, Some(0.0));
+        check(Operator::Divide, 1.0, 0.0, None);
     }
 
     #[test]

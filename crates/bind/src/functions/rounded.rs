@@ -29,6 +29,8 @@ enum To {
     Real { is_try: bool },
     /// A timestamp at the nearest multiple of a unit, as the same type.
     Instant(TimeUnit),
+    /// A timestamp or a time of day whose seconds have so many digits, as the same type.
+    Digits(u32),
     /// A list whose items are cast as values are.
     List { to: DataType, is_try: bool },
 }
@@ -61,6 +63,10 @@ pub(crate) fn instant(unit: TimeUnit) -> Function {
     function(To::Instant(unit))
 }
 
+pub(crate) fn digits(digits: u32) -> Function {
+    function(To::Digits(digits))
+}
+
 pub(crate) fn list(to: DataType, is_try: bool) -> Function {
     function(To::List { to, is_try })
 }
@@ -76,6 +82,7 @@ impl ScalarUDFImpl for Rounded {
             To::Instant(TimeUnit::Millisecond) => "nearest_millisecond",
             To::Instant(TimeUnit::Microsecond) => "nearest_microsecond",
             To::Instant(TimeUnit::Nanosecond) => "nearest_nanosecond",
+            To::Digits(_) => "nearest_digits",
             To::List { is_try: false, .. } => "list_cast",
             To::List { is_try: true, .. } => "try_list_cast",
         }
@@ -92,6 +99,7 @@ impl ScalarUDFImpl for Rounded {
                 let cast = if *is_try { "try_cast" } else { "cast" };
                 format!("{cast}({value} as numeric({precision},{scale}))")
             }
+            To::Digits(digits) => format!("nearest_digits({value}, {digits})"),
             To::List { to, .. } => format!("{}({value} as {})", self.name(), types::name(to)),
             _ => format!("{}({value})", self.name()),
         })
@@ -99,7 +107,7 @@ impl ScalarUDFImpl for Rounded {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match &self.to {
-            To::Whole | To::Instant(_) => types[0].clone(),
+            To::Whole | To::Instant(_) | To::Digits(_) => types[0].clone(),
             &To::Decimal { precision, scale, .. } => DataType::Decimal128(precision, scale),
             To::Real { .. } => DataType::Float32,
             To::List { to, .. } => to.clone(),
@@ -107,7 +115,7 @@ impl ScalarUDFImpl for Rounded {
     }
 
     fn is_strict(&self) -> bool {
-        matches!(self.to, To::Whole | To::Instant(_))
+        matches!(self.to, To::Whole | To::Instant(_) | To::Digits(_))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -123,6 +131,7 @@ impl ScalarUDFImpl for Rounded {
             }
             &To::Real { is_try } => reals(&array, is_try),
             &To::Instant(unit) => nearest_instants(&array, unit),
+            &To::Digits(digits) => with_digits(&array, digits),
             To::List { to, is_try } => listed::converted(&array, to, *is_try),
         };
         shaped(rounded?, one)
@@ -217,13 +226,27 @@ fn per_second(unit: TimeUnit) -> i128 {
 }
 
 pub(crate) fn nearest_instants(array: &ArrayRef, to: TimeUnit) -> Result<ArrayRef> {
-    let DataType::Timestamp(unit, _) = array.data_type() else {
-        return exec_err!("the nearest instant of {}", array.data_type());
+    nearest_fractions(array, per_second(to))
+}
+
+fn with_digits(array: &ArrayRef, digits: u32) -> Result<ArrayRef> {
+    nearest_fractions(array, 10_i128.pow(digits))
+}
+
+/// Timestamps or times of day at the nearest of so many parts of a second.
+fn nearest_fractions(array: &ArrayRef, parts: i128) -> Result<ArrayRef> {
+    let (unit, is_time) = match array.data_type() {
+        DataType::Timestamp(unit, _) => (*unit, false),
+        DataType::Time32(unit) | DataType::Time64(unit) => (*unit, true),
+        other => return exec_err!("the nearest instant of {other}"),
     };
-    let second = per_second(*unit);
-    let step = (second / per_second(to)).max(1);
+    let second = per_second(unit);
+    let step = (second / parts).max(1);
     let nearest = |count: i64| {
-        let nearest = nearest_instant(count.into(), second, step);
+        let nearest = match is_time {
+            true => (i128::from(count) + step / 2) / step * step,
+            false => nearest_instant(count.into(), second, step),
+        };
         // Beyond the last that there is, it stays.
         i64::try_from(nearest).unwrap_or(if nearest < 0 { i64::MIN } else { i64::MAX })
     };

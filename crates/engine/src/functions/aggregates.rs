@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
-use arrow::compute::{SortOptions, concat, filter, is_not_null, sort_to_indices, take};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::compute::{SortOptions, cast, concat, filter, is_not_null, sort_to_indices, take};
+use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, IntervalMonthDayNanoType};
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -14,6 +14,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
 use thalweg_base::Error;
 
+use super::interval_key::{INTERVAL, key_ns};
 use crate::error::into_datafusion;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -103,6 +104,16 @@ impl AggregateUDFImpl for Ordered {
     }
 }
 
+/// What values are ordered by: intervals by their whole length.
+fn compared_by(values: &ArrayRef) -> Result<ArrayRef> {
+    if !matches!(values.data_type(), DataType::Interval(_)) {
+        return Ok(Arc::clone(values));
+    }
+    let spans = cast(values, &INTERVAL)?;
+    let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
+    Ok(Arc::new(spans.unary::<_, Decimal128Type>(key_ns)))
+}
+
 #[derive(Debug)]
 struct Values {
     data_type: DataType,
@@ -164,14 +175,15 @@ impl Accumulator for Values {
             return none();
         }
         let options = SortOptions { descending: self.descending, nulls_first: false };
-        let order = sort_to_indices(&all, Some(options), None)?;
+        let keys = compared_by(&all)?;
+        let order = sort_to_indices(&keys, Some(options), None)?;
         if let Some(Some(share)) = self.share {
             // The first value at which so large a share is reached.
             let place = (share * all.len() as f64).ceil() as usize;
             let row = order.value(place.saturating_sub(1).min(all.len() - 1));
             return ScalarValue::try_from_array(&all, row as usize);
         }
-        let sorted = take(&all, &order, None)?;
+        let sorted = take(&keys, &order, None)?;
         let runs = arrow::compute::partition(std::slice::from_ref(&sorted))?.ranges();
         // Of those that are as frequent, the first in the order.
         let mut best = 0..0;
@@ -180,7 +192,7 @@ impl Accumulator for Values {
                 best = run;
             }
         }
-        ScalarValue::try_from_array(&sorted, best.start)
+        ScalarValue::try_from_array(&all, order.value(best.start) as usize)
     }
 
     fn size(&self) -> usize {

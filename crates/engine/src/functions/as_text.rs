@@ -1,4 +1,4 @@
-//! Times, spans, doubles and lists as PostgreSQL writes them, with `DateStyle` ISO and `IntervalStyle`
+//! Times, spans, doubles, lists and rows as PostgreSQL writes them, with `DateStyle` ISO and `IntervalStyle`
 //! postgres: what a cast to a text gives.
 
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use thalweg_base::text::{float4, float8, list_item};
+use thalweg_base::text::{float4, float8, list_item, row_field};
 
 use super::calendar::{Parts, Times};
 
@@ -35,6 +35,7 @@ pub fn is_written(data_type: &DataType) -> bool {
                 | DataType::List(_)
                 | DataType::LargeList(_)
                 | DataType::FixedSizeList(..)
+                | DataType::Struct(_)
         )
 }
 
@@ -114,6 +115,7 @@ fn writer(array: &ArrayRef) -> Result<Writer<'_>> {
             let lists = array.as_fixed_size_list();
             Box::new(move |row, out| list(&lists.value(row), out))
         }
+        T::Struct(_) => row_of(array)?,
         T::Boolean => {
             let values = array.as_boolean();
             Box::new(move |row, out| {
@@ -134,6 +136,26 @@ fn writer(array: &ArrayRef) -> Result<Writer<'_>> {
             Box::new(move |row, out| done(write!(out, "{}", values.value(row))))
         }
     })
+}
+
+/// `(1,,"a b")`
+fn row_of(array: &ArrayRef) -> Result<Writer<'_>> {
+    let columns = array.as_struct().columns();
+    let writers = columns.iter().map(writer).collect::<Result<Vec<_>>>()?;
+    Ok(Box::new(move |row, out| {
+        let mut field = String::new();
+        for (at, (write, column)) in writers.iter().zip(columns).enumerate() {
+            out.push(if at == 0 { '(' } else { ',' });
+            if column.is_null(row) || *column.data_type() == DataType::Null {
+                continue;
+            }
+            field.clear();
+            write(row, &mut field)?;
+            done(row_field(out, &field))?;
+        }
+        out.push(')');
+        Ok(())
+    }))
 }
 
 /// `{1,2,NULL,"a b"}`

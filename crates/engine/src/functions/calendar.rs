@@ -12,39 +12,10 @@ use arrow::datatypes::{
 };
 use arrow::temporal_conversions::as_datetime_with_timezone;
 use datafusion::common::{Result, exec_err};
+use thalweg_base::calendar::within_zone_tables;
+pub use thalweg_base::calendar::{DAY_US, date_of, days_of, is_leap};
 
-pub const DAY_US: i64 = 86_400_000_000;
 const MONTH_DAYS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-
-/// Days since 1970-01-01 in the proleptic Gregorian calendar (Hinnant, "chrono-Compatible Low-Level
-/// Date Algorithms"). Year 0 is 1 BC.
-pub fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let y = if month <= 2 { year - 1 } else { year };
-    let era = y.div_euclid(400);
-    let year_of_era = y.rem_euclid(400);
-    let day_of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// Year, month and day of a number of days since 1970-01-01.
-pub fn date_of(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let mp = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
-pub fn is_leap(year: i64) -> bool {
-    (year % 4 == 0 && year % 100 != 0) || year % 400 == 0
-}
 
 pub fn days_in_month(year: i64, month: i64) -> i64 {
     match month {
@@ -240,6 +211,7 @@ pub fn floored(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
 
 /// Seconds east of UTC at an instant.
 pub fn offset(us: i64, zone: &Tz) -> i32 {
+    let us = within_zone_tables(us);
     let local = as_datetime_with_timezone::<TimestampMicrosecondType>(us, *zone);
     local.map_or(0, |local| {
         ((local.naive_local().and_utc().timestamp_micros() - us) / 1_000_000) as i32

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Date32Array, TimestampMicrosecondArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Float64Type, TimeUnit};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -426,6 +426,44 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
 }
 
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_numeric()
+}
+
+/// The instants that are so many seconds behind 1970-01-01 in UTC.
+fn instants(seconds: &ColumnarValue, rows: usize, to: &DataType) -> DfResult<ColumnarValue> {
+    // PostgreSQL's years end with 294276.
+    const SECONDS: std::ops::Range<f64> = -210_866_803_200.0..9_224_318_016_000.0;
+    let is_one = matches!(seconds, ColumnarValue::Scalar(_));
+    let seconds = cast(&seconds.to_array(if is_one { 1 } else { rows })?, &DataType::Float64)?;
+    let seconds = seconds.as_primitive::<Float64Type>();
+    let mut micros = Vec::with_capacity(seconds.len());
+    for second in seconds {
+        micros.push(match second {
+            None => None,
+            Some(second) if SECONDS.contains(&second) => {
+                Some((second * 1e6).round_ties_even() as i64)
+            }
+            Some(second) => {
+                let error = match second.is_nan() {
+                    true => Error::user("timestamp cannot be NaN"),
+                    false => Error::user(format!("timestamp out of range: \"{second}\"")),
+                };
+                return Err(into_datafusion(error.code("22008")));
+            }
+        });
+    }
+    let zone = match to {
+        DataType::Timestamp(_, zone) => zone.clone(),
+        _ => None,
+    };
+    let instants = TimestampMicrosecondArray::from(micros).with_timezone_opt(zone);
+    match is_one {
+        true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&instants, 0)?)),
+        false => Ok(ColumnarValue::Array(Arc::new(instants))),
+    }
+}
+
 impl ScalarUDFImpl for FromChar {
     fn name(&self) -> &str {
         self.other.name()
@@ -459,7 +497,18 @@ impl ScalarUDFImpl for FromChar {
         &self,
         args: ReturnFieldArgs<'_>,
     ) -> DfResult<arrow::datatypes::FieldRef> {
-        self.other.return_field_from_args(args)
+        let given = args.arg_fields;
+        let returned = self.other.return_field_from_args(args)?;
+        // Microseconds reach further than nanoseconds.
+        Ok(match (returned.data_type(), given) {
+            (DataType::Timestamp(_, zone), [seconds])
+                if !self.is_date() && is_number(seconds.data_type()) =>
+            {
+                let data_type = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+                Arc::new(returned.as_ref().clone().with_data_type(data_type))
+            }
+            _ => returned,
+        })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
@@ -472,6 +521,11 @@ impl ScalarUDFImpl for FromChar {
         let ours = args.args.len() == 2
             && args.args.iter().all(|arg| is_text(&arg.data_type()))
             && !of_strftime(&args.args[1]);
+        if let ([seconds], false) = (&args.args[..], self.is_date())
+            && is_number(&seconds.data_type())
+        {
+            return instants(seconds, args.number_rows, args.return_field.data_type());
+        }
         if !ours {
             return self.other.invoke_with_args(args);
         }

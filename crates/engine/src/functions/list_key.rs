@@ -7,14 +7,16 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, BinaryArray};
-use arrow::compute::SortOptions;
-use arrow::datatypes::DataType;
-use arrow::row::{RowConverter, SortField};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, ListArray};
+use arrow::compute::{SortOptions, cast, interleave};
+use arrow::datatypes::{DataType, Decimal128Type, Field, IntervalMonthDayNanoType};
+use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+
+use super::interval_key::{INTERVAL, key_ns};
 
 pub static LIST_KEY: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(ScalarUDF::new_from_impl(ListKey::default())));
@@ -52,11 +54,7 @@ impl ScalarUDFImpl for ListKey {
         let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let rows = if scalar { 1 } else { args.number_rows };
         let array = args.args[0].to_array(rows)?;
-        // NULL is greater than every other item, as in PostgreSQL.
-        let order = SortOptions { descending: false, nulls_first: false };
-        let field = SortField::new_with_options(array.data_type().clone(), order);
-        let converter = RowConverter::new(vec![field])?;
-        let keys = converter.convert_columns(&[Arc::clone(&array)])?;
+        let keys = keys_of(&array)?;
         let keys = keys.iter().enumerate();
         let keys = keys.map(|(at, key)| array.is_valid(at).then(|| key.data().to_vec()));
         let keys: ArrayRef = Arc::new(keys.collect::<BinaryArray>());
@@ -64,5 +62,82 @@ impl ScalarUDFImpl for ListKey {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&keys, 0)?)),
             false => Ok(ColumnarValue::Array(keys)),
         }
+    }
+}
+
+/// NULL is greater than every other item, as in PostgreSQL.
+fn keys_of(array: &ArrayRef) -> Result<Rows> {
+    let array = &of_lengths(array)?;
+    let order = SortOptions { descending: false, nulls_first: false };
+    let field = SortField::new_with_options(array.data_type().clone(), order);
+    let converter = RowConverter::new(vec![field])?;
+    Ok(converter.convert_columns(&[Arc::clone(array)])?)
+}
+
+/// Lists with the lengths of intervals in the place of these.
+fn of_lengths(array: &ArrayRef) -> Result<ArrayRef> {
+    match array.data_type() {
+        DataType::Interval(_) => {
+            let spans = cast(array, &INTERVAL)?;
+            let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
+            Ok(Arc::new(spans.unary::<_, Decimal128Type>(key_ns)))
+        }
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let items = of_lengths(lists.values())?;
+            if items.data_type() == lists.values().data_type() {
+                return Ok(Arc::clone(array));
+            }
+            let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            Ok(Arc::new(ListArray::try_new(field, offsets, items, nulls)?))
+        }
+        _ => Ok(Arc::clone(array)),
+    }
+}
+
+/// `greatest` and `least` of lists.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ListExtreme {
+    greatest: bool,
+    signature: Signature,
+}
+
+impl ListExtreme {
+    pub fn new(greatest: bool) -> ListExtreme {
+        ListExtreme { greatest, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+}
+
+impl ScalarUDFImpl for ListExtreme {
+    fn name(&self) -> &str {
+        if self.greatest { "list_greatest" } else { "list_least" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types[0].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let arrays = args.args.into_iter().map(|arg| arg.into_array(rows));
+        let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+        let keys = arrays.iter().map(keys_of).collect::<Result<Vec<Rows>>>()?;
+        let best = |row: usize| {
+            let known = (0..arrays.len()).filter(|at| arrays[*at].is_valid(row));
+            let best = known.reduce(|best, next| {
+                let (a, b) = (keys[next].row(row), keys[best].row(row));
+                let is_better = if self.greatest { a > b } else { a < b };
+                if is_better { next } else { best }
+            });
+            (best.unwrap_or(0), row)
+        };
+        let chosen: Vec<(usize, usize)> = (0..rows).map(best).collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        Ok(ColumnarValue::Array(interleave(&arrays, &chosen)?))
     }
 }

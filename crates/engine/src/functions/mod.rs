@@ -3,8 +3,9 @@
 //! * [`calendar`]: points of time and spans taken apart
 //! * [`times_text`], [`list_text`], [`text_as`]: texts read as times, lists and numbers; [`as_text`]: the
 //!   way back
-//! * [`to_char`], [`number_pattern`], [`from_char`]: patterns of times and numbers, both ways
+//! * [`to_char`], [`number_pattern`], [`from_char`], [`to_number`]: patterns of times and numbers, both ways
 //! * [`parts`]: `extract`, `date_part`, `date_trunc`; [`spans`]: `age`, `make_timestamp`, …
+//! * [`long_lists`]: bounds for the functions that make lists; [`list_key`]: what lists are compared by
 //! * [`interval_key`], [`interval_max`], [`interval_times`]: what intervals are compared by, and scaled
 //! * [`delimited`]: the texts of a `string_agg`
 //! * [`canonical_float`]: one zero and one NaN; [`cut_text`]: casts to `varchar(n)`
@@ -31,6 +32,7 @@ pub mod interval_times;
 pub mod letters;
 pub mod list_key;
 pub mod list_text;
+pub mod long_lists;
 pub mod number_pattern;
 pub mod numbers;
 pub mod operators;
@@ -46,13 +48,14 @@ pub mod text;
 pub mod text_as;
 pub mod times_text;
 pub mod to_char;
+pub mod to_number;
 pub mod zones;
 
 use std::sync::Arc;
 
 use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, ScalarUDFImpl};
-use datafusion::{functions, functions_aggregate};
+use datafusion::{functions, functions_aggregate, functions_nested};
 
 /// Puts our meaning of operators before DataFusion's.
 pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
@@ -108,6 +111,14 @@ pub fn register(state: &mut SessionState) {
     {
         add(of(text::Bounded::new(bounded)));
     }
+    for lists in [
+        functions_nested::repeat::array_repeat_udf(),
+        functions_nested::resize::array_resize_udf(),
+        functions_nested::range::range_udf(),
+        functions_nested::range::gen_series_udf(),
+    ] {
+        add(of(long_lists::LongList::new(lists)));
+    }
     for function in [
         functions::math::sqrt(),
         functions::math::ln(),
@@ -125,6 +136,7 @@ pub fn register(state: &mut SessionState) {
     add(functions::math::signum().as_ref().clone().with_aliases(["sign"]));
     add(of(numbers::WidthBucket::default()));
     add(of(numbers::Div::default()));
+    add(of(to_number::ToNumber::default()));
     let mut add = |function: AggregateUDF| {
         let _ = state.register_udaf(Arc::new(function));
     };

@@ -16,7 +16,7 @@ const DOUBLE_DIGITS: usize = 15;
 const ROMAN_WIDTH: usize = 15;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     /// `9`, or `0` where the digit is shown in any case.
     Digit {
         zero: bool,
@@ -42,7 +42,7 @@ enum Part {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Anchored {
+pub(super) enum Anchored {
     #[default]
     No,
     Before,
@@ -52,28 +52,28 @@ enum Anchored {
 /// A pattern that is cut up.
 #[derive(Debug, Default)]
 pub struct Pattern {
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     /// Slots before and after the point.
-    before: usize,
-    after: usize,
+    pub(super) before: usize,
+    pub(super) after: usize,
     /// The first slot before the point that is a `0`.
     first_zero: Option<usize>,
     /// Slots up to the last `0`.
     last_zero: usize,
-    has_point: bool,
+    pub(super) has_point: bool,
     /// `FM`
-    tight: bool,
+    pub(super) tight: bool,
     /// `S`
-    sign: Anchored,
+    pub(super) sign: Anchored,
     /// `PR`
-    brackets: bool,
-    has_minus: bool,
-    has_plus: bool,
-    is_roman: bool,
+    pub(super) brackets: bool,
+    pub(super) has_minus: bool,
+    pub(super) has_plus: bool,
+    pub(super) is_roman: bool,
     /// Digits after `V`.
-    shift: Option<usize>,
+    pub(super) shift: Option<usize>,
     /// `EEEE`
-    scientific: bool,
+    pub(super) scientific: bool,
 }
 
 fn wrong(what: &str) -> Error {

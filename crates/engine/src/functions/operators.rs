@@ -131,8 +131,8 @@ impl ExprPlanner for Operators {
             }
             (l, r) if minus && is_time(l) && is_time(r) => {
                 let span = number(Operator::Minus, as_span(expr.left), as_span(expr.right));
-                let function = Arc::new(ScalarUDF::new_from_impl(Spans::new(Kind::OfDuration)));
-                Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![span]))
+                // Hours alone: from 00:00 to 24:00 there is no day, but 24 hours.
+                cast(span, DataType::Interval(IntervalUnit::MonthDayNano))
             }
             (l, r) if (is_date(l) || is_stamp(l)) && is_time(r) => {
                 let op = if minus { Operator::Minus } else { Operator::Plus };

@@ -19,11 +19,12 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit, TimeUnit,
+    DataType, Field, FieldRef, Int32Type, IntervalMonthDayNano, IntervalUnit, TimeUnit,
     TimestampMicrosecondType,
 };
 use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err, plan_err};
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -139,18 +140,23 @@ impl DatePart {
 
 /// Whether DataFusion gives the same.
 fn is_others(field: &str, data_type: &DataType) -> bool {
-    let fields = ["year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "isoyear"];
+    let fields = ["quarter", "month", "week", "day", "dow", "isodow", "doy"];
     let clock = ["hour", "minute"];
     match data_type {
+        // Its clocks go on after the tables of zones end.
+        DataType::Timestamp(_, Some(zone)) if !is_utc(zone) => field == "nanosecond",
         DataType::Timestamp(..) => {
             fields.contains(&field) || clock.contains(&field) || field == "nanosecond"
         }
         data_type if is_date(data_type) => fields.contains(&field),
-        DataType::Time32(_) | DataType::Time64(_) => {
-            clock.contains(&field) || field == "nanosecond"
-        }
+        DataType::Time32(_) | DataType::Time64(_) => field == "nanosecond",
         _ => false,
     }
+}
+
+/// Years as DataFusion counts them, which has a year 0: the one before the year 1 is -1.
+fn is_year(field: &str, data_type: &DataType) -> bool {
+    matches!(field, "year" | "isoyear") && is_point(data_type)
 }
 
 fn part_type(field: &str, data_type: &DataType) -> DataType {
@@ -162,6 +168,7 @@ fn part_type(field: &str, data_type: &DataType) -> DataType {
         "julian" => DataType::Decimal128(26, 20),
         "nanosecond" => DataType::Int64,
         _ if is_point(data_type) => DataType::Int32,
+        _ if matches!(data_type, DataType::Time32(_) | DataType::Time64(_)) => DataType::Int32,
         _ => DataType::Int64,
     }
 }
@@ -217,11 +224,40 @@ impl ScalarUDFImpl for DatePart {
         Ok(ExprSimplifyResult::Original(args))
     }
 
+    /// A year is a range of times, of which chunks know whether they have any.
+    fn preimage(
+        &self,
+        args: &[Expr],
+        value: &Expr,
+        info: &SimplifyContext,
+    ) -> Result<PreimageResult> {
+        match value {
+            Expr::Literal(ScalarValue::Int32(Some(1..)), _) => {
+                self.other.preimage(args, value, info)
+            }
+            _ => Ok(PreimageResult::None),
+        }
+    }
+
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let field = field(&constant(&args.args[0], self.name())?)?;
         if is_others(field, &args.args[1].data_type()) {
             args.args[0] = ColumnarValue::Scalar(ScalarValue::from(field));
             return self.other.invoke_with_args(args);
+        }
+        if is_year(field, &args.args[1].data_type()) {
+            args.args[0] = ColumnarValue::Scalar(ScalarValue::from(field));
+            let christian = |year: i32| if year <= 0 { year - 1 } else { year };
+            return Ok(match self.other.invoke_with_args(args)? {
+                ColumnarValue::Scalar(ScalarValue::Int32(year)) => {
+                    ColumnarValue::Scalar(ScalarValue::Int32(year.map(christian)))
+                }
+                ColumnarValue::Array(years) => {
+                    let years = years.as_primitive::<Int32Type>();
+                    ColumnarValue::Array(Arc::new(years.unary::<_, Int32Type>(christian)))
+                }
+                other => return exec_err!("a year of the type {}", other.data_type()),
+            });
         }
         let scalar = matches!(args.args[1], ColumnarValue::Scalar(_));
         let array =

@@ -1,10 +1,10 @@
 //! Spans between points of time, and points made of numbers: `age`, `justify_days` and its like,
-//! `make_timestamp`, `make_interval`, and what `-` between timestamps gives.
+//! `make_date`, `make_timestamp`, `make_interval`, and what `-` between timestamps gives.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, IntervalMonthDayNanoArray, Time64MicrosecondArray,
+    Array, ArrayRef, AsArray, Date32Array, IntervalMonthDayNanoArray, Time64MicrosecondArray,
     TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
@@ -31,18 +31,20 @@ pub enum Kind {
     JustifyDays,
     JustifyHours,
     JustifyInterval,
+    MakeDate,
     MakeInterval,
     MakeTime,
     MakeTimestamp,
 }
 
-pub const KINDS: [Kind; 9] = [
+pub const KINDS: [Kind; 10] = [
     Kind::Age,
     Kind::Difference,
     Kind::OfDuration,
     Kind::JustifyDays,
     Kind::JustifyHours,
     Kind::JustifyInterval,
+    Kind::MakeDate,
     Kind::MakeInterval,
     Kind::MakeTime,
     Kind::MakeTimestamp,
@@ -72,6 +74,7 @@ impl ScalarUDFImpl for Spans {
             Kind::JustifyDays => "justify_days",
             Kind::JustifyHours => "justify_hours",
             Kind::JustifyInterval => "justify_interval",
+            Kind::MakeDate => "make_date",
             Kind::MakeInterval => "make_interval",
             Kind::MakeTime => "make_time",
             Kind::MakeTimestamp => "make_timestamp",
@@ -118,6 +121,10 @@ impl ScalarUDFImpl for Spans {
                     );
                 }
             },
+            Kind::MakeDate => match types.len() {
+                3 => whole(3),
+                _ => return plan_err!("make_date takes a year, a month and a day"),
+            },
             Kind::MakeTime => match types.len() {
                 3 => with_seconds(2),
                 _ => return plan_err!("make_time takes an hour, minutes and seconds"),
@@ -132,8 +139,10 @@ impl ScalarUDFImpl for Spans {
             },
         };
         let is_number = |t: &DataType| t.is_numeric() || t.is_null();
-        let numbers =
-            matches!(self.kind, Kind::MakeInterval | Kind::MakeTime | Kind::MakeTimestamp);
+        let numbers = matches!(
+            self.kind,
+            Kind::MakeDate | Kind::MakeInterval | Kind::MakeTime | Kind::MakeTimestamp
+        );
         match numbers && !types.iter().all(is_number) {
             true => plan_err!("{} takes numbers", self.name()),
             false => Ok(wanted),
@@ -143,6 +152,7 @@ impl ScalarUDFImpl for Spans {
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.kind {
             Kind::MakeTimestamp => TIMESTAMP,
+            Kind::MakeDate => DataType::Date32,
             Kind::MakeTime => DataType::Time64(TimeUnit::Microsecond),
             _ => INTERVAL,
         })
@@ -208,7 +218,9 @@ impl Spans {
                     self.justified(span)
                 })))
             }
-            Kind::MakeInterval | Kind::MakeTime | Kind::MakeTimestamp => self.made(arrays, rows),
+            Kind::MakeDate | Kind::MakeInterval | Kind::MakeTime | Kind::MakeTimestamp => {
+                self.made(arrays, rows)
+            }
         }
     }
 
@@ -249,7 +261,11 @@ impl Spans {
     }
 
     fn made(&self, arrays: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
-        let has_seconds = self.kind != Kind::MakeInterval || arrays.len() == 7;
+        let has_seconds = match self.kind {
+            Kind::MakeDate => false,
+            Kind::MakeInterval => arrays.len() == 7,
+            _ => true,
+        };
         let (whole, seconds) = match has_seconds {
             true => arrays.split_at(arrays.len() - 1),
             false => (arrays, &[][..]),
@@ -283,10 +299,14 @@ impl Spans {
                 let times = all(&|n, s| clock(n[0], n[1], s))?;
                 Arc::new(Time64MicrosecondArray::from(times))
             }
+            Kind::MakeDate => {
+                let days = all(&|n, _| i32::try_from(date(n)?).ok().map(i64::from))?;
+                let days = days.into_iter().map(|days| days.map(|days| days as i32));
+                Arc::new(days.collect::<Date32Array>())
+            }
             Kind::MakeTimestamp => {
                 let moments = all(&|n, s| {
-                    let year = if n[0] < 0 { n[0] + 1 } else { n[0] };
-                    let days = checked_date(year, n[1], n[2]).filter(|_| n[0] != 0)?;
+                    let days = date(n)?;
                     days.checked_mul(DAY_US)?.checked_add(clock(n[3], n[4], s)?)
                 })?;
                 Arc::new(TimestampMicrosecondArray::from(moments))
@@ -316,6 +336,14 @@ impl Spans {
             }
         })
     }
+}
+
+/// Days since 1970 of a year, a month and a day; there is no year 0, and those before it are negative.
+fn date(n: &[i64]) -> Option<i64> {
+    // What a date holds; beyond it the calendar would overflow.
+    let is_year = n[0] != 0 && (-5_000_000..=5_874_897).contains(&n[0]);
+    let year = if n[0] < 0 { n[0] + 1 } else { n[0] };
+    is_year.then(|| checked_date(year, n[1], n[2])).flatten()
 }
 
 /// Microseconds of a time of day.

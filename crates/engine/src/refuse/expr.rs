@@ -2,9 +2,9 @@
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastFormat, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Interval, NullTreatment,
-    ObjectName, TypedString, WindowFrame, WindowSpec, WindowType,
+    CastFormat, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, Interval, NullTreatment, ObjectName, TypedString,
+    WindowFrame, WindowSpec, WindowType,
 };
 use thalweg_base::{Error, Result};
 
@@ -34,6 +34,7 @@ pub(super) fn expr(state: &SessionState, expr: &Expr) -> Result<()> {
         | E::Between { expr: _, negated: _, low: _, high: _ }
         | E::AnyOp { left: _, compare_op: _, right: _, is_some: _ }
         | E::AllOp { left: _, compare_op: _, right: _ }
+        | E::BinaryOp { left: _, op: _, right: _ }
         | E::UnaryOp { op: _, expr: _ }
         | E::AtTimeZone { timestamp: _, time_zone: _ }
         | E::Extract { field: _, syntax: _, expr: _ }
@@ -62,12 +63,6 @@ pub(super) fn expr(state: &SessionState, expr: &Expr) -> Result<()> {
         | E::QualifiedWildcard(_, _)
         | E::Lambda(_)
         | E::JsonAccess { value: _, path: _ } => Ok(()),
-        E::BinaryOp { left: _, op, right: _ } => match op {
-            BinaryOperator::Overlaps => {
-                refuse("OVERLAPS", "write a < d AND c < b for the spans (a, b) and (c, d)")
-            }
-            _ => Ok(()),
-        },
         E::Like { negated: _, any, expr: _, pattern: _, escape_char: _ }
         | E::ILike { negated: _, any, expr: _, pattern: _, escape_char: _ } => {
             // The patterns of ANY are one comparison each by the time it is planned.

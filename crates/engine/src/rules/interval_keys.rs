@@ -28,7 +28,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::interval_key::{INTERVAL_KEY, IntervalExtreme};
 use crate::functions::interval_max::{INTERVAL_MAX, INTERVAL_MIN};
-use crate::functions::list_key::{LIST_KEY, is_list};
+use crate::functions::list_key::{LIST_KEY, ListExtreme, is_list};
 
 #[derive(Debug)]
 struct IntervalKeys {
@@ -214,6 +214,14 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 when_then_expr.into_iter().map(|(w, t)| (Box::new(key(*w)), t)).collect();
             let expr = Some(Box::new(key(*operand)));
             Transformed::yes(Expr::Case(Case { expr, when_then_expr, else_expr }))
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if matches!(func.name(), "greatest" | "least")
+                && args.iter().all(|e| gives(e, schema, is_list)) =>
+        {
+            let extreme = ListExtreme::new(func.name() == "greatest");
+            let func = Arc::new(ScalarUDF::new_from_impl(extreme));
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
         }
         Expr::ScalarFunction(ScalarFunction { func, args }) if args.iter().any(is) => {
             match (func.name(), &args[..]) {

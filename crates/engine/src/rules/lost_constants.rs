@@ -94,9 +94,8 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     let groups = plan.downcast_ref::<AggregateExec>();
     let groups_of_sets = groups.is_some_and(|groups| groups.group_expr().has_grouping_set());
     let fences: &[bool] = match (join, groups) {
-        (Some(JoinType::Left), _) => &[false, true],
-        (Some(JoinType::Right), _) => &[true, false],
-        (Some(JoinType::Full), _) => &[true, true],
+        // Of the side that keeps its rows it may be forgotten later on.
+        (Some(JoinType::Left | JoinType::Right | JoinType::Full), _) => &[true, true],
         _ if groups_of_sets => &[true],
         _ if plan.is::<UnionExec>() => &vec![true; plan.children().len()],
         _ => return Ok(Transformed::no(plan)),

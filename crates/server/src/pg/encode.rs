@@ -21,6 +21,7 @@ use arrow::datatypes::{
 use arrow::record_batch::RecordBatch;
 use arrow::temporal_conversions::as_datetime_with_timezone;
 use bytes::{BufMut, BytesMut};
+use thalweg_base::calendar::within_zone_tables;
 use thalweg_base::{Error, Result};
 use thalweg_engine::pg_type::{self, Oid};
 
@@ -343,9 +344,10 @@ fn timestamp<'a>(array: &'a ArrayRef, zone: Option<&str>, binary: bool) -> Resul
         .map_err(|_| Error::unsupported(format!("times of zone {zone} cannot be sent")))?;
     Ok(Box::new(move |row, b| {
         let us = us(row);
-        let local = as_datetime_with_timezone::<TimestampMicrosecondType>(us, zone);
+        let like = within_zone_tables(us);
+        let local = as_datetime_with_timezone::<TimestampMicrosecondType>(like, zone);
         let offset_s = local.map_or(0, |local| {
-            local.naive_local().and_utc().timestamp() - us.div_euclid(1_000_000)
+            local.naive_local().and_utc().timestamp() - like.div_euclid(1_000_000)
         });
         text::timestamp(b, us.saturating_add(offset_s * 1_000_000), Some(offset_s));
     }))
