@@ -59,7 +59,7 @@ pub use dates::DateOrder;
 pub use infer::{FileDialect, Inference, Inferred, InferredColumn, Piece, infer};
 pub use input::{
     Compression, CsvOptions, Format, JsonForm, JsonOptions, Sniff, compression_of, expand,
-    expand_present, format_of, is_pattern,
+    expand_present, format_of, home, is_pattern,
 };
 pub use layout::{Columns, Matched};
 pub use reader::{Batches, Outcome, Reader, Unit};
