@@ -38,6 +38,9 @@ LETTERS = {
 class Server:
     """A server on a Unix socket, gone with its directory."""
 
+    # As `postgres` takes them.
+    settings = "-c listen_addresses=''"
+
     def __enter__(self):
         if BIN is None:
             sys.exit("there is no PostgreSQL 15: install Debian's package postgresql-15, or set PG_BIN")
@@ -50,7 +53,7 @@ class Server:
             os.chown(self.folder, ids.pw_uid, ids.pw_gid)
             self.user = ["runuser", "-u", name, "--"]
         self.run("initdb", "-D", f"{self.folder}/data", "-A", "trust", "--lc-collate=C", "--lc-ctype=C.UTF-8", "-E", "UTF8", "-U", "thalweg")
-        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off -c timezone=UTC"
+        options = f"{self.settings} -k {self.folder} -c fsync=off -c timezone=UTC"
         self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-l", f"{self.folder}/log", "-o", options, "start")
         return self
 

@@ -20,6 +20,7 @@ use thalweg_base::{Error, SnapshotId};
 use thalweg_storage::{AsOf, Database, RelationKind, Schema, Snapshot, Table};
 
 use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
+use crate::attach::{Attached, AttachedCatalog, AttachedSchema, Attachments};
 use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{Loading, Source};
 use crate::files::{Known, Reading};
@@ -63,6 +64,7 @@ pub struct Catalog {
     /// Whom `pg_catalog` is of.
     session: RwLock<Weak<Inner>>,
     view_depth: AtomicUsize,
+    attachments: Arc<Attachments>,
 }
 
 /// A table that a statement can name as long as this lives.
@@ -106,6 +108,7 @@ impl Catalog {
             state: RwLock::default(),
             session: RwLock::default(),
             view_depth: AtomicUsize::new(0),
+            attachments: Arc::default(),
         })
     }
 
@@ -120,6 +123,7 @@ impl Catalog {
     /// Moves to the snapshot of the next statement, which runs for `viewer`.
     pub fn show(&self, snapshot: &Arc<Snapshot>, viewer: &Viewer) {
         self.versions.lock().clear();
+        self.attachments.begin_statement();
         *self.viewer.write() = viewer.clone();
         *self.snapshot.write() = Arc::clone(snapshot);
     }
@@ -169,8 +173,21 @@ impl Catalog {
         Offer { catalog: self, name }
     }
 
+    /// Other databases that the session reads.
+    pub fn attachments(&self) -> &Arc<Attachments> {
+        &self.attachments
+    }
+
+    /// One of them, unless a view is being planned: what is stored depends on none.
+    fn attached(&self, name: &str) -> Option<Arc<Attached>> {
+        match self.view_depth.load(Ordering::Relaxed) {
+            0 => self.attachments.find(name),
+            _ => None,
+        }
+    }
+
     /// The zone in which the session sees instants.
-    fn zone(&self) -> Option<String> {
+    pub fn zone(&self) -> Option<String> {
         let state = self.state.read().upgrade()?;
         let state = state.read();
         state.config_options().execution.time_zone.clone()
@@ -242,6 +259,7 @@ impl CatalogProvider for Handle {
                 snapshot,
                 viewer,
                 state: Weak::clone(&catalog.state.read()),
+                attachments: Arc::clone(&catalog.attachments),
             })),
             PG_CATALOG => {
                 let session = Weak::clone(&catalog.session.read());
@@ -254,11 +272,49 @@ impl CatalogProvider for Handle {
                 Some(Arc::new(Information { inner, catalog: self.clone(), snapshot }))
             }
             _ => {
-                let schema = Arc::clone(snapshot.schemas.get(name)?);
                 let catalog = Arc::clone(catalog);
+                let Some(schema) = snapshot.schemas.get(name).map(Arc::clone) else {
+                    let attached = catalog.attached(name)?;
+                    let name = attached.default_schema().to_owned();
+                    return Some(Arc::new(AttachedSchema { attached, catalog, name, viewer }));
+                };
                 Some(Arc::new(SchemaHandle { catalog, snapshot, schema, viewer }))
             }
         }
+    }
+}
+
+/// The session's own database, and those that are attached, by their names. Only the own one is listed:
+/// `information_schema` asks no other machine.
+#[derive(Debug)]
+pub struct Catalogs(Arc<Handle>);
+
+impl Catalogs {
+    pub fn new(catalog: &Arc<Catalog>) -> Self {
+        Catalogs(Arc::new(Handle::new(Arc::clone(catalog))))
+    }
+}
+
+impl CatalogProviderList for Catalogs {
+    fn register_catalog(
+        &self,
+        _: String,
+        _: Arc<dyn CatalogProvider>,
+    ) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![CATALOG.to_owned()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        if name == CATALOG {
+            return Some(Arc::clone(&self.0) as _);
+        }
+        let catalog = Arc::clone(&self.0.catalog);
+        let attached = catalog.attached(name)?;
+        Some(Arc::new(AttachedCatalog { attached, catalog }))
     }
 }
 

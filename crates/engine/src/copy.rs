@@ -104,6 +104,16 @@ struct Setting {
     values: Vec<String>,
 }
 
+impl Copy {
+    /// The table that is read or filled, if it is one.
+    pub fn table(&self) -> Option<&ObjectName> {
+        match &self.source {
+            Source::Table(name, _) => Some(name),
+            Source::Query(_) => None,
+        }
+    }
+}
+
 pub(crate) fn parse(parser: &mut Parser) -> Result<Copy, ParserError> {
     parser.expect_keyword_is(Keyword::COPY)?;
     let source = if parser.consume_token(&Token::LParen) {

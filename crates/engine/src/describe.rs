@@ -59,6 +59,7 @@ pub(crate) async fn describe(
         {
             return without_parameters(None);
         }
+        Parsed::Attach(_) => return without_parameters(None),
         Parsed::Access(command) => {
             return without_parameters(access::answer(&command));
         }
@@ -137,7 +138,7 @@ async fn resolved(
 ) -> Result<Option<Statement>> {
     let Parsed::Sql(mut statement, _) = parse::parse(state, sql)? else { return Ok(None) };
     if let Statement::Statement(inner) = &mut statement {
-        if let Some(text) = show::query(inner, snapshot)? {
+        if let Some(text) = show::query(inner, snapshot, session.catalog.attachments())? {
             statement = parse::statement(state, &text)?;
         } else if let ast::Statement::Execute { name: Some(name), parameters, .. } = inner.as_ref()
         {

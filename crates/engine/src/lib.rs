@@ -31,7 +31,8 @@
 //!   `walk.rs`: through a parsed statement.
 //! * `pg/`, [`pg_type`]: what clients of PostgreSQL look for: its catalog, settings and types.
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
-//! * `catalog.rs`, `table.rs`, `files.rs`: what DataFusion sees of the database and of plain files.
+//! * `catalog.rs`, `table.rs`, `files.rs`, `attach.rs`: what DataFusion sees of the database, of plain files
+//!   and of other databases.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
 //! * `functions/`: what PostgreSQL's functions mean, where DataFusion's mean something else.
 //!   `array_remove.rs`, `percentile.rs`: functions that DataFusion has otherwise.
@@ -47,6 +48,7 @@ mod alter;
 mod answer;
 mod array_remove;
 mod as_of;
+mod attach;
 mod background;
 mod bound;
 pub mod bytea;

@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use thalweg_base::{Error, Result};
 
 use crate::access;
+use crate::attach;
 use crate::copy::{self, Copy};
 use crate::ddl::Clauses;
 use crate::depth;
@@ -21,6 +22,7 @@ pub(crate) enum Parsed {
     Copy(Copy),
     Workload(workload::Command),
     Access(access::Command),
+    Attach(attach::Command),
 }
 
 /// Exactly one statement of any kind.
@@ -35,6 +37,11 @@ pub(crate) fn parse(state: &SessionState, sql: &str) -> Result<Parsed> {
         let mut parser =
             Parser::new(&Thalweg).with_recursion_limit(limit).with_tokens_with_locations(tokens);
         return workload::parse(&mut parser).map_err(syntax)?.map(Parsed::Workload);
+    }
+    if attach::is_command(&tokens) {
+        let mut parser =
+            Parser::new(&Thalweg).with_recursion_limit(limit).with_tokens_with_locations(tokens);
+        return attach::parse(&mut parser).map_err(syntax)?.map(Parsed::Attach);
     }
     if access::is_command(&tokens) {
         return access::parse(&tokens).map(Parsed::Access);
@@ -78,6 +85,7 @@ pub(crate) fn statement(state: &SessionState, sql: &str) -> Result<Statement> {
         Parsed::Copy(_) => Err(Error::user("COPY cannot stand here")),
         Parsed::Workload(_) => Err(Error::user("a statement about a workload cannot stand here")),
         Parsed::Access(_) => Err(Error::user("a statement about roles cannot stand here")),
+        Parsed::Attach(_) => Err(Error::user("ATTACH and DETACH cannot stand here")),
     }
 }
 

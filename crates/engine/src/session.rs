@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::catalog::CatalogProviderList;
-use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::BoxStream;
@@ -22,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::access::{self, Access, Identity, Role, Viewer};
 use crate::answer::{Answer, Head, Item};
-use crate::catalog::{CATALOG, Catalog, Handle, PUBLIC};
+use crate::catalog::{CATALOG, Catalog, Catalogs, PUBLIC};
 use crate::config::Settings;
 use crate::csv_file::CsvFiles;
 use crate::describe::{Description, describe};
@@ -612,13 +610,11 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     // It goes below windows, whose values depend on all groups.
     options.optimizer.enable_topk_aggregation = false;
     options.optimizer.hash_join_inlist_pushdown_max_size = 2 * BATCH_ROWS * size_of::<u128>();
-    let catalogs = MemoryCatalogProviderList::new();
-    catalogs.register_catalog(CATALOG.into(), Arc::new(Handle::new(Arc::clone(catalog))));
     let builder = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
         .with_runtime_env(Arc::clone(engine.environment()))
-        .with_catalog_list(Arc::new(catalogs));
+        .with_catalog_list(Arc::new(Catalogs::new(catalog)));
     let mut state = rules::install(functions::install(builder)).build();
     functions::register(&mut state);
     array_remove::register(&mut state);

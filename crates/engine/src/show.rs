@@ -8,17 +8,35 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
+use crate::attach::Attachments;
 use crate::catalog::CATALOG;
 use crate::dml::target;
 use crate::sql_type::sql_type_of;
 use crate::{ddl, names};
 
 /// The query that a statement stands for; `None` if it is no `SHOW`, or one of DataFusion's.
-pub fn query(statement: &Statement, snapshot: &Snapshot) -> Result<Option<String>> {
+pub fn query(
+    statement: &Statement,
+    snapshot: &Snapshot,
+    attachments: &Attachments,
+) -> Result<Option<String>> {
     let relations = "SELECT table_catalog, table_schema, table_name, table_type \
                      FROM information_schema.tables \
                      WHERE table_schema NOT IN ('information_schema', 'system')";
     Ok(Some(match statement {
+        Statement::ShowTables { show_options, .. }
+            if place(show_options).is_some_and(|place| attachments.has(&place)) =>
+        {
+            let mut options = show_options.clone();
+            let place = place(&options).unwrap_or_default();
+            options.show_in = None;
+            let tables = format!(
+                "SELECT database_name AS table_catalog, table_schema, table_name, \
+                 'BASE TABLE' AS table_type FROM system.attached_tables WHERE database_name = {}",
+                literal(&place)
+            );
+            filtered(&tables, "table_name", &options)? + " ORDER BY 2, 3"
+        }
         Statement::ShowTables { show_options, .. } => {
             filtered(relations, "table_name", show_options)? + " ORDER BY 2, 3"
         }
@@ -26,8 +44,11 @@ pub fn query(statement: &Statement, snapshot: &Snapshot) -> Result<Option<String
             let views = format!("{relations} AND table_type = 'VIEW'");
             filtered(&views, "table_name", show_options)? + " ORDER BY 2, 3"
         }
-        Statement::ShowSchemas { show_options, .. }
-        | Statement::ShowDatabases { show_options, .. } => {
+        Statement::ShowDatabases { show_options, .. } => {
+            let databases = "SELECT * FROM system.databases WHERE true";
+            filtered(databases, "database_name", show_options)? + " ORDER BY 1"
+        }
+        Statement::ShowSchemas { show_options, .. } => {
             let schemas = "SELECT schema_name FROM information_schema.schemata WHERE true";
             filtered(schemas, "schema_name", show_options)? + " ORDER BY 1"
         }
@@ -105,13 +126,18 @@ fn definition(snapshot: &Snapshot, schema: &str, name: &str) -> Option<String> {
     Some(sql)
 }
 
+/// What stands behind IN or FROM.
+fn place(options: &ShowStatementOptions) -> Option<String> {
+    let name: &ObjectName = options.show_in.as_ref()?.parent_name.as_ref()?;
+    Some(names::folded(&ObjectName(vec![name.0.last()?.clone()])))
+}
+
 /// With `IN schema` and `LIKE pattern`.
 fn filtered(query: &str, name: &str, options: &ShowStatementOptions) -> Result<String> {
     let mut text = query.to_string();
-    if let Some(place) = &options.show_in {
-        let schema = place.parent_name.as_ref().and_then(|n: &ObjectName| n.0.last()).cloned();
-        let schema = schema.map(|part| names::folded(&ObjectName(vec![part])));
-        text += &format!(" AND table_schema = {}", literal(&schema.unwrap_or_default()));
+    if options.show_in.is_some() {
+        let schema = place(options).unwrap_or_default();
+        text += &format!(" AND table_schema = {}", literal(&schema));
     }
     let (ShowStatementFilterPosition::Infix(filter) | ShowStatementFilterPosition::Suffix(filter)) =
         match &options.filter_position {

@@ -34,8 +34,8 @@ use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Control, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, ddl, declared, dml, hints, maintain, names, pg, place, prepared, quantified,
-    show, workload,
+    alter, as_of, attach, ddl, declared, dml, hints, maintain, names, pg, place, prepared,
+    quantified, show, workload,
 };
 
 pub(crate) use crate::parse::statement as parse;
@@ -257,6 +257,9 @@ async fn planned(
         Parsed::Copy(copy) => {
             if !copy.to {
                 session.transactions.check_writable()?;
+                if let Some(table) = copy.table() {
+                    attach::check_target(table, &session.catalog, &snapshot)?;
+                }
             }
             copy.run(&dml::Job { session, run, state: &state, snapshot }).await
         }
@@ -265,6 +268,7 @@ async fn planned(
             workload::run(session, command).await.map(Started::Done)
         }
         Parsed::Access(command) => access::run(session, &state, &snapshot, command).await,
+        Parsed::Attach(command) => attach::run(session, &viewer, command).await.map(Started::Done),
         Parsed::Sql(statement, clauses) => {
             let job = Job { session, run, state, snapshot, viewer, sql };
             job.run(statement, clauses).await
@@ -338,7 +342,7 @@ impl Job<'_> {
         let Job { session, run, state, snapshot, viewer, sql } = self;
         let mut keeps = keeps_plans(&state);
         if let Statement::Statement(inner) = &mut statement {
-            if let Some(text) = show::query(inner, &snapshot)? {
+            if let Some(text) = show::query(inner, &snapshot, session.catalog.attachments())? {
                 statement = parse(&state, &text)?;
             } else if let ast::Statement::Execute { name: Some(name), parameters, .. } =
                 inner.as_ref()
@@ -351,6 +355,7 @@ impl Job<'_> {
         if !viewer.is_superuser() {
             access::needs(&statement, &snapshot).iter().try_for_each(|need| viewer.meets(need))?;
         }
+        attach::check(&statement, &state, &session.catalog, &snapshot)?;
         as_of::resolve(&session.catalog, &state, &mut statement).await?;
         explain_changes(&mut statement, &snapshot, &viewer)?;
         if let Statement::Statement(inner) = statement {

@@ -32,6 +32,7 @@ use thalweg_scheduler::{Class, Phase, SlotView};
 use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 
 use crate::access::{self, Object, Privilege, Registry, Seen, Viewer};
+use crate::attach::{self, Attachments};
 use crate::bound;
 use crate::error::{from_arrow, into_datafusion};
 use crate::runtime::{Driver, Listed, Logged, Origin, blocking};
@@ -56,9 +57,11 @@ enum Listing {
     Roles,
     Grants,
     Functions,
+    Databases,
+    AttachedTables,
 }
 
-const LISTINGS: [(&str, Listing); 14] = [
+const LISTINGS: [(&str, Listing); 16] = [
     ("tables", Listing::Tables),
     ("columns", Listing::Columns),
     ("extents", Listing::Extents),
@@ -73,6 +76,8 @@ const LISTINGS: [(&str, Listing); 14] = [
     ("roles", Listing::Roles),
     ("grants", Listing::Grants),
     ("functions", Listing::Functions),
+    ("databases", Listing::Databases),
+    ("attached_tables", Listing::AttachedTables),
 ];
 
 /// Of the tables of this schema.
@@ -90,6 +95,7 @@ pub struct SystemSchema {
     pub access: Arc<Registry>,
     pub viewer: Viewer,
     pub state: Weak<RwLock<SessionState>>,
+    pub attachments: Arc<Attachments>,
 }
 
 impl fmt::Debug for SystemSchema {
@@ -117,6 +123,7 @@ impl SchemaProvider for SystemSchema {
             seen,
             viewer: self.viewer.clone(),
             state: Weak::clone(&self.state),
+            attachments: Arc::clone(&self.attachments),
             access: Arc::clone(&self.access),
             schema: schema(*listing),
             database: self.database.clone(),
@@ -149,6 +156,7 @@ struct Part {
     viewer: Viewer,
     access: Arc<Registry>,
     state: Weak<RwLock<SessionState>>,
+    attachments: Arc<Attachments>,
 }
 
 impl fmt::Debug for Part {
@@ -178,6 +186,11 @@ impl PartitionStream for Part {
             Listing::QueryLog => stream::once(async move { part.query_log().await }).boxed(),
             Listing::Roles | Listing::Grants => stream::once(async move { part.rights() }).boxed(),
             Listing::Functions => stream::once(async move { part.functions() }).boxed(),
+            Listing::Databases => stream::once(async move { part.databases() }).boxed(),
+            Listing::AttachedTables => {
+                stream::once(async move { attach::tables(&part.attachments, &part.viewer).await })
+                    .boxed()
+            }
             // These look into the extents, table by table.
             Listing::Columns => self
                 .each_table()
@@ -240,6 +253,16 @@ impl Part {
         };
         let all = bound::functions(&state.read());
         functions::rows(&all).map_err(into_datafusion)
+    }
+
+    /// Where the database is, is for those to know who may do everything.
+    fn databases(&self) -> DfResult<RecordBatch> {
+        let location = match self.database.path() {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => ":memory:".to_owned(),
+        };
+        let location = self.viewer.is_superuser().then_some(location);
+        attach::databases(&self.attachments, location).map_err(into_datafusion)
     }
 
     fn each_table(&self) -> impl futures::Stream<Item = Named> + Send + use<> {
@@ -747,6 +770,8 @@ fn schema(listing: Listing) -> SchemaRef {
         Listing::Roles => return access::roles_schema(),
         Listing::Grants => return access::grants_schema(),
         Listing::Functions => return functions::schema(),
+        Listing::Databases => return attach::databases_schema(),
+        Listing::AttachedTables => return attach::tables_schema(),
     };
     let fields = columns.into_iter().map(|(name, data_type)| Field::new(name, data_type, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

@@ -65,6 +65,7 @@ pub(crate) fn class(sql: &str) -> (Audit, &'static str) {
         "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "REPLACE" => (Audit::Write, "dml"),
         "WITH" if words.any(is_change) => (Audit::Write, "dml"),
         "COPY" | "LOAD" | "INGEST" => (Audit::Write, "copy"),
+        "ATTACH" | "DETACH" => (Audit::Write, "attach"),
         "VACUUM" | "OPTIMIZE" | "KILL" | "EXECUTE" => (Audit::Write, "other"),
         "SELECT" | "VALUES" | "WITH" | "TABLE" | "FROM" => (Audit::All, "read"),
         _ => (Audit::All, "other"),

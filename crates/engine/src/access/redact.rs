@@ -60,7 +60,7 @@ pub fn without_secrets(sql: &str, error: Error) -> Error {
 
 /// Cheap, for all the statements that have none.
 fn may_have_secrets(sql: &str) -> bool {
-    contains(sql, b"password") || is_about_roles(sql)
+    contains(sql, b"password") || is_about_roles(sql) || contains(sql, b"attach")
 }
 
 fn contains(sql: &str, word: &[u8]) -> bool {
@@ -94,9 +94,18 @@ fn secrets(tokens: &[TokenWithSpan]) -> Vec<usize> {
     };
     let about_roles =
         (0..seen.len()).any(|at| is(at, &["create", "alter"]) && is(at + 1, &["role", "user"]));
+    // Also behind EXPLAIN or PREPARE, where it cannot stand.
+    let attaches = (0..seen.len()).any(|at| {
+        let is_text = seen.get(at + 1).is_some_and(|&i| is_string(&tokens[i].token));
+        is(at, &["attach"]) && (is_text || is(at + 1, &["database", "if"]))
+    });
     let mut secrets = vec![];
     let mut after_password = false;
     for (at, &i) in seen.iter().enumerate() {
+        if attaches && is_string(&tokens[i].token) && may_be_connection(&value(&tokens[i].token)) {
+            secrets.push(i);
+            continue;
+        }
         // In the wrong quotes, or in none.
         let is_misquoted = about_roles && after_password && !is(at, &["null"]);
         if is_string(&tokens[i].token) || is_misquoted {
@@ -115,6 +124,11 @@ fn secrets(tokens: &[TokenWithSpan]) -> Vec<usize> {
         };
     }
     secrets
+}
+
+/// Whether a text of ATTACH may be a connection string, with a password in it, and not a path alone.
+fn may_be_connection(text: &str) -> bool {
+    text.contains(['=', '@']) || text.contains("://")
 }
 
 fn is_string(token: &Token) -> bool {
@@ -178,6 +192,18 @@ mod tests {
             ("ALTER ROLE a ADD TOKEN 'ci'", "ALTER ROLE a ADD TOKEN 'ci'"),
             ("SET PASSWORD = 's3cret'", "SET PASSWORD = '***'"),
             ("ALTER ROLE a PASSWORD 's3cret", "ALTER ROLE a PASSWORD …"),
+            (
+                "ATTACH 'host=h password=s3cret' AS p (TYPE postgres)",
+                "ATTACH '***' AS p (TYPE postgres)",
+            ),
+            ("attach /* s */ 'postgresql://u:s3cret@h/d'", "attach /* s */ '***'"),
+            (
+                "ATTACH DATABASE IF NOT EXISTS $$user=u pwd=s3cret$$ AS p",
+                "ATTACH DATABASE IF NOT EXISTS '***' AS p",
+            ),
+            ("PREPARE p AS ATTACH 'host=h user=u'", "PREPARE p AS ATTACH '***'"),
+            ("ATTACH 'a/b.db' AS s", "ATTACH 'a/b.db' AS s"),
+            ("SELECT 'attach', 'a=b'", "SELECT 'attach', 'a=b'"),
             ("SELECT password, 'x' FROM t", "SELECT password, 'x' FROM t"),
             ("SELECT 'user', 'create'", "SELECT 'user', 'create'"),
         ] {

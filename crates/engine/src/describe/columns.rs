@@ -9,6 +9,7 @@ use datafusion::common::{Column, Result};
 use datafusion::datasource::{MemTable, TableProvider, provider_as_source, source_as_provider};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
+use crate::attach::ForeignTable;
 use crate::files::{TextTable, TypedTable};
 use crate::functions::canonical_float::CANONICAL_FLOAT;
 use crate::sql_type::sql_type_of;
@@ -50,9 +51,12 @@ struct Note {
 }
 
 fn of_provider(table: &dyn TableProvider, column: usize) -> Option<Note> {
-    let (mut why, format) = match table.downcast_ref::<TextTable>() {
-        Some(table) => table.notes(),
-        None => table.downcast_ref::<TypedTable>()?.notes(),
+    let (mut why, format) = if let Some(table) = table.downcast_ref::<TextTable>() {
+        table.notes()
+    } else if let Some(table) = table.downcast_ref::<ForeignTable>() {
+        table.notes()
+    } else {
+        table.downcast_ref::<TypedTable>()?.notes()
     };
     (column < why.len()).then(|| Note { why: why.swap_remove(column), format })
 }

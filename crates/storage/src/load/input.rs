@@ -147,7 +147,7 @@ fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
 }
 
 /// A path with the folder of the user in the place of `~/`, as a shell has it.
-fn home(arg: &str) -> String {
+pub fn home(arg: &str) -> String {
     match (arg.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) if !home.is_empty() => format!("{home}/{rest}"),
         _ => arg.to_owned(),

@@ -61,7 +61,7 @@ pub use decoded::{declared_names, with_null_keys};
 pub use infer::{FileDialect, Inference, Inferred, InferredColumn, Piece, infer};
 pub use input::{
     Compression, CsvOptions, Format, JsonForm, JsonOptions, Sniff, compression_of, expand,
-    expand_present, format_of, is_pattern,
+    expand_present, format_of, home, is_pattern,
 };
 pub use layout::{Columns, Matched};
 pub use reader::{Batches, Outcome, Reader, Unit};
