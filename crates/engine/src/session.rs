@@ -598,6 +598,9 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     options.execution.parquet.coerce_int96 = Some("us".into());
     // `1.5` is that number, and not the nearest double.
     options.sql_parser.parse_float_as_decimal = true;
+    // Programs write conditions in thirty pairs of parentheses; AND and OR between them count as well.
+    let depth = SQL_DEPTH_MAX.to_string();
+    options.set("datafusion.sql_parser.recursion_limit", &depth).expect("an option of that name");
     // The logical plan sees better which expressions are never NULL; nobody goes by the physical
     // plan's opinion, and the check fails what is right: CASE WHEN i > 0 THEN i ELSE 1 END.
     options.execution.skip_physical_aggregate_schema_check = true;
