@@ -117,7 +117,7 @@ simulate: ## Random schedules of the scheduler against a model (SCHEDULES=100000
 FUZZ_SECONDS ?= 600
 CARGO_FUZZ := $(CACHE)/cargo-fuzz/bin/cargo-fuzz
 
-FUZZ_TARGETS ?= csv extent catalog pg flight
+FUZZ_TARGETS ?= csv json extent catalog pg flight
 
 fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the readers of files and the protocols (FUZZ_SECONDS=600 for each)
 	@for target in $(FUZZ_TARGETS); do \

@@ -3,14 +3,16 @@
 Usage: python dev/files/fuzz.py THALWEG [--seed N] [--files N] [--seconds N] [--kind csv|json|parquet|arrow] [--keep FOLDER]
 
 Each file is read as check.py reads files: by FROM with 1, 2 and 8 threads, by load, and by a peer, whose answer is only
-told where ours is wrong. A table that is read wrongly is made smaller, as long as it is, and printed with its file;
---keep copies it into a folder. Nothing is written that may be read in two ways: each column of text has a word in it,
-each column of fractions a fraction, and dates with the day first a day after the twelfth.
+told where ours is wrong; what is read rightly is written by COPY in some format and must come back. A table that is
+read wrongly is made smaller, as long as it is, and printed with its file; --keep copies it into a folder. Nothing is
+written that may be read in two ways: each column of text has a word in it, each column of fractions a fraction, and
+dates with the day first a day after the twelfth.
 """
 
 import argparse
 import collections
 import datetime
+import decimal
 import json
 import pathlib
 import random
@@ -23,8 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import check
+import compare
 import made
-from ours import Ours, Refused
+import peers
+from ours import Ours, Refused, Server, quoted
 
 FILES_AT_ONCE = 60
 REDUCE_SECONDS = 20
@@ -35,6 +39,8 @@ WORDS = ["", "a", "zebra", "Zürich", "日本", "🦉", "x y", "it's", "12", "-1
          "00501", "1e5", "a,b", "a;b", "a\tb", "a|b", 'say "no"', '"', '""', "two\nlines", "two\r\nlines", "\n", "# no comment", "back\\slash",
          "x" * 300, "=1+1", "{}", "[1]", "%", "$1", "'quoted'", "-", ".", "+", "1 2"]
 NAMES = ["id", "name", "Größe", "first name", "total (EUR)", "a.b", "select", "x-y", "value", "when", "what", "n", "Ω", "note", "Kind"]
+
+WIDE = decimal.Context(prec=40)
 
 
 class Column:
@@ -93,6 +99,24 @@ def column(rng, name, rows, kind):
     elif kind == "time":
         one = lambda: datetime.time(rng.randrange(24), rng.randrange(60), rng.randrange(60))
         type = pa.time64("us")
+    elif kind == "list":
+        one = lambda: [rng.choice([None, rng.randint(-9, 9)]) for _ in range(rng.randint(0, 4))]
+        certain, type = [1, None], pa.list_(pa.int64())
+    elif kind == "struct":
+        one = lambda: {"n": rng.choice([None, rng.randint(-9, 9)]), "t": rng.choice([None, "", "x", 'a"b']), "l": [rng.random() for _ in range(rng.randint(0, 2))]}
+        certain, type = {"n": 1, "t": "zebra", "l": [2.5]}, pa.struct([("n", pa.int64()), ("t", pa.string()), ("l", pa.list_(pa.float64()))])
+    elif kind == "decimal":
+        precision = rng.choice([3, 9, 18, 38])
+        scale = rng.randint(0, precision)
+        one, type = lambda: decimal.Decimal(rng.randint(-(10**precision) + 1, 10**precision - 1)).scaleb(-scale, WIDE), pa.decimal128(precision, scale)
+    elif kind == "small":
+        bits, signed = rng.choice([8, 16, 32]), rng.random() < 0.6
+        one = lambda: rng.randint(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else rng.randint(0, 2**bits - 1)
+        type = getattr(pa, f"{'' if signed else 'u'}int{bits}")()
+    elif kind == "instant":
+        one, type = lambda: moment(rng, 6).replace(tzinfo=datetime.UTC), pa.timestamp("us", "UTC")
+    elif kind == "bytes":
+        one, type = lambda: rng.randbytes(rng.randint(0, 20)), pa.binary()
     else:
         pool = rng.sample(WORDS, rng.randint(2, len(WORDS)))
         one = lambda: rng.choice(pool) if rng.random() < 0.8 else "".join(rng.choice("abc XYZ,;'\"é") for _ in range(rng.randint(1, 12)))
@@ -111,7 +135,12 @@ class Sheet:
         names = rng.sample(NAMES, rng.randint(2, 6))
         kinds = ["integer", "float", "boolean", "date", "timestamp", "time", "text", "text"]
         if kind == "json":
+            # There a time is text.
             kinds.remove("time")
+        if kind != "csv":
+            kinds += ["list", "struct"]
+        if kind in ("parquet", "arrow"):
+            kinds += ["decimal", "small", "instant", "bytes"]
         self.columns = [column(rng, name, rows, rng.choice(kinds)) for name in names]
         # Names are told from values by a column that is no text.
         if all(c.type == pa.string() for c in self.columns):
@@ -239,7 +268,9 @@ class Sheet:
 
     def is_certain(self):
         """Whether every column still says what type it has, and one is no text."""
-        certain = {pa.string(): lambda v: v == "zebra", pa.float64(): lambda v: v == 2.5, pa.date32(): lambda v: v == datetime.date(2024, 1, 31)}
+        if self.kind in ("parquet", "arrow"):
+            return True
+        certain = {pa.list_(pa.int64()): lambda v: v == [1, None], pa.string(): lambda v: v == "zebra", pa.float64(): lambda v: v == 2.5, pa.date32(): lambda v: v == datetime.date(2024, 1, 31)}
         known = all(any(v is not None and certain.get(c.type, lambda _: True)(v) for v in c.values) for c in self.columns)
         texts = [c.type == pa.string() for c in self.columns]
         return known and not all(texts) and (any(texts) or self.dialect.get("quote") != "'")
@@ -320,6 +351,7 @@ def main():
         with tempfile.TemporaryDirectory(prefix="thalweg-fuzz-files-") as name:
             folder = pathlib.Path(name)
             sheets = {}
+            writer = Writer(o.thalweg, folder, o.wait)
             for seed in range(at, at + FILES_AT_ONCE if o.seconds else min(at + FILES_AT_ONCE, o.seed + o.files)):
                 made_up = sheet(seed, o.kind)
                 path = made_up.write(folder / str(seed))
@@ -330,6 +362,11 @@ def main():
                 counts["order"] += "order" in verdict.lines
                 ways = [way for way in FOUND if way in verdict.lines]
                 if not ways:
+                    if found := writer.differs(random.Random(verdict.name), case.path, made_up.table()):
+                        wrong += 1
+                        counts["written wrongly"] += 1
+                        print(f"seed {verdict.name}: {found[0][:500]}\n  {found[1].read_bytes()[:500] if found[1].exists() else b''!r}", flush=True)
+                        keep(o.keep, pathlib.Path(case.path), verdict.name)
                     continue
                 wrong += 1
                 counts[f"{made_up.kind} read wrongly"] += 1
@@ -345,9 +382,44 @@ def main():
                         keep(o.keep, path, verdict.name)
                 else:
                     keep(o.keep, path, verdict.name)
+            writer.server.stop()
             at += len(sheets)
-    print(f"fuzz: {at - o.seed} files from seed {o.seed} in {time.monotonic() - begun:.0f} s: {wrong} read wrongly; {dict(counts)}")
+    print(f"fuzz: {at - o.seed} files from seed {o.seed} in {time.monotonic() - begun:.0f} s: {wrong} read or written wrongly; {dict(counts)}")
     return wrong != 0
+
+
+class Writer:
+    """Writes by COPY what was read, and looks whether it is still the same."""
+
+    def __init__(self, binary, folder, seconds):
+        self.folder, self.seconds = folder, seconds
+        self.server = Server(str(pathlib.Path(binary).resolve()), ":memory:", folder, "writer", 2)
+        self.server.until_ready()
+
+    def differs(self, rng, path, table):
+        """What is wrong with the file that was written, and its path; or None."""
+        nested = any(pa.types.is_nested(type) or pa.types.is_binary(type) or pa.types.is_decimal(type) for type in table.schema.types)
+        # CSV and JSON have no types for all that is in a table.
+        ending = rng.choice(["parquet", "arrow"] if nested else ["csv", "csv.gz", "json", "parquet", "arrow"])
+        if ending == "json" and any(map(pa.types.is_time, table.schema.types)):
+            ending = "parquet"
+        out = self.folder / f"{pathlib.Path(path).name}-out.{ending}"
+        readers = {"FROM": lambda: self.server.ask(f"SELECT * FROM {quoted(out)}", self.seconds)}
+        if ending in ("parquet", "arrow"):
+            readers["pyarrow"] = lambda: peers.pyarrow(str(out))
+        try:
+            self.server.ask(f"COPY (SELECT * FROM {quoted(path)}) TO {quoted(out)}", self.seconds)
+            for who, read in readers.items():
+                back = read()
+                if ending == "json" and set(back.column_names) == set(table.column_names):
+                    # A NULL has no key, so the first row does not say the order of columns.
+                    back = back.select(table.column_names)
+                found = compare.difference(back, table)
+                if found and not found.startswith(compare.ORDER):
+                    return f"as {ending}, by {who}: {found}", out
+        except Refused as e:
+            return f"as {ending}: {e.kind}: {e}", out
+        return None
 
 
 def keep(folder, path, seed):
