@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build docs test unit answers postgresql flights files files-packages s3 attach clients crash simulate fuzz fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build docs test unit answers postgresql flights files files-packages files-apache s3 attach clients crash simulate fuzz fuzz-files fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -74,6 +74,16 @@ files-packages: build $(PYTHON).ready ## The data files inside packages of PyPI 
 	@echo "== Files inside packages"
 	$(PYTHON) dev/files/check.py $(THALWEG) --packages --cache $(CACHE)/files
 
+FILES ?= 600
+
+fuzz-files: build $(PYTHON).ready ## Random tables in random dialects and formats, read back (SEED=1 FILES=600)
+	@echo "== $(FILES) random files, seed $(SEED)"
+	$(PYTHON) dev/files/fuzz.py $(THALWEG) --seed $(SEED) --files $(FILES)
+
+files-apache: build $(PYTHON).ready ## The files of Apache's parquet-testing and arrow-testing beside pyarrow (APACHE=folder of both)
+	@echo "== Apache's test files"
+	$(PYTHON) dev/files/check.py $(THALWEG) --apache $(APACHE)
+
 # A server of S3 that keeps objects as files.
 S3_SERVER := $(CACHE)/s3s-fs/bin/s3s-fs
 
@@ -107,7 +117,7 @@ simulate: ## Random schedules of the scheduler against a model (SCHEDULES=100000
 FUZZ_SECONDS ?= 600
 CARGO_FUZZ := $(CACHE)/cargo-fuzz/bin/cargo-fuzz
 
-FUZZ_TARGETS ?= csv extent catalog pg flight
+FUZZ_TARGETS ?= csv json extent catalog pg flight
 
 fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the readers of files and the protocols (FUZZ_SECONDS=600 for each)
 	@for target in $(FUZZ_TARGETS); do \

@@ -1,9 +1,10 @@
 """Reads files in every way that there is, and beside DuckDB and pyarrow.
 
-Usage: python dev/files/check.py THALWEG [--only PATTERN] [--packages --cache FOLDER] [FILE…]
+Usage: python dev/files/check.py THALWEG [--only PATTERN] [--packages --cache FOLDER] [--apache FOLDER] [FILE…]
 
 THALWEG is the binary. The files are those that generate.py makes; with --packages those that come inside
-packages of PyPI and npm (packages.py); or those that are named. Each is read by FROM with 1, 2 and 8
+packages of PyPI and npm (packages.py); with --apache those of Apache's test repositories (apache.py); or
+those that are named. Each is read by FROM with 1, 2 and 8
 threads, by `thalweg load`, and by DuckDB, or pyarrow where DuckDB has no reader, or compared with what
 the generator says is in it. Names, families of types and all values must agree. known.toml lists the files
 that may differ, with the reason of each; one that is listed and agrees is an error too.
@@ -20,6 +21,7 @@ import tomllib
 
 import pyarrow as pa
 
+import apache
 import compare
 import generate
 import packages
@@ -36,6 +38,7 @@ WAYS = {
     "order": "the same rows in another order",
     "made": "differs from what it was made from",
     "peer": "differs from the peer",
+    "lenient": "is read where the peer refuses (with --apache)",
 }
 
 
@@ -61,22 +64,26 @@ class Verdict:
 
 
 def known():
-    """Names of files or patterns of them, and for each the ways in which it may differ and the reason."""
+    """Names of files or patterns of them, and for each the ways in which it may differ and the reason.
+
+    An entry that has `files` is of those, and its own name only says what they have in common.
+    """
     found = {}
     with open(HERE / "known.toml", "rb") as file:
         for heading, entries in tomllib.load(file).items():
             for name, entry in entries.items():
-                if name in found:
-                    raise SystemExit(f"known.toml lists {name!r} twice")
-                unknown = set(entry) - {"differs", "reason", "sometimes"} | set(entry["differs"]) - set(WAYS)
+                unknown = set(entry) - {"differs", "reason", "sometimes", "files"} | set(entry["differs"]) - set(WAYS)
                 if unknown:
                     raise SystemExit(f"known.toml, {heading}, {name!r}: {', '.join(unknown)} is not known")
-                found[name] = entry
+                for file in entry.get("files", [name]):
+                    if file in found:
+                        raise SystemExit(f"known.toml lists {file!r} twice")
+                    found[file] = entry
     return found
 
 
-def judge(case, answers, loaded, peer):
-    """Compares the readings of one file; each is a table or a `Refused`."""
+def judge(case, answers, loaded, peer, strict=False):
+    """Compares the readings of one file; each is a table or a `Refused`. `strict`: what the peer refuses is broken."""
     verdict = Verdict(case.name)
     refused = lambda answer: isinstance(answer, Refused)
     for who, answer in zip(("1 thread", "2 threads", "8 threads", "load"), [*answers, loaded]):
@@ -101,10 +108,13 @@ def judge(case, answers, loaded, peer):
                 verdict.differs("made", who, found)
     if not refused(peer):
         verdict.peer = True
-        found = f"refused: {ours}" if refused(ours) else compare.difference(ours, peer)
+        as_json = peers.kind(case.path) == "json"
+        found = f"refused: {ours}" if refused(ours) else compare.difference(ours, peer, as_json=as_json)
         if found:
             as_made = case.made is not None and "made" not in verdict.lines
             verdict.differs("peer", "", found, AS_MADE if as_made else "")
+    elif strict and not refused(ours):
+        verdict.lines["lenient"] = f"{line(ours)}; the peer: {line(peer)}"
     return verdict
 
 
@@ -123,14 +133,15 @@ def line(answer):
     return f"{answer.num_rows} rows of {answer.num_columns} columns"
 
 
-def read(binary, cases, folder, seconds, peer_of_parquet):
+def read(binary, cases, folder, seconds, peer_of_parquet, strict, quiet=False):
     """The verdict on each case, in order."""
     asked = peers.Peers(seconds, peer_of_parquet)
     with Ours(binary, folder, seconds) as ours:
         tables = {case.name: f"t{i}" for i, case in enumerate(cases)}
         begun = time.monotonic()
         refused = ours.load([(tables[case.name], case.path) for case in cases])
-        print(f"loaded {len(cases) - len(refused)} of {len(cases)} files in {time.monotonic() - begun:.0f} s", flush=True)
+        if not quiet:
+            print(f"loaded {len(cases) - len(refused)} of {len(cases)} files in {time.monotonic() - begun:.0f} s", flush=True)
         for case in cases:
             started = time.monotonic()
             answers = ours.select(case.path)
@@ -144,7 +155,7 @@ def read(binary, cases, folder, seconds, peer_of_parquet):
                 peer = asked.read(case.path)
             except Refused as e:
                 peer = e
-            yield judge(case, answers, loaded, peer)
+            yield judge(case, answers, loaded, peer, strict)
             if (took := time.monotonic() - started) > seconds:
                 print(f"{case.name}: {took:.0f} s for all its readings", flush=True)
 
@@ -193,6 +204,7 @@ def main():
     parser.add_argument("--only", default="*", help="a pattern of names, such as 'csv/*'")
     parser.add_argument("--packages", action="store_true", help="the files inside packages instead of those of the generator")
     parser.add_argument("--cache", help="where packages are kept")
+    parser.add_argument("--apache", metavar="FOLDER", help="the files of parquet-testing and arrow-testing, which are in this folder")
     parser.add_argument("--seconds", type=float, default=20, help="what a reading may take")
     parser.add_argument("--pyarrow", action="store_true", help="ask pyarrow, not DuckDB, what is in Parquet files")
     parser.add_argument("--strange", action="store_true", help="show also what known.toml lists")
@@ -205,11 +217,14 @@ def main():
             if not arguments.cache:
                 raise SystemExit("--packages needs --cache FOLDER, where they are kept")
             cases = packages.cases(pathlib.Path(arguments.cache))
+        elif arguments.apache:
+            arguments.pyarrow = True
+            cases = apache.cases(arguments.apache, pathlib.Path(folder, "files"))
         else:
             cases = generate.cases(pathlib.Path(folder, "files"))
         chosen = [case for case in cases if fnmatch.fnmatchcase(case.name, arguments.only)]
         listed, used, verdicts, wrong = known(), set(), [], 0
-        for verdict in read(arguments.thalweg, chosen, folder, arguments.seconds, "pyarrow" if arguments.pyarrow else "duckdb"):
+        for verdict in read(arguments.thalweg, chosen, folder, arguments.seconds, "pyarrow" if arguments.pyarrow else "duckdb", bool(arguments.apache)):
             verdicts.append(verdict)
             wrong += tell(verdict, listed, used, arguments.strange)
     wrong += sum_up(verdicts, listed, used, len(chosen) == len(cases))

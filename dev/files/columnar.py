@@ -106,8 +106,8 @@ def parquet(folder):
     pq.ParquetWriter(path, wide.schema).close()
     folder.case(path.name, path, wide.slice(0, 0))
     write("no-columns", pa.table({}))
-    write("names-twice", pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a"]), pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a_2"]))
-    write("names-case-only", pa.table([pa.array([1]), pa.array([2])], names=["id", "ID"]))
+    write("names-twice", pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a"]), pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a_1"]))
+    write("names-case-only", pa.table([pa.array([1]), pa.array([2])], names=["id", "ID"]), pa.table([pa.array([1]), pa.array([2])], names=["id", "ID_1"]))
     write("names-odd", pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a b", "x.y", "select"]))
     write("name-empty", pa.table([pa.array([1]), pa.array([2])], names=["", "b"]), pa.table([pa.array([1]), pa.array([2])], names=["column_1", "b"]))
     write("not-null", pa.table([pa.array([1, 2])], schema=pa.schema([pa.field("a", pa.int64(), nullable=False)])))
@@ -138,6 +138,15 @@ def arrow(folder):
     sparse = pa.UnionArray.from_sparse(pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array(["x", "y", "z"])], ["n", "t"])
     write("type-union-dense", pa.table({"v": dense}))
     write("type-union-sparse", pa.table({"v": sparse}))
+    # NULLs that are values of a dictionary, and not of its indices.
+    for name, value in (("text", "a"), ("integers", 7)):
+        write(f"dictionary-null-{name}", pa.table({"v": pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), pa.array([None, value]))}))
+    lists = pa.ListArray.from_arrays([0, 2, 3], pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array([None, "a"])))
+    write("dictionary-null-in-lists", pa.table({"v": lists}), pa.table({"v": [[None, "a"], [None]]}))
+    write("dictionary-same-values", pa.table({"v": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["a", "b", "a"]))}))
+    numbered = pa.UnionArray.from_sparse(pa.array([7, 5], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])], ["n", "t"], [5, 7])
+    write("type-union-numbered", pa.table({"v": numbered}))
+    write("type-duration-extreme", pa.table({"v": pa.array([INT64[0] + 1, None, INT64[1]], pa.duration("us"))}))
     write("type-interval", pa.table({"v": pa.array([pa.MonthDayNano([1, 2, 3000]), None])}))
     plain = pa.table({"id": range(1000), "word": [f"w{i % 9}" for i in range(1000)]})
     write("stream", plain, stream=True)
@@ -148,8 +157,10 @@ def arrow(folder):
         write(f"compression-{compression}", plain, compression=compression)
     batches = pa.Table.from_batches(plain.to_batches(max_chunksize=7))
     write("batches", batches, plain)
-    write("names-twice", pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), pa.table([pa.array([1]), pa.array([2])], names=["a", "a_2"]))
-    write("names-case-only", pa.table([pa.array([1]), pa.array([2])], names=["id", "ID"]))
+    write("names-twice", pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), pa.table([pa.array([1]), pa.array([2])], names=["a", "a_1"]))
+    write("names-case-only", pa.table([pa.array([1]), pa.array([2])], names=["id", "ID"]), pa.table([pa.array([1]), pa.array([2])], names=["id", "ID_1"]))
+    mixed = [pa.array([1], pa.int8()), pa.array(["x"])]
+    write("names-twice-of-two-types", pa.table(mixed, names=["a", "a"]), pa.table(mixed, names=["a", "a_1"]))
     for compression in ("uncompressed", "lz4", "zstd"):
         path = folder.root / f"{compression}.feather"
         pyarrow.feather.write_feather(plain, path, compression=compression)

@@ -157,6 +157,7 @@ KINDS = {
     "floats-exponents": (["1e10", "2.5E-3", "-1e300", "4.9e-324"], [1e10, 2.5e-3, -1e300, 5e-324]),
     "floats-without-zero": ([".5", "1.", "-.25"], [0.5, 1.0, -0.25]),
     "floats-special": (["NaN", "inf", "-inf", "1.5"], [float("nan"), float("inf"), float("-inf"), 1.5]),
+    "floats-infinite": (["1.5", "Inf", "-Inf", "NaN", "Infinity"], [1.5, float("inf"), float("-inf"), float("nan"), float("inf")]),
     "floats-long": (["0.1000000000000000055511151231257827", "3.14159265358979323846", "2.5"], [0.1, 3.141592653589793, 2.5]),
     "integers-then-float": (["1", "2", "2.5"], [1.0, 2.0, 2.5]),
     "integers-then-text": (["1", "2", "x"], ["1", "2", "x"]),

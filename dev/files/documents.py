@@ -44,7 +44,7 @@ RECORDS = {
     "objects-grow": ([{"p": {"x": 1}}, {"p": {"x": 2, "y": "n"}}],
                      pa.table({"p": pa.array([{"x": 1, "y": None}, {"x": 2, "y": "n"}], pa.struct([("x", pa.int64()), ("y", pa.string())]))})),
     "numbers-mixed": ([{"n": 1}, {"n": 2.5}, {"n": -3}], table("n", [1.0, 2.5, -3.0])),
-    "numbers-and-text": ([{"n": 1}, {"n": "x"}, {"n": 2}], None),
+    "numbers-and-text": ([{"n": 1}, {"n": "x"}, {"n": 2}], table("n", ["1", "x", "2"])),
     "numbers-as-text": ([{"n": "1"}, {"n": "2"}], table("n", ["1", "2"])),
     "leading-zeros": ([{"zip": "00501"}, {"zip": "10001"}], table(("zip",), ["00501", "10001"])),
     "large": ([{"n": 2**63 - 1}, {"n": -(2**63)}], table("n", [2**63 - 1, -(2**63)])),
@@ -57,10 +57,10 @@ RECORDS = {
     "escapes": ([{"s": 'a"b\\c\n\t/\u0001'}, {"s": "</x>"}], table("s", ['a"b\\c\n\t/\u0001', "</x>"])),
     "empty-text": ([{"s": ""}, {"s": None}, {"s": " "}], table("s", ["", None, " "])),
     "all-null": ([{"a": 1, "n": None}, {"a": 2, "n": None}], table("an", [1, 2], [None, None])),
-    "case-only": ([{"id": 1, "ID": 2}, {"id": 3, "ID": 4}], table(("id", "ID"), [1, 3], [2, 4])),
+    "case-only": ([{"id": 1, "ID": 2}, {"id": 3, "ID": 4}], table(("id", "ID_1"), [1, 3], [2, 4])),
     "odd-names": ([{"a b": 1, "select": 2, "x.y": 3, "": 4}], None),
-    "objects-and-text": ([{"v": {"x": 1}}, {"v": "text"}], None),
-    "lists-mixed": ([{"l": [1, "a", None]}, {"l": [True]}], None),
+    "objects-and-text": ([{"v": {"x": 1}}, {"v": "text"}], table("v", ['{"x": 1}', "text"])),
+    "lists-mixed": ([{"l": [1, "a", None]}, {"l": [True]}], pa.table({"l": pa.array([["1", "a", None], ["true"]])})),
     "keys-many": ([{f"k{i}": i for i in range(300)}] * 3, table([f"k{i}" for i in range(300)], *([i] * 3 for i in range(300)))),
 }
 

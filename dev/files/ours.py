@@ -15,6 +15,8 @@ import time
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from compare import with_intervals
+
 THREADS = (1, 2, 8)
 # What a debug build on a busy machine may take to start.
 START_SECONDS = 120
@@ -54,7 +56,8 @@ def panic(text):
     lines = text.splitlines()
     for i, line in enumerate(lines):
         if "panicked at" in line:
-            return " ".join(lines[i : i + 2])
+            # Which thread it was differs from reading to reading.
+            return " ".join([line[line.index("panicked at") :], *lines[i + 1 : i + 2]])
     return None
 
 
@@ -108,7 +111,7 @@ class Server:
             raise Refused("error", message(str(e))) from None
         if found := self.panic():
             raise Refused("panic", found)
-        return table
+        return with_intervals(table)
 
     def panic(self):
         """What the log tells of a panic since the last look."""

@@ -23,9 +23,9 @@ def headers(folder):
     add("header-all-text-no-header.csv", "Ada,London\nGrace,New York\nAda,Paris\nGrace,London\n")
     add("header-blanks.csv", " a , b ,c \n1,2,3\n4,5,6\n")
     add("header-words-with-blanks.csv", "first name,last name,total (EUR)\nAda,L,1\nGrace,H,2\n", table(("first name", "last name", "total (EUR)"), ["Ada", "Grace"], ["L", "H"], [1, 2]))
-    add("header-twice.csv", "a,b,a\n1,2,3\n4,5,6\n", table(("a", "b", "a_2"), [1, 4], [2, 5], [3, 6]))
+    add("header-twice.csv", "a,b,a\n1,2,3\n4,5,6\n", table(("a", "b", "a_1"), [1, 4], [2, 5], [3, 6]))
     add("header-thrice.csv", "a,a,a,a_2\n1,2,3,4\n5,6,7,8\n")
-    add("header-case-only.csv", "id,ID,Id\n1,2,3\n4,5,6\n", table(("id", "ID", "Id"), [1, 4], [2, 5], [3, 6]))
+    add("header-case-only.csv", "id,ID,Id\n1,2,3\n4,5,6\n", table(("id", "ID_1", "Id_2"), [1, 4], [2, 5], [3, 6]))
     add("header-first-empty.csv", ",a,b\n0,1.5,x\n1,2.5,y\n", table(("column_1", "a", "b"), [0, 1], [1.5, 2.5], ["x", "y"]))
     add("header-several-empty.csv", "a,,b,\n1,2,3,4\n5,6,7,8\n", table(("a", "column_2", "b", "column_4"), [1, 5], [2, 6], [3, 7], [4, 8]))
     add("header-keywords.csv", "select,from,index,user,order\n1,2,3,4,5\n", table(("select", "from", "index", "user", "order"), [1], [2], [3], [4], [5]))
@@ -37,7 +37,7 @@ def headers(folder):
     add("header-none-mixed.csv", "1,2.5,a\n2,3.5,b\n3,4.5,c\n", table(("column_1", "column_2", "column_3"), [1, 2, 3], [2.5, 3.5, 4.5], ["a", "b", "c"]))
     add("header-none-one-column.csv", "1\n2\n3\n", table(("column_1",), [1, 2, 3]))
     add("header-row-names.csv", '"Weight","Feed"\n"1",26.5,7\n"2",27.5,8\n"3",36.5,9\n')
-    add("header-case-only-text.csv", "Name,NAME\nx,1\ny,2\n", table(("Name", "NAME"), ["x", "y"], [1, 2]))
+    add("header-case-only-text.csv", "Name,NAME\nx,1\ny,2\n", table(("Name", "NAME_1"), ["x", "y"], [1, 2]))
 
 
 def preambles(folder):
