@@ -62,13 +62,12 @@ flights: build $(PYTHON).ready ## The 2013 New York flights: load five tables, a
 	@echo "== The 2013 New York flights"
 	$(PYTHON) dev/flights/check.py $(THALWEG)
 
-ROUNDS ?= 60
 SEED ?= 1
 
-files: build $(PYTHON).ready ## Some hundred files of every kind, read in every way and beside DuckDB; random tables to files and back (ROUNDS=60 SEED=1)
+files: build $(PYTHON).ready ## Some hundred files of every kind, read in every way and beside DuckDB; random tables to files and back
 	@echo "== Files of every kind"
 	$(PYTHON) dev/files/check.py $(THALWEG)
-	$(PYTHON) dev/files/roundtrip.py $(THALWEG) --rounds $(ROUNDS) --seed $(SEED)
+	$(PYTHON) dev/files/fuzz.py $(THALWEG) --seed 1 --files 120
 
 files-packages: build $(PYTHON).ready ## The data files inside packages of PyPI and npm, likewise (10 minutes)
 	@echo "== Files inside packages"

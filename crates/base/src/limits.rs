@@ -192,6 +192,9 @@ pub const SQL_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// thread of ours several times over.
 pub const OPERATOR_CHAIN_MAX: usize = 2000;
 
+/// Brackets, calls and subqueries within each other in one statement; AND and OR between them count, too.
+pub const SQL_DEPTH_MAX: usize = 150;
+
 /// Queries that ended which are kept in `system.query_log`.
 pub const QUERY_LOG_MAX: usize = 4 * 1024;
 

@@ -11,7 +11,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
-use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX};
+use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX, SQL_DEPTH_MAX};
 use thalweg_base::{Error, Result, text};
 
 use thalweg_scheduler::WaitReason;

@@ -15,6 +15,7 @@ pub mod known_aggregates;
 pub mod late_columns;
 pub mod lone_groups;
 pub mod lost_constants;
+pub mod missing_sorts;
 pub mod needless_outer_joins;
 pub mod null_keys;
 pub mod ordered_limits;
@@ -50,7 +51,8 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = lost_constants::install(ordered_limits::install(builder));
     let builder = window_limits::install(builder);
     let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
-    fuse::install(file_order::install(late_columns::install(builder)))
+    let builder = missing_sorts::install(late_columns::install(builder));
+    fuse::install(file_order::install(builder))
 }
 
 /// Adds a rule for logical plans before the named one, or at the end if there is none.

@@ -63,10 +63,19 @@ impl Found {
     }
 }
 
-/// What ends the lines of a file: CR where there is no LF.
+/// What ends the lines of a file: CR where there is no LF but within quotes.
 pub(super) fn newline(head: &[u8]) -> u8 {
-    let old_mac = memchr::memchr(b'\n', head).is_none() && memchr::memchr(b'\r', head).is_some();
-    if old_mac { b'\r' } else { b'\n' }
+    let (mut quoted, mut returns) = (false, false);
+    for &byte in head {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\n' if !quoted => return b'\n',
+            b'\r' => returns |= !quoted,
+            _ => {}
+        }
+    }
+    let any = memchr::memchr(b'\n', head).is_some();
+    if returns || !any && memchr::memchr(b'\r', head).is_some() { b'\r' } else { b'\n' }
 }
 
 /// The dialect of a file that begins with `head`; `whole`: and ends with it.
@@ -695,6 +704,10 @@ mod tests {
         check("", ", \\\" -");
         check("\n\n", ", \\\" -");
         check("a,b\r1,2\r", ", \\\" -");
+        check("\"a\"\t\"b\"\r1\t\"x\r\ny\"\r2\t\"z\"\r", "\\t \\\" -");
+        assert_eq!(newline(b"a\t\"b\r\"x\ny\"\r"), b'\n');
+        assert_eq!(newline(b"\"a\r\nb\"\r\n1\r\n"), b'\n');
+        assert_eq!(newline(b"\"a\"\r\"b\r\nc\"\r"), b'\r');
     }
 
     #[test]
