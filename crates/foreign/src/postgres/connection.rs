@@ -35,6 +35,9 @@ const SETTINGS: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY; \
                         SET standard_conforming_strings = on; SET bytea_output = 'hex'; \
                         SET extra_float_digits = 3; SET IntervalStyle = 'postgres'; SET DateStyle = 'ISO'";
 
+/// How often the server looks whether anybody still waits for it.
+const LOST_CLIENTS: &str = "SET client_connection_check_interval = '2s'";
+
 /// A server, a database and who comes.
 pub struct Address {
     pub config: Config,
@@ -186,6 +189,9 @@ impl Open {
                 }
             });
             client.batch_execute(SETTINGS).await.map_err(|e| address.error(e))?;
+            // A process that ends cannot cancel its queries any more. Servers before 14 do not look for
+            // lost clients, and do not know the word.
+            let _ = client.batch_execute(LOST_CLIENTS).await;
             Ok(client)
         };
         let client = runtime.block_on(unless(stop, connect)).flatten();

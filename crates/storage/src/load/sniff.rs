@@ -533,7 +533,7 @@ impl Trial {
     }
 
     /// Whether it is a table some of whose rows end early: its first record is as wide as any, most
-    /// rows are, and lines that were torn in two are no explanation.
+    /// rows are, and lines that were torn in two are no explanation. A single short line is a mistake.
     fn ends_early(&self) -> bool {
         let [first, rows @ ..] = &self.records[self.first..] else { return false };
         let short = |r: &&Record| r.fields < self.fields;
@@ -549,7 +549,7 @@ impl Trial {
         let below = rows.iter().rev().take_while(|r| r.fields == 1 && self.fields > 2).count();
         first.fields == self.fields
             && self.bad == 0
-            && shorts > below.max(torn)
+            && shorts > below.max(torn).max(1)
             && 2 * shorts <= rows.len()
     }
 
@@ -689,7 +689,8 @@ mod tests {
         check("Sales, all years\nregion,year,total\nA,2020,5\nB,2021,6\n", ", \\\" -");
         // Rows end early, or lines are torn.
         check("a,b,c\n1,2,3\n4,5\n6,7,8\n9\n10,11,12\n", ", \\\" - padded");
-        check("a;b;c\n1;2;3\n4;5\n7;8;9\n", "; \\\" - padded");
+        check("a;b;c\n1;2;3\n4;5\n7;8;9\n", "; \\\" -");
+        check("a;b;c\n1;2;3\n4;5\n7;8;9\n1;2;3\n4;5\n", "; \\\" - padded");
         check("a,b,c\n1,x\ny,3\n4,z,5\n6,v\nw,7\n8,z,9\n1,2,3\n4,5,6\n", ", \\\" -");
         check("a,b,c\n1,2,3\n4,5,6\nSource: somebody\n", ", \\\" -");
         check("a,b\n1\n2,3,4\n5,6\n", ", \\\" -");
