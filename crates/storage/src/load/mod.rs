@@ -16,7 +16,7 @@
 //!    (`spelling.rs`, `dates.rs`). JSON: `json.rs` walks records, `json_value.rs` is the grammar, and
 //!    `json_columns.rs` has the builders of lists and structs. Both end in the typed builders of `columns.rs`,
 //!    which read single values with `parse.rs`. Parquet and Arrow columns are cast by
-//!    `conform.rs`. `layout.rs` decides which input column fills which column of the table.
+//!    `conform.rs`; what their decoders leave unseen is in `decoded.rs`. `layout.rs` decides which input column fills which column of the table.
 //!
 //! What is wrong with a row does not travel with the batches: it goes to `rejects.rs`, which
 //! decides whether the load goes on, and [`Reader::finish`] tells. A fault names the file, the
