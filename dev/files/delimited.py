@@ -163,7 +163,7 @@ KINDS = {
     "integers-then-text": (["1", "2", "x"], ["1", "2", "x"]),
     "booleans": (["true", "false", "true"], [True, False, True]),
     "booleans-capital": (["True", "False", "TRUE"], [True, False, True]),
-    "yes-no": (["yes", "no", "yes"], ["yes", "no", "yes"]),
+    "yes-no": (["yes", "no", "yes"], [True, False, True]),
     "t-f": (["t", "f", "t"], ["t", "f", "t"]),
     "dates": (["2024-01-31", "1999-12-01", "0001-01-01", "9999-12-31"], [date(2024, 1, 31), date(1999, 12, 1), date(1, 1, 1), date(9999, 12, 31)]),
     "dates-day-first": (["31/01/2024", "01/02/2024", "15/03/2023"], [date(2024, 1, 31), date(2024, 2, 1), date(2023, 3, 15)]),
@@ -205,7 +205,7 @@ KINDS = {
 }
 
 # Of these DuckDB is of another opinion (known.toml); once is enough, as is a column without any value.
-SEEN_OTHERWISE = {"empty", "integers-large", "yes-no", "t-f", "dates-ambiguous", "timestamps-month-first", "hexadecimal"}
+SEEN_OTHERWISE = {"empty", "integers-large", "t-f", "dates-ambiguous", "timestamps-month-first", "hexadecimal"}
 
 
 def kinds(folder):
