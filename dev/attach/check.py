@@ -8,6 +8,7 @@ THALWEG is the binary. Needs psycopg 3 and Debian's package postgresql-15 (or it
 
 import csv
 import io
+import os
 import pathlib
 import re
 import socket
@@ -20,8 +21,19 @@ import time
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "sqltest"), str(HERE.parent / "clients")]
 
-import postgresql
+import psycopg
+
+import install
+import server
 from checks import check, equal, main
+
+# Debian's package of pgbench brings a server along, whatever its version is there.
+install.programs(["psql", "pgbench"])
+if not pathlib.Path("/usr/lib/postgresql/15/bin/postgres").exists():
+    for binary in sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/postgres")):
+        os.environ.setdefault("PG_BIN", str(binary.parent))
+
+import postgresql  # it looks for the server when it is imported
 
 BINARY = str(pathlib.Path(sys.argv[1]).absolute())
 PASSWORD = "s3cret-w0rd"
@@ -268,15 +280,13 @@ def thalweg():
     refused(script + "DROP TABLE o.t", "which is only read")
     refused(f"ATTACH '{FOLDER}' AS o", "database")
     # What another process commits is seen by the next statement, also under a text that was asked before.
-    process = subprocess.Popen([BINARY, "sql", ":memory:", "--format", "csv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-    process.stdin.write(script + "SELECT count(*) AS before FROM o.x.t;\n")
-    process.stdin.flush()
-    first = [process.stdout.readline().strip() for _ in range(2)]
-    run("INSERT INTO x.t VALUES (2)", other)
-    process.stdin.write("SELECT count(*) AS before FROM o.x.t;\n")
-    process.stdin.close()
-    equal((first, process.stdout.read().split()[-1]), (["before", "1"], "2"))
-    process.wait(60)
+    with server.Server(BINARY, trust=True) as reader:
+        with psycopg.connect(f"host=127.0.0.1 port={reader.pg} dbname=thalweg user=anybody", autocommit=True) as session:
+            session.execute(script)
+            count = lambda: session.execute("SELECT count(*) FROM o.x.t").fetchone()[0]
+            before = count()
+            code, _, errors = run("INSERT INTO x.t VALUES (2)", other)
+            equal((before, code, count()), (1, 0, 2))
 
 
 if __name__ == "__main__":
