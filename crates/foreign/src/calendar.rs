@@ -1,7 +1,8 @@
 //! Days, times and timestamps as SQLite's functions and most programs write them.
 
+use thalweg_base::calendar::{DAY_US, days_of, is_leap};
+
 const MICROS_PER_SECOND: i64 = 1_000_000;
-const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 
 /// Days since 1970 of a day such as `2024-02-29`.
 pub fn day(text: &str) -> Option<i32> {
@@ -10,9 +11,8 @@ pub fn day(text: &str) -> Option<i32> {
         return None;
     }
     let (year, month, day) = (number(&bytes[..4])?, number(&bytes[5..7])?, number(&bytes[8..])?);
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
-        2 if is_leap => 29,
+        2 if is_leap(year) => 29,
         2 => 28,
         4 | 6 | 9 | 11 => 30,
         1..=12 => 31,
@@ -21,13 +21,7 @@ pub fn day(text: &str) -> Option<i32> {
     if !(1..=days).contains(&day) {
         return None;
     }
-    // Years that begin in March, so that the leap day is the last.
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year - era * 400;
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
-    i32::try_from(days).ok()
+    i32::try_from(days_of(year, month, day)).ok()
 }
 
 /// Microseconds since midnight of a time such as `10:30`, `10:30:00` or `10:30:00.25`.
@@ -55,7 +49,7 @@ pub fn timestamp(text: &str) -> Option<i64> {
         "" => 0,
         rest => time(rest.strip_prefix([' ', 'T'])?)?,
     };
-    Some(days * MICROS_PER_DAY + micros)
+    Some(days * DAY_US + micros)
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
