@@ -159,6 +159,10 @@ pub const COMPACT_EXTENTS_MIN: usize = 8;
 /// How often the background looks whether tables have changed.
 pub const BACKGROUND_PERIOD_MS: u64 = 1_000;
 
+/// For how many of these periods rewriting gives way to transactions that are open: half a minute. One
+/// that is open for longer may be told at its end that the rows which it changed were rewritten.
+pub const BACKGROUND_PERIODS_OF_GRACE: u32 = 30;
+
 /// By how many extents a table may grow before the background compacts it amid its changes; one that
 /// rests is compacted at once.
 pub const BACKGROUND_EXTENTS: usize = 64;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_base::TableId;
-use thalweg_base::limits::{BACKGROUND_ESTIMATE_NS, BACKGROUND_EXTENTS, BACKGROUND_PERIOD_MS};
+use thalweg_base::limits::{
+    BACKGROUND_ESTIMATE_NS, BACKGROUND_EXTENTS, BACKGROUND_PERIOD_MS, BACKGROUND_PERIODS_OF_GRACE,
+};
 use thalweg_base::text::quoted;
 use thalweg_scheduler::Priority;
 use thalweg_storage::{CompactionScope, Database, Table};
@@ -29,7 +31,13 @@ pub fn start(runtime: &Runtime, database: &Database) {
             watched.retain(|id, _| tables.iter().any(|t| t.id == *id));
             for table in tables {
                 let extents = table.extents.len();
-                if !watched.entry(table.id).or_default().is_due(&table, extents) {
+                let seen = watched.entry(table.id).or_default();
+                if !seen.is_due(&table, extents) {
+                    continue;
+                }
+                let gives_way = seen.gives_way();
+                if gives_way && database.is_held() {
+                    seen.postpone();
                     continue;
                 }
                 let text = format!("OPTIMIZE TABLE {} (background)", quoted(&table.name));
@@ -38,13 +46,17 @@ pub fn start(runtime: &Runtime, database: &Database) {
                     continue;
                 };
                 driver.query_estimated(run.id(), BACKGROUND_ESTIMATE_NS, false);
-                let database = database.clone();
+                let of = database.clone();
                 let work = async move {
-                    compact(&database, table, CompactionScope::Worthwhile).await.map(drop)
+                    compact(&of, table, CompactionScope::Worthwhile, gives_way).await
                 };
                 // Whatever failed, be it that somebody changed the rows meanwhile: the table is
                 // as good as before, and is looked at again after its next change.
-                let _ = run.spawn(&workers, work).join().await;
+                let done = run.spawn(&workers, work).join().await;
+                match done {
+                    Ok(Ok(None)) if gives_way && database.is_held() => seen.postpone(),
+                    _ => seen.postponed = 0,
+                }
             }
         }
     });
@@ -58,11 +70,13 @@ struct Watched<T> {
     done: Option<Arc<T>>,
     /// The fewest extents that it has had since.
     fewest: usize,
+    /// For how many periods its compaction has given way to open transactions.
+    postponed: u32,
 }
 
 impl<T> Default for Watched<T> {
     fn default() -> Self {
-        Watched { before: None, done: None, fewest: 0 }
+        Watched { before: None, done: None, fewest: 0, postponed: 0 }
     }
 }
 
@@ -80,12 +94,26 @@ impl<T> Watched<T> {
         }
         due
     }
+
+    /// Whether transactions that are open come first.
+    fn gives_way(&self) -> bool {
+        self.postponed < BACKGROUND_PERIODS_OF_GRACE
+    }
+
+    /// It was due and has not been compacted: it is due in the next period as well.
+    fn postpone(&mut self) {
+        self.done = None;
+        self.fewest = 0;
+        self.postponed += 1;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::AsArray;
     use arrow::datatypes::Int64Type;
+
+    use thalweg_base::limits::COMPACT_EXTENTS_MIN;
 
     use super::*;
     use crate::config::Config;
@@ -106,6 +134,47 @@ mod tests {
         assert!(!watched.is_due(&version(), 3), "it was compacted");
         assert!(!watched.is_due(&version(), BACKGROUND_EXTENTS + 2));
         assert!(watched.is_due(&version(), BACKGROUND_EXTENTS + 3));
+    }
+
+    #[test]
+    fn what_was_postponed_is_due_again_and_not_postponed_for_ever() {
+        let mut watched = Watched::default();
+        let first = Arc::new(0);
+        watched.is_due(&first, BACKGROUND_EXTENTS);
+        for _ in 0..BACKGROUND_PERIODS_OF_GRACE {
+            assert!(watched.gives_way());
+            watched.postpone();
+            assert!(watched.is_due(&first, BACKGROUND_EXTENTS));
+        }
+        assert!(!watched.gives_way());
+        watched.postpone();
+        assert!(watched.is_due(&Arc::new(1), BACKGROUND_EXTENTS), "it changes all the time");
+    }
+
+    /// Without a second writer there is nothing that a transaction could conflict with.
+    #[test]
+    fn an_open_transaction_can_change_the_rows_that_it_saw() {
+        let config = Config { threads: 2, compacts: true, ..Config::default() };
+        let engine = Engine::open(":memory:", config).unwrap();
+        let session = engine.session();
+        let run = |sql: &str| engine.block_on(async { session.query(sql).await?.collect().await });
+        let number =
+            |sql: &str| run(sql).unwrap()[0].column(0).as_primitive::<Int64Type>().value(0);
+        run("CREATE TABLE t (i int)").unwrap();
+        run("BEGIN").unwrap();
+        let inserted = COMPACT_EXTENTS_MIN as i64 * 2;
+        let other = engine.session();
+        for _ in 0..inserted {
+            let sql = "INSERT INTO t VALUES (1)";
+            engine.block_on(async { other.query(sql).await.unwrap() });
+        }
+        run("COMMIT").unwrap();
+        run("BEGIN").unwrap();
+        assert_eq!(number("SELECT count(*) FROM t"), inserted);
+        std::thread::sleep(Duration::from_millis(BACKGROUND_PERIOD_MS * 3));
+        run("DELETE FROM t").unwrap();
+        run("COMMIT").unwrap();
+        assert_eq!(number("SELECT count(*) FROM t"), 0);
     }
 
     /// One insert after the other, without a pause: they are put together all the same.

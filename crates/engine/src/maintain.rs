@@ -91,18 +91,21 @@ async fn optimize(job: &Job<'_>, statement: &Statement) -> Result<Started> {
             .hint("ALTER TABLE t CLUSTER BY (columns) says in which order its rows are written"));
     };
     let (_, table) = target::table(&job.snapshot, name, "OPTIMIZE TABLE")?;
-    let done = compact(job.session.engine.database(), table, CompactionScope::Everything).await?;
+    let done =
+        compact(job.session.engine.database(), table, CompactionScope::Everything, false).await?;
     let done = done.unwrap_or_default();
     let extents = [done.extents_before, done.extents_after];
     let bytes = [done.bytes_before, done.bytes_after];
     row(job, &OPTIMIZED, &[&extents[..], &bytes, &[done.rows, done.rows_removed]].concat())
 }
 
-/// Runs a compaction, giving way between its steps. `None`: there was nothing to gain.
+/// Runs a compaction, giving way between its steps. `None`: there was nothing to gain, or it was to give
+/// way at its end to a transaction that is open.
 pub(crate) async fn compact(
     database: &Database,
     table: Arc<Table>,
     scope: CompactionScope,
+    gives_way: bool,
 ) -> Result<Option<Compacted>> {
     let database = database.clone();
     let begun = blocking(move || Compaction::begin(&database, &table, scope)).await;
@@ -122,5 +125,5 @@ pub(crate) async fn compact(
         }
         checkpoint().await;
     }
-    blocking(move || compaction.finish().map(Some)).await.map_err(from_datafusion)
+    blocking(move || compaction.finish(gives_way)).await.map_err(from_datafusion)
 }

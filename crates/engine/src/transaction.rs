@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::ast::{
 use parking_lot::{Mutex, MutexGuard};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result, SnapshotId};
-use thalweg_storage::{Database, Snapshot, Summary, Table, Transaction};
+use thalweg_storage::{Database, Hold, Snapshot, Summary, Table, Transaction};
 
 use crate::access::{OWNER_ID, OWNER_KEY, RoleId, owner_text};
 use crate::answer::Tag;
@@ -60,6 +60,8 @@ struct State {
 }
 
 struct Open {
+    /// Rows that it may change later stay where it has seen them.
+    _hold: Hold,
     /// `None` after an error, and while a statement adds to it.
     work: Option<Transaction>,
     read_only: bool,
@@ -385,7 +387,10 @@ impl Transactions {
                         .code("25001")
                         .hint("COMMIT or ROLLBACK ends it; SAVEPOINT marks a place in it"));
                 }
+                // Before the snapshot is taken.
+                let hold = self.database.hold();
                 state.open = Some(Open {
+                    _hold: hold,
                     work: Some(self.database.begin()),
                     read_only: read_only.unwrap_or(state.read_only),
                     savepoints: vec![],

@@ -7,7 +7,8 @@
 //! and sorted as one run, so memory is bounded by a run and not by the table.
 //!
 //! The result is one commit with the same rows. Readers keep their snapshot; a writer that deleted
-//! some of the rows meanwhile wins, and the rewriting is given up.
+//! some of the rows meanwhile wins, and the rewriting is given up. That of the background also gives way
+//! to transactions of several statements, which may be about to delete some.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -258,8 +259,15 @@ impl Compaction {
     }
 
     /// Commits: blocks. A conflict if rows of these extents were changed meanwhile.
-    pub fn finish(self) -> Result<Compacted> {
+    ///
+    /// `gives_way`: nothing is committed, and `None` returned, while a transaction holds the database,
+    /// which might want to change rows where it has seen them.
+    pub fn finish(self, gives_way: bool) -> Result<Option<Compacted>> {
         let Compaction { database, table, removed, writer, .. } = self;
+        let yields = || gives_way && database.is_held();
+        if yields() {
+            return Ok(None);
+        }
         let rows = writer.rows();
         let added = writer.finish()?;
         let before: u64 = removed.iter().map(|e| e.extent.rows).sum();
@@ -287,8 +295,12 @@ impl Compaction {
             table: name,
             ..Summary::default()
         });
+        // Writing the last extents took a while.
+        if yields() {
+            return Ok(None);
+        }
         transaction.commit()?;
-        Ok(report)
+        Ok(Some(report))
     }
 }
 

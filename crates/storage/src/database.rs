@@ -134,6 +134,14 @@ struct Inner {
     /// Held from reading the current snapshot to publishing the next.
     state: Mutex<State>,
     options: Options,
+    /// Each [`Hold`] has a share of it.
+    holds: Arc<()>,
+}
+
+/// Held by whoever has read rows and may change them later, in a transaction of several statements:
+/// rewriting that nobody asked for gives way to it.
+pub struct Hold {
+    _share: Arc<()>,
 }
 
 struct State {
@@ -223,6 +231,7 @@ impl Database {
                 uncertain: false,
             }),
             options,
+            holds: Arc::default(),
         }));
         // What a crash left behind. Whoever is writing now does it at some other time.
         if database.0.options.sweep
@@ -276,6 +285,16 @@ impl Database {
 
     pub fn begin(&self) -> Transaction {
         Transaction::new(self.clone())
+    }
+
+    /// To be taken before the transaction begins that it is for, and kept until that has ended.
+    pub fn hold(&self) -> Hold {
+        Hold { _share: Arc::clone(&self.0.holds) }
+    }
+
+    /// Whether anybody in this process has a [`Hold`].
+    pub fn is_held(&self) -> bool {
+        Arc::strong_count(&self.0.holds) > 1
     }
 
     /// A writer of rows, to be appended to a table by a transaction.

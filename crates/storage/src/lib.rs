@@ -102,7 +102,7 @@ pub use check::{CheckProgress, CheckReport};
 pub use compact::{Compacted, Compaction, CompactionPiece, CompactionScope};
 pub use contents::{ChunkRef, Contents};
 pub use database::{
-    AsOf, Database, DirectIo, Options, RETENTION_PROPERTY, Vacuumed, machine_memory_bytes,
+    AsOf, Database, DirectIo, Hold, Options, RETENTION_PROPERTY, Vacuumed, machine_memory_bytes,
 };
 pub use digest::{Digests, value_hashes};
 pub use encoded::expand;

@@ -6,7 +6,7 @@ use super::*;
 use crate::database::Options;
 use crate::extent::Limits;
 use crate::table::{PartitionBy, TableSpec};
-use crate::transaction::RowSet;
+use crate::transaction::{RowSet, Transaction};
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
@@ -70,7 +70,7 @@ fn begin(db: &Database, scope: CompactionScope) -> Option<Compaction> {
 fn compact(db: &Database, scope: CompactionScope) -> Option<Compacted> {
     let mut compaction = begin(db, scope)?;
     drive(&mut compaction);
-    Some(compaction.finish().unwrap())
+    compaction.finish(false).unwrap()
 }
 
 fn drive(compaction: &mut Compaction) {
@@ -89,6 +89,11 @@ fn sorted(mut rows: Vec<(Option<i64>, i64)>) -> Vec<(Option<i64>, i64)> {
 
 fn delete(db: &Database, wanted: impl Fn(i64) -> bool) {
     let mut transaction = db.begin();
+    delete_in(&mut transaction, db, wanted);
+    transaction.commit().unwrap();
+}
+
+fn delete_in(transaction: &mut Transaction, db: &Database, wanted: impl Fn(i64) -> bool) {
     let version = table(db);
     let contents = version.contents().unwrap();
     let mut gone = RowSet::default();
@@ -104,7 +109,6 @@ fn delete(db: &Database, wanted: impl Fn(i64) -> bool) {
         }
     }
     transaction.delete(&version, &gone).unwrap();
-    transaction.commit().unwrap();
 }
 
 #[test]
@@ -203,13 +207,32 @@ fn buckets_stay_apart() {
 }
 
 #[test]
+fn what_nobody_asked_for_gives_way_to_an_open_transaction() {
+    let db = Database::memory(Options::default()).unwrap();
+    scattered(&db, &TableSpec::default(), 12, 700);
+    let compacted = |gives_way| {
+        let mut compaction = begin(&db, CompactionScope::Worthwhile).unwrap();
+        drive(&mut compaction);
+        compaction.finish(gives_way).unwrap()
+    };
+    let hold = db.hold();
+    let mut reading = db.begin();
+    assert!(compacted(true).is_none());
+    delete_in(&mut reading, &db, |n| n == 77);
+    reading.commit().unwrap();
+    drop(hold);
+    assert!(compacted(true).is_some());
+    assert_eq!(rows(&db).len(), 8_399);
+}
+
+#[test]
 fn a_writer_that_came_between_wins() {
     let db = Database::memory(Options::default()).unwrap();
     scattered(&db, &TableSpec::default(), 12, 700);
     let mut compaction = begin(&db, CompactionScope::Worthwhile).unwrap();
     drive(&mut compaction);
     delete(&db, |n| n == 77);
-    let e = compaction.finish().unwrap_err();
+    let e = compaction.finish(false).unwrap_err();
     assert_eq!(e.kind(), Kind::Conflict);
     assert_eq!(rows(&db).len(), 8_399);
 }
@@ -226,6 +249,6 @@ fn rows_added_meanwhile_stay() {
     let mut transaction = db.begin();
     transaction.append(id, writer.finish().unwrap()).unwrap();
     transaction.commit().unwrap();
-    compaction.finish().unwrap();
+    compaction.finish(false).unwrap();
     assert_eq!(rows(&db).len(), 8_401);
 }

@@ -246,7 +246,7 @@ impl World {
                 while compaction.work().unwrap() {}
                 continue;
             }
-            match compaction.finish() {
+            match compaction.finish(false) {
                 Ok(_) => {
                     let snapshot = self.db.snapshot();
                     self.committed(&snapshot);
