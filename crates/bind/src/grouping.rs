@@ -67,7 +67,10 @@ impl Binder<'_> {
                 taken.insert(key.schema_name().to_string());
             }
         } else {
-            for group in &mut groups {
+            // Columns keep their names: queries within the expressions above know them by these.
+            let (columns, computed): (Vec<_>, Vec<_>) =
+                groups.iter_mut().partition(|group| matches!(group, Expr::Column(_)));
+            for group in columns.into_iter().chain(computed) {
                 self.name_apart(group, &mut taken);
             }
         }

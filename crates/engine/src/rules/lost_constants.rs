@@ -14,8 +14,13 @@
 //! drops rows of another. While the rule runs that
 //! places sorts, such inputs stand below an operator that keeps to itself what it knows of its rows.
 //!
-//! Nor have the groups of a ROLLUP the order of its input, which DataFusion says of them: those of a total
-//! stand among the others. Where it does, the operator stays, and says of no order.
+//! The operator stays where the plan would be wrong without it, because DataFusion's operators ask their
+//! inputs again whenever a later rule changes them. There are two such places. An outer join says of a
+//! column that is constant on the side that it fills with NULLs that it is constant above: an aggregate
+//! by that column would then end a group wherever NULL and the constant follow each other. And
+//! DataFusion says of the groups of a ROLLUP that they have the order of its input, although those of a
+//! total stand among the others: there the operator says of no order. Pipelines rely on neither, and
+//! leave the operator out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +36,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMer
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PlanProperties, ReplaceChildrenOptions,
+    PlanProperties, ReplaceChildrenOptions, Statistics, StatisticsArgs,
 };
 
 /// Adds the two rules to those of a session, around DataFusion's for sorts.
@@ -93,50 +98,70 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     };
     let groups = plan.downcast_ref::<AggregateExec>();
     let groups_of_sets = groups.is_some_and(|groups| groups.group_expr().has_grouping_set());
-    let fences: &[bool] = match (join, groups) {
-        // Of the side that keeps its rows it may be forgotten later on.
-        (Some(JoinType::Left | JoinType::Right | JoinType::Full), _) => &[true, true],
-        _ if groups_of_sets => &[true],
-        _ if plan.is::<UnionExec>() => &vec![true; plan.children().len()],
+    use Hides::{Constants, ConstantsForNow};
+    let fences: &[Hides] = match (join, groups) {
+        // What is constant on the side that keeps its rows may be forgotten by a later rule.
+        (Some(JoinType::Left), _) => &[ConstantsForNow, Constants],
+        (Some(JoinType::Right), _) => &[Constants, ConstantsForNow],
+        (Some(JoinType::Full), _) => &[Constants, Constants],
+        _ if groups_of_sets => &[ConstantsForNow],
+        _ if plan.is::<UnionExec>() => &vec![ConstantsForNow; plan.children().len()],
         _ => return Ok(Transformed::no(plan)),
     };
     let children = plan.children().into_iter().zip(fences);
-    let children = children.map(|(child, fence)| match fence {
-        true => SecretiveExec::around(Arc::clone(child), false),
-        false => Arc::clone(child),
-    });
+    let children = children.map(|(child, hides)| SecretiveExec::around(Arc::clone(child), *hides));
     let children = children.collect();
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     let fenced = plan.replace_children(children, options)?;
     Ok(Transformed::yes(match groups_of_sets {
-        true => SecretiveExec::around(fenced, true),
+        true => SecretiveExec::around(fenced, Hides::Order),
         false => fenced,
     }))
 }
 
+/// What a [`SecretiveExec`] does not say of its input's rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Hides {
+    /// Which columns are constant or equal, only while sorts are placed.
+    ConstantsForNow,
+    /// Which columns are constant or equal.
+    Constants,
+    /// All that is said of its rows, their order too.
+    Order,
+}
+
 /// Its input, of which it says no more than the order, or nothing.
 #[derive(Debug)]
-struct SecretiveExec {
+pub struct SecretiveExec {
     input: Arc<dyn ExecutionPlan>,
-    /// The rows have not the order that the input says.
-    hides_order: bool,
+    hides: Hides,
     properties: Arc<PlanProperties>,
 }
 
 impl SecretiveExec {
-    fn around(input: Arc<dyn ExecutionPlan>, hides_order: bool) -> Arc<dyn ExecutionPlan> {
+    fn around(input: Arc<dyn ExecutionPlan>, hides: Hides) -> Arc<dyn ExecutionPlan> {
         let orders = input.equivalence_properties().oeq_class().iter().cloned();
-        let told = match hides_order {
-            true => EquivalenceProperties::new(input.schema()),
-            false => EquivalenceProperties::new_with_orderings(input.schema(), orders),
+        let told = match hides {
+            Hides::Order => EquivalenceProperties::new(input.schema()),
+            _ => EquivalenceProperties::new_with_orderings(input.schema(), orders),
         };
         let properties = input.properties().as_ref().clone().with_eq_properties(told);
-        Arc::new(SecretiveExec { input, hides_order, properties: Arc::new(properties) })
+        Arc::new(SecretiveExec { input, hides, properties: Arc::new(properties) })
+    }
+
+    /// The operator whose rows it gives, unchanged.
+    pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
     }
 
     /// Whether the plan would be wrong without it, also when all sorts have their place.
     fn is_needed(&self) -> bool {
-        self.hides_order && !self.input.equivalence_properties().oeq_class().is_empty()
+        let said = self.input.equivalence_properties();
+        match self.hides {
+            Hides::ConstantsForNow => false,
+            Hides::Constants => !said.constants().is_empty(),
+            Hides::Order => !said.oeq_class().is_empty(),
+        }
     }
 }
 
@@ -160,11 +185,19 @@ impl ExecutionPlan for SecretiveExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![!self.hides_order]
+        vec![self.hides != Hides::Order]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&inputs[0]))
     }
 
     fn apply_expressions(
@@ -179,7 +212,7 @@ impl ExecutionPlan for SecretiveExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(SecretiveExec::around(children.swap_remove(0), self.hides_order))
+        Ok(SecretiveExec::around(children.swap_remove(0), self.hides))
     }
 
     fn with_new_children(

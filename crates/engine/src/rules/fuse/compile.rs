@@ -44,6 +44,7 @@ use super::expr::{conjuncts, translate};
 use super::same::same;
 use super::windows::windows;
 use crate::exec::ScanExec;
+use crate::rules::lost_constants::SecretiveExec;
 use groups::{covers_aggregate, filter_groups_early};
 use join::covers_join;
 
@@ -387,13 +388,17 @@ impl Compiler {
     }
 }
 
-/// Operators that only move rows between tasks.
+/// What is below an operator that only moves rows between tasks, or hides from DataFusion what it would
+/// conclude of them.
 fn passes_on(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
         return Some(repartition.input());
     }
     if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
         return coalesce.fetch().is_none().then(|| coalesce.input());
+    }
+    if let Some(secretive) = plan.downcast_ref::<SecretiveExec>() {
+        return Some(secretive.input());
     }
     plan.downcast_ref::<CooperativeExec>().map(|c| c.input())
 }
