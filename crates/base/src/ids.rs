@@ -26,3 +26,7 @@ ids! {
     /// One schedulable future of a query.
     TaskId,
 }
+
+/// A role keeps its number whatever it is called, and no other ever gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RoleId(pub u32);

@@ -17,11 +17,15 @@ mod error;
 pub mod fuzzing;
 mod ids;
 pub mod limits;
+mod memory;
+mod notice;
 mod prng;
 pub mod quiet;
 pub mod text;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, Kind, Place, Result, Subject};
-pub use ids::{ExtentId, QueryId, SnapshotId, TableId, TaskId};
+pub use ids::{ExtentId, QueryId, RoleId, SnapshotId, TableId, TaskId};
+pub use memory::machine_memory_bytes;
+pub use notice::{Notice, Severity};
 pub use prng::Prng;

@@ -69,4 +69,4 @@ pub use binder::{Binder, Bound};
 pub use failure::Failure;
 pub use functions::nearest_instant;
 pub use reads::{READERS, Reads};
-pub use types::{no_type, of_sql as sql_type};
+pub use types::of_sql as sql_type;

@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
 };
 
+use thalweg_base::Error;
 use thalweg_base::text::DECLARED_TYPE_KEY;
-use thalweg_base::{Error, Subject};
 
 use crate::failure::{Result, wrong};
 use crate::scope::Part;
@@ -178,9 +178,12 @@ pub fn of_sql(sql: &SqlType, zone: Option<&str>) -> Result<DataType> {
         }
         SqlType::Custom(name, _) => {
             let part = name.0.last().and_then(|part| part.as_ident()).map(Part::of);
-            return Err(no_type(&part.map_or_else(|| name.to_string(), |part| part.text)).into());
+            return Err(thalweg_errors::no_type(
+                &part.map_or_else(|| name.to_string(), |part| part.text),
+            )
+            .into());
         }
-        other => return Err(no_type(&other.to_string()).into()),
+        other => return Err(thalweg_errors::no_type(&other.to_string()).into()),
     })
 }
 
@@ -196,25 +199,6 @@ pub fn with_digits(sql: &SqlType) -> Option<(u32, SqlType)> {
         }
         _ => None,
     }
-}
-
-/// A type that is not there: one of PostgreSQL's that is not there yet, or a name of nothing.
-pub fn no_type(name: &str) -> Error {
-    const KNOWN: [&str; 16] = [
-        "uuid", "json", "jsonb", "xml", "money", "bit", "inet", "cidr", "macaddr", "point",
-        "tsvector", "tsquery", "oid", "name", "enum", "hstore",
-    ];
-    let base = name.split(['(', '[']).next().unwrap_or_default().trim().to_lowercase();
-    let is_word = base.chars().all(|c| c.is_alphanumeric() || c == '_');
-    if !is_word || KNOWN.contains(&base.as_str()) {
-        return Error::unsupported(format!("type {name} is not supported"))
-            .hint("store it as text: VARCHAR")
-            .about(Subject::Word(base));
-    }
-    Error::user(format!("type {} does not exist", thalweg_base::text::quoted(&base)))
-        .code("42704")
-        .hint("docs/sql.md lists the types")
-        .about(Subject::Word(base))
 }
 
 /// Whether it is a NUMERIC of any digits.

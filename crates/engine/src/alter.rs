@@ -16,11 +16,11 @@ use thalweg_storage::{Layout, Summary, Table, TableSpec, Transaction, check_sche
 
 use crate::answer::Tag;
 use crate::dml::{Job, apply, target};
-use crate::error::from_datafusion;
-use crate::runtime::checkpoint;
 use crate::statement::Started;
 use crate::write::{Target, Writers};
 use crate::{bound, ddl, declared, names};
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::checkpoint;
 
 pub async fn run(job: &Job<'_>, alter: AlterTable) -> Result<Started> {
     let done = Ok(Started::Done(Tag::Done("ALTER TABLE".into())));

@@ -11,9 +11,9 @@ use futures::{FutureExt, Stream, StreamExt};
 use thalweg_base::{QueryId, Result};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::notice::Notice;
-use crate::runtime::Cancel;
 use crate::session::{Job, lost};
+use thalweg_base::Notice;
+use thalweg_runtime::Cancel;
 
 /// What kind of statement it was.
 #[derive(Clone, Debug, PartialEq, Eq)]

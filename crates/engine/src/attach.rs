@@ -38,8 +38,8 @@ pub use self::foreign::ForeignTable;
 use self::own::Own;
 use crate::access::{PG_READ_SERVER_FILES, Viewer};
 use crate::catalog::{CATALOG, Catalog, PUBLIC};
-use crate::error::{from_arrow, into_datafusion};
 use crate::names;
+use thalweg_errors::{from_arrow, into_datafusion};
 
 /// What a session has attached, by name.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use thalweg_scheduler::Priority;
 use thalweg_storage::{CompactionScope, Database, Table};
 
 use crate::maintain::compact;
-use crate::runtime::{Origin, Run, Runtime, Terms};
+use thalweg_runtime::{Origin, Run, Runtime, Terms};
 
 /// Goes on until `runtime` ends.
 pub fn start(runtime: &Runtime, database: &Database) {

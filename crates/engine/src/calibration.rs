@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use thalweg_base::machine_memory_bytes;
 use thalweg_base::{Error, Prng, Result, text};
-use thalweg_storage::machine_memory_bytes;
 
 /// Each figure is the best of so many: what else runs can only make one worse.
 const ROUNDS: usize = 7;

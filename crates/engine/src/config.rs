@@ -10,9 +10,9 @@ use thalweg_base::{Error, text};
 use thalweg_scheduler::{PolicyKind, Priority, ServerLimits};
 use thalweg_storage::DirectIo;
 
-use crate::error::into_datafusion;
-use crate::runtime::Terms;
 use crate::workload::DEFAULT_WORKLOAD;
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{Resources, Terms};
 
 /// How an engine is opened. The default uses the whole machine.
 #[derive(Clone, Debug)]
@@ -56,9 +56,20 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Beside a cache of so many bytes.
+    pub(crate) fn resources(&self, cache_bytes_max: u64) -> Resources {
+        Resources {
+            threads: self.threads,
+            policy: self.policy,
+            memory_bytes: self.memory_bytes(),
+            cache_bytes_max,
+            scheduled: self.scheduled,
+        }
+    }
+
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_bytes_max
-            .unwrap_or_else(|| thalweg_storage::machine_memory_bytes() / 100 * QUERY_MEMORY_PERCENT)
+            .unwrap_or_else(|| thalweg_base::machine_memory_bytes() / 100 * QUERY_MEMORY_PERCENT)
     }
 }
 

@@ -30,12 +30,12 @@ use crate::answer::Tag;
 use crate::as_of;
 use crate::dialect::Thalweg;
 use crate::dml::{Job, target};
-use crate::error::from_datafusion;
 use crate::load::{self, Load, LoadRequest};
 use crate::names;
-use crate::runtime::blocking;
 use crate::script;
 use crate::statement::{self, Started};
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::blocking;
 
 #[derive(Debug)]
 pub(crate) struct Copy {

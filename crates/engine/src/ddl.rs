@@ -26,19 +26,19 @@ use thalweg_storage::{
 
 use crate::answer::Tag;
 use crate::bound;
-use crate::bytea::{self, is_binary};
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::declared;
-use crate::error::{from_arrow, from_datafusion, no_relation};
 use crate::files;
-use crate::notice::Notice;
 use crate::pg::{self, PG_CATALOG};
-use crate::runtime::Run;
 use crate::session::Inner;
 use crate::sql_type::sql_type_of;
 use crate::statement;
 use crate::system::SYSTEM;
 use crate::write::{Target, Writers};
+use thalweg_base::Notice;
+use thalweg_errors::{from_arrow, from_datafusion, no_relation};
+use thalweg_functions::bytea::{self, is_binary};
+use thalweg_runtime::Run;
 
 /// Clauses of a `CREATE TABLE` that DataFusion's planner refuses.
 #[derive(Debug, Default)]

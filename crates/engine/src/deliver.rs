@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::{Head, Item, Tag};
 use crate::bound::Titles;
-use crate::error::from_datafusion;
-use crate::notice::Notice;
-use crate::runtime::{Run, checkpoint};
 use crate::share::{self, Kept, Key, Landed, Part};
 use crate::statement;
 use crate::transaction::Reading;
+use thalweg_base::Notice;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{Run, checkpoint};
 
 /// Rows of whole statements.
 pub(crate) type Flights = share::Flights<Key, Arc<Kept>>;

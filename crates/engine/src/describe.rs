@@ -17,7 +17,6 @@ use thalweg_storage::Snapshot;
 pub(crate) use columns::described;
 pub(crate) use summary::summary;
 
-use crate::error::from_datafusion;
 use crate::parameters::Filled;
 use crate::parse::{self, Parsed};
 use crate::session::Inner;
@@ -25,6 +24,7 @@ use crate::statement::{self, Ended};
 use crate::{
     access, as_of, dml, maintain, names, parameters, pg, place, prepared, show, transaction,
 };
+use thalweg_errors::from_datafusion;
 
 /// What a statement takes and gives.
 #[derive(Clone, Debug)]

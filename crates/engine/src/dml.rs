@@ -31,9 +31,9 @@ use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
 use crate::access::Viewer;
-use crate::runtime::Run;
 use crate::session::Inner;
 use crate::statement::Started;
+use thalweg_runtime::Run;
 
 pub(crate) use insert::inserts_values;
 

@@ -14,13 +14,13 @@ use crate::access::{Access, Audit, Registry, Viewer};
 use crate::background;
 use crate::config::{Config, Shared};
 use crate::deliver::Flights;
-use crate::error::from_datafusion;
 use crate::exec::Loading;
 use crate::files::Known;
 use crate::plans::Plans;
-use crate::runtime::{Cancel, Runtime, no_workload};
 use crate::session::Session;
 use crate::workload;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{Cancel, Runtime, no_workload};
 
 pub struct Engine {
     database: Database,
@@ -61,7 +61,7 @@ impl Engine {
         };
         // Every query has a pool of its own in its place; see `Run::context`.
         let environment = RuntimeEnvBuilder::new().build_arc().map_err(from_datafusion)?;
-        let runtime = Runtime::new(&config, database.cache_stats().bytes_max)?;
+        let runtime = Runtime::new(&config.resources(database.cache_stats().bytes_max))?;
         workload::restore(&database, runtime.driver())?;
         if config.compacts {
             background::start(&runtime, &database);

@@ -7,6 +7,8 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
 
+use thalweg_runtime::Estimate;
+
 use crate::exec::{PipelineExec, ScanExec};
 
 /// Per row and column of a scan, decoded or served from the cache and filtered.
@@ -18,25 +20,13 @@ const LEAST_NS: f64 = 200_000.0;
 /// Rows of an input nobody has statistics for.
 const UNKNOWN_ROWS: f64 = 1e6;
 
-/// What a plan will take.
-#[derive(Clone, Copy, Debug)]
-pub struct Estimate {
-    /// CPU nanoseconds over all its tasks.
-    pub cpu_ns: u64,
-    /// Bytes that its operators which keep rows will hold: all of them, although they seldom do at
-    /// the same time.
-    pub memory_bytes: u64,
-}
-
-impl Estimate {
-    /// From the planner's cardinalities; of a plan as the planner made it, as it is by DataFusion's
-    /// operators that joins, groups and sorts are known.
-    pub fn of(plan: &dyn ExecutionPlan) -> Self {
-        let statistics = StatisticsContext::new();
-        Estimate {
-            cpu_ns: (LEAST_NS + work(plan, &statistics)) as u64,
-            memory_bytes: held(plan, &statistics) as u64,
-        }
+/// From the planner's cardinalities; of a plan as the planner made it, as it is by DataFusion's operators
+/// that joins, groups and sorts are known.
+pub fn of(plan: &dyn ExecutionPlan) -> Estimate {
+    let statistics = StatisticsContext::new();
+    Estimate {
+        cpu_ns: (LEAST_NS + work(plan, &statistics)) as u64,
+        memory_bytes: held(plan, &statistics) as u64,
     }
 }
 
@@ -102,8 +92,8 @@ fn row_bytes(schema: &Schema) -> f64 {
 mod tests {
     use crate::config::Config;
     use crate::engine::Engine;
-    use crate::runtime::{Origin, Run, Terms};
     use crate::statement;
+    use thalweg_runtime::{Origin, Run, Terms};
 
     #[test]
     fn joins_groups_and_sorts_want_memory_and_look_ups_do_not() {

@@ -7,7 +7,7 @@ use thalweg_scheduler::{Histogram, Scheduler};
 use thalweg_storage::CacheStats;
 
 use crate::engine::Engine;
-use crate::runtime::Totals;
+use thalweg_runtime::Totals;
 
 /// As of one moment. What is not a sum since the engine was opened is of now.
 pub struct Figures {

@@ -34,8 +34,8 @@ pub use self::told::Reading;
 pub(crate) use self::told::{Told, same_name};
 pub use self::typed::TypedTable;
 
-use crate::error::{from_datafusion, into_datafusion};
-use crate::runtime::blocking;
+use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_runtime::blocking;
 
 /// What a name must end in to be taken for a file, with or without a compression suffix.
 const EXTENSIONS: [&str; 15] = [

@@ -14,8 +14,8 @@ use thalweg_base::limits::{BATCH_ROWS, CHUNK_ROWS_MAX, HELD_BYTES_MAX};
 use thalweg_base::{Result, TableId};
 use thalweg_storage::{Database, Layout, NewExtent, Summary, Table};
 
-use crate::error::{from_arrow, from_datafusion};
 use crate::write::{self, Target};
+use thalweg_errors::{from_arrow, from_datafusion};
 
 #[derive(Default)]
 pub struct Held {

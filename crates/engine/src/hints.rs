@@ -12,7 +12,7 @@ use thalweg_storage::Table;
 
 use crate::answer::Tag;
 use crate::dml::{Job, target};
-use crate::notice::Notice;
+use thalweg_base::Notice;
 
 const SKIPPING: &str = "queries skip the chunks that cannot hold what they look for without an index; \
     CREATE TABLE … CLUSTER BY (columns) keeps rows together that are asked for together";

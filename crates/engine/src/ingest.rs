@@ -21,11 +21,11 @@ use thalweg_storage::{
 use crate::access::{Object, Privilege, Viewer};
 use crate::ddl;
 use crate::dml::target::full_name;
-use crate::error::from_arrow;
-use crate::runtime::checkpoint;
 use crate::session::Inner;
 use crate::statement;
 use crate::write::{Target, Writers};
+use thalweg_errors::from_arrow;
+use thalweg_runtime::checkpoint;
 
 /// Where the rows go, and what they look like.
 #[derive(Clone, Debug)]

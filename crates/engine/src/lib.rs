@@ -34,24 +34,20 @@
 //! * `catalog.rs`, `table.rs`, `files.rs`, `attach.rs`: what DataFusion sees of the database, of plain files
 //!   and of other databases.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
-//! * `functions/`: what PostgreSQL's functions mean, where DataFusion's mean something else.
-//!   `array_remove.rs`, `percentile.rs`: functions that DataFusion has otherwise.
 //! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
 //! * `exec/`: our operators. `write.rs`: rows into extents.
 //! * [`calibration`]: what this machine's memory gives, to compare with.
 //! * `maintain.rs`, `background.rs`: compaction, when asked for and by itself.
-//! * [`runtime`]: the scheduler meets tokio. `figures.rs`: what there is to be watched.
-//! * `error.rs`: DataFusion's errors as ours. `place.rs`: where in the statement they are. `unrefused.rs`: memory that must not be refused.
+//! * `figures.rs`: what there is to be watched.
+//! * `place.rs`: where in a statement an error is.
 
 pub mod access;
 mod alter;
 mod answer;
-mod array_remove;
 mod as_of;
 mod attach;
 mod background;
 mod bound;
-pub mod bytea;
 pub mod calibration;
 mod catalog;
 mod config;
@@ -65,12 +61,10 @@ mod describe;
 mod dialect;
 mod dml;
 mod engine;
-mod error;
 mod estimate;
 mod exec;
 mod figures;
 mod files;
-mod functions;
 mod held;
 mod hints;
 mod information;
@@ -79,10 +73,8 @@ mod json_file;
 mod load;
 mod maintain;
 mod names;
-mod notice;
 mod parameters;
 mod parse;
-mod percentile;
 mod pg;
 pub mod pg_type;
 mod place;
@@ -95,7 +87,6 @@ mod refuse;
 mod result_names;
 mod row_insert;
 pub mod rules;
-pub mod runtime;
 pub mod script;
 mod session;
 mod share;
@@ -106,11 +97,13 @@ mod statement;
 mod system;
 mod table;
 mod transaction;
-mod unrefused;
 mod walk;
 mod workload;
 mod write;
 mod zoned;
+
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, Tag};
 pub use config::Config;
@@ -123,14 +116,16 @@ pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
     stamp, table_name,
 };
-pub use notice::Notice;
 pub use parameters::Value;
 pub use pg::REPORTED as REPORTED_SETTINGS;
 pub use result_names::result_names;
 pub use row_insert::RowInsert;
 pub use session::{QueryProgress, Session};
 pub use sql_type::{sql_type, sql_type_of};
+pub use thalweg_base::Notice;
+pub use thalweg_functions::bytea;
 pub use thalweg_pgcatalog::{Description as CatalogDescription, ResultColumn};
+pub use thalweg_runtime as runtime;
 pub use thalweg_scheduler::{Histogram, PolicyKind, QueryState, SHORT_CPU_NS, replay};
 pub use thalweg_storage as storage;
 pub use thalweg_storage::DirectIo;

@@ -11,9 +11,9 @@ use thalweg_storage::{Compacted, Compaction, CompactionScope, Database, Table};
 
 use crate::bound::Titles;
 use crate::dml::{Job, target};
-use crate::error::{from_arrow, from_datafusion};
-use crate::runtime::{blocking, checkpoint};
 use crate::statement::Started;
+use thalweg_errors::{from_arrow, from_datafusion};
+use thalweg_runtime::{blocking, checkpoint};
 
 pub async fn run(job: &Job<'_>, statement: &Statement) -> Result<Started> {
     job.session.transactions.check_writable()?;

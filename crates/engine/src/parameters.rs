@@ -13,8 +13,8 @@ use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
 use thalweg_base::limits::SQL_BYTES_MAX;
 use thalweg_base::{Error, Place, Result};
 
-use crate::error::from_arrow;
 use crate::{place, script};
+use thalweg_errors::from_arrow;
 
 /// One value of any type: an array of one element.
 #[derive(Clone, Debug)]

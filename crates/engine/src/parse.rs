@@ -13,8 +13,8 @@ use crate::copy::{self, Copy};
 use crate::ddl::Clauses;
 use crate::depth;
 use crate::dialect::Thalweg;
-use crate::error::from_datafusion;
 use crate::{plain_words, refuse, spelling, workload};
+use thalweg_errors::from_datafusion;
 
 /// A statement, and what DataFusion's parser would not take of it.
 pub(crate) enum Parsed {

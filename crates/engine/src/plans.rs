@@ -18,10 +18,10 @@ use thalweg_base::Result;
 use thalweg_storage::Snapshot;
 
 use crate::bound::Titles;
-use crate::error::from_datafusion;
-use crate::estimate::Estimate;
 use crate::exec::{Reuse, again};
 use crate::share::same_settings;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{Cost, Estimate};
 
 /// Plans that are kept; one of a large query takes some 100 KiB, and as much for how it is executed.
 const PLANS_MAX: usize = 256;
@@ -56,27 +56,6 @@ pub struct Planned {
     again: AtomicBool,
     cost: Arc<Cost>,
     physical: Mutex<Option<Physical>>,
-}
-
-/// The CPU time that a query takes.
-#[derive(Default)]
-pub struct Cost {
-    /// 0: it was never asked.
-    cpu_ns: AtomicU64,
-}
-
-impl Cost {
-    pub fn cpu_ns(&self) -> Option<u64> {
-        Some(self.cpu_ns.load(Ordering::Relaxed)).filter(|ns| *ns > 0)
-    }
-
-    /// It took so much. Of two times the first may have read what the second finds in memory: the
-    /// last one that was shorter counts most.
-    pub fn learn(&self, cpu_ns: u64) {
-        let known = self.cpu_ns().unwrap_or(cpu_ns);
-        let now = if cpu_ns < known { (known + 3 * cpu_ns) / 4 } else { (known + cpu_ns) / 2 };
-        self.cpu_ns.store(now.max(1), Ordering::Relaxed);
-    }
 }
 
 /// How the query is executed.

@@ -13,11 +13,11 @@ use thalweg_base::{Error, Result};
 
 use crate::answer::Tag;
 use crate::dml::Change;
-use crate::error::from_datafusion;
 use crate::session::Inner;
 use crate::statement::{self, Started};
 use crate::walk::walk_mut;
 use crate::{names, parse};
+use thalweg_errors::from_datafusion;
 
 /// Remembers the text of a query or a change.
 pub async fn prepare(

@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Value, VisitorMut,
 };
 
-use crate::functions::list_text::{self, Item};
 use crate::names;
 use crate::walk::walk_mut;
+use thalweg_functions::list_text::{self, Item};
 
 /// Elements that are compared one by one, where there is no list: with `<` and its like.
 const COMPARED_MAX: usize = 64;

@@ -24,11 +24,11 @@ use crate::access::{Object, Privilege};
 use crate::ddl;
 use crate::dialect::Thalweg;
 use crate::dml::target::{self, Target};
-use crate::error::from_arrow;
 use crate::parameters::Value;
 use crate::session::Inner;
 use crate::write::{self, Writers};
 use crate::{script, statement};
+use thalweg_errors::from_arrow;
 
 /// A statement that inserts its parameters, in their order.
 #[derive(Debug)]

@@ -32,10 +32,10 @@ use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
 use crate::parameters::{self, Filled, Value};
 use crate::parse;
 use crate::row_insert::RowInsert;
-use crate::runtime::{Beside, Cancel, Origin, Run};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
-use crate::{array_remove, functions, percentile, pg, pg_type, place, rules};
+use crate::{pg, pg_type, place, rules};
+use thalweg_runtime::{Beside, Cancel, Origin, Run};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
@@ -618,10 +618,8 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_config(config)
         .with_runtime_env(Arc::clone(engine.environment()))
         .with_catalog_list(Arc::new(Catalogs::new(catalog)));
-    let mut state = rules::install(functions::install(builder)).build();
-    functions::register(&mut state);
-    array_remove::register(&mut state);
-    percentile::register(&mut state);
+    let mut state = rules::install(thalweg_functions::install(builder)).build();
+    thalweg_functions::register(&mut state);
     // There are formats of these names, which may be replaced.
     let _ = state.register_file_format(Arc::new(CsvFiles::default()), true);
     let _ = state.register_file_format(Arc::new(JsonFiles::default()), true);

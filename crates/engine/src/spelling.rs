@@ -32,9 +32,9 @@ use thalweg_base::{Error, Result};
 use thalweg_bind::span;
 
 use crate::dml::target;
-use crate::functions::patterns;
 use crate::names;
 use crate::walk::walk_mut;
+use thalweg_functions::patterns;
 
 /// Writes a statement in the planner's words.
 ///

@@ -23,13 +23,10 @@ use crate::bound::{self, Titles};
 use crate::catalog::without_tables;
 use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
-use crate::error::from_datafusion;
-use crate::estimate::Estimate;
+use crate::estimate;
 use crate::exec::adapted;
-use crate::notice::Notice;
 use crate::parse::{self, Parsed};
 use crate::plans::{Execution, Planned};
-use crate::runtime::{Run, checkpoint};
 use crate::session::Inner;
 use crate::share::{self, Key};
 use crate::transaction::{self, Control, Reading, TransactionStatus};
@@ -37,6 +34,9 @@ use crate::{
     alter, as_of, attach, ddl, declared, dml, hints, maintain, names, pg, place, prepared,
     quantified, show, workload,
 };
+use thalweg_base::Notice;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{Run, checkpoint};
 
 pub(crate) use crate::parse::statement as parse;
 
@@ -555,18 +555,18 @@ pub(crate) async fn executable(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some((Execution { plan, estimate }, loan)) = planned.physical()? {
         run.estimated(estimate, planned.cost()).await;
-        run.borrows(loan);
+        run.keeps(loan);
         return Ok(plan);
     }
     let planner = state.query_planner();
     let physical = planner.create_physical_plan(planned.logical(), state).await;
     let physical = physical.map_err(from_datafusion)?;
-    let estimate = Estimate::of(physical.as_ref());
+    let estimate = estimate::of(physical.as_ref());
     run.estimated(estimate, planned.cost()).await;
     checkpoint().await;
     let plan = adapted(physical).map_err(from_datafusion)?;
     let (Execution { plan, .. }, loan) = planned.made(Execution { plan, estimate })?;
-    run.borrows(loan);
+    run.keeps(loan);
     Ok(plan)
 }
 

@@ -34,9 +34,9 @@ use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 use crate::access::{self, Object, Privilege, Registry, Seen, Viewer};
 use crate::attach::{self, Attachments};
 use crate::bound;
-use crate::error::{from_arrow, into_datafusion};
-use crate::runtime::{Driver, Listed, Logged, Origin, blocking};
 use crate::sql_type::sql_type_of;
+use thalweg_errors::{from_arrow, into_datafusion};
+use thalweg_runtime::{Driver, Listed, Logged, Origin, blocking};
 
 /// The schema's name.
 pub const SYSTEM: &str = "system";

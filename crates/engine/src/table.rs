@@ -16,13 +16,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use thalweg_base::Error;
 use thalweg_storage::{Layout, Table};
 
-use crate::error::into_datafusion;
 use crate::exec::{ScanExec, Source, TableSink};
 use crate::prune::scalar;
 use crate::rules::cardinality;
 use crate::transaction::Transactions;
 use crate::write::Target;
 use crate::zoned;
+use thalweg_errors::into_datafusion;
 
 pub struct StoredTable {
     source: Source,

@@ -26,10 +26,10 @@ use thalweg_storage::{Database, Hold, Snapshot, Summary, Table, Transaction};
 
 use crate::access::{OWNER_ID, OWNER_KEY, RoleId, owner_text};
 use crate::answer::Tag;
-use crate::error::from_datafusion;
 use crate::held::{Held, Written};
 use crate::names;
-use crate::runtime::{Run, blocking};
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{Run, blocking};
 
 /// Whether a session has a transaction open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use thalweg_storage::{Database, Summary, Transaction};
 use crate::access::remove_grants_on_workload;
 use crate::answer::Tag;
 use crate::names;
-use crate::runtime::{Driver, no_workload};
 use crate::session::Inner;
+use thalweg_runtime::{Driver, no_workload};
 
 /// Where queries run that name no other; it is always there.
 pub const DEFAULT_WORKLOAD: &str = "default";

@@ -9,8 +9,8 @@ use thalweg_base::{Error, Result};
 use thalweg_storage::{Database, ExtentWriter, Layout, NewExtent};
 use tokio::sync::mpsc;
 
-use crate::error::{from_datafusion, into_datafusion};
-use crate::runtime::{blocking, checkpoint};
+use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_runtime::{blocking, checkpoint};
 
 /// What is to be written, and how.
 #[derive(Clone)]

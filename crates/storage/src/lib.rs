@@ -101,9 +101,7 @@ pub use catalog::{CommitInfo, LoadedFile, Summary};
 pub use check::{CheckProgress, CheckReport};
 pub use compact::{Compacted, Compaction, CompactionPiece, CompactionScope};
 pub use contents::{ChunkRef, Contents};
-pub use database::{
-    AsOf, Database, DirectIo, Hold, Options, RETENTION_PROPERTY, Vacuumed, machine_memory_bytes,
-};
+pub use database::{AsOf, Database, DirectIo, Hold, Options, RETENTION_PROPERTY, Vacuumed};
 pub use digest::{Digests, value_hashes};
 pub use encoded::expand;
 pub use extent::{Extent, ExtentWriter, Layout, NewExtent, Segment, Writing};

@@ -24,10 +24,10 @@ use super::viewer::Viewer;
 use crate::answer::Tag;
 use crate::bound::Titles;
 use crate::catalog::{CATALOG, PUBLIC};
-use crate::error::{from_arrow, from_datafusion};
 use crate::session::Inner;
 use crate::statement::Started;
 use crate::{as_of, system};
+use thalweg_errors::{from_arrow, from_datafusion};
 
 /// Every token begins so, for those who look for secrets where none may be.
 const TOKEN_PREFIX: &str = "thalweg_";

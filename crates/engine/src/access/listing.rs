@@ -13,7 +13,7 @@ use super::grant::{Object, Privilege, Privileges};
 use super::role::Role;
 use super::store::{Access, Grantee};
 use super::viewer::Viewer;
-use crate::error::from_arrow;
+use thalweg_errors::from_arrow;
 
 fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);

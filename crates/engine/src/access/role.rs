@@ -9,11 +9,9 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::properties::take_quoted;
 
-use super::verifier::Verifier;
+pub use thalweg_base::RoleId;
 
-/// A role keeps its number whatever it is called, and no other ever gets it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RoleId(pub u32);
+use super::verifier::Verifier;
 
 /// The role that is always there and may do everything: that of sessions inside the process.
 pub const SUPERUSER: &str = "thalweg";

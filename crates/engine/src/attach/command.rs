@@ -16,11 +16,11 @@ use super::{Attached, check_reads};
 use crate::access::Viewer;
 use crate::answer::Tag;
 use crate::catalog::CATALOG;
-use crate::error::from_datafusion;
 use crate::names;
-use crate::runtime::blocking;
 use crate::session::Inner;
 use crate::system::SYSTEM;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::blocking;
 
 /// Names that mean something else already.
 const TAKEN: [&str; 4] = [CATALOG, SYSTEM, "pg_catalog", "information_schema"];

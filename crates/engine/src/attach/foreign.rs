@@ -35,9 +35,9 @@ use tokio::sync::mpsc;
 
 use super::command::AskedToStop;
 use super::conditions;
-use crate::error::into_datafusion;
-use crate::runtime::{blocking, checkpoint};
 use crate::zoned;
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{blocking, checkpoint};
 
 /// Batches that wait to be taken.
 const BATCHES_AHEAD: usize = 2;

@@ -18,8 +18,8 @@ use thalweg_base::{Error, Result};
 use thalweg_storage::load::CsvOptions;
 
 use super::{Setting, unknown_format};
-use crate::error::from_datafusion;
 use crate::json_file::BEFORE_ITEM;
+use thalweg_errors::from_datafusion;
 
 pub struct WriteOptions {
     pub format: String,

@@ -11,8 +11,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
 use crate::attach::ForeignTable;
 use crate::files::{TextTable, TypedTable};
-use crate::functions::canonical_float::CANONICAL_FLOAT;
 use crate::sql_type::sql_type_of;
+use thalweg_functions::canonical_float::CANONICAL_FLOAT;
 
 /// The rows of the answer, one for each column of `plan`; `fields` are these with their types.
 pub(crate) fn described(

@@ -18,9 +18,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use thalweg_base::Result;
 
-use crate::error::from_datafusion;
 use crate::walk::walk_mut;
 use crate::{names, parse, statement};
+use thalweg_errors::from_datafusion;
 
 /// By their numbers, from 1; those that no place tells are missing.
 pub async fn types(

@@ -6,9 +6,9 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Query, SetExpr, TableFactor};
 
-use crate::error::into_datafusion;
 use crate::parse;
 use crate::sql_type::sql_type_of;
+use thalweg_errors::into_datafusion;
 
 /// The query that gives them. `fields` are the columns of `query`, and `titles` what they are called.
 pub(crate) fn summary(

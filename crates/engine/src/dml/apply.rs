@@ -18,9 +18,9 @@ use super::Job;
 use super::target::Target;
 use crate::bound;
 use crate::ddl;
-use crate::error::from_datafusion;
 use crate::statement;
 use crate::write::{self, Writers};
+use thalweg_errors::from_datafusion;
 
 pub async fn plan(job: &Job<'_>, query: Query) -> Result<LogicalPlan> {
     let query = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query))));

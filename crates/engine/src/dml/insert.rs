@@ -21,11 +21,11 @@ use crate::access::Viewer;
 use crate::answer::Tag;
 use crate::as_of::decorate;
 use crate::ddl;
-use crate::error::from_datafusion;
-use crate::runtime::checkpoint;
 use crate::statement::{self, Started};
 use crate::table::TARGET;
 use crate::walk::walk;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::checkpoint;
 
 pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Result<Started> {
     let TableObject::TableName(name) = &insert.table else {

@@ -34,14 +34,14 @@ use super::insert::null;
 use super::target::{self, Target, aliased, alone, call, derived, is_default, qualified, select};
 use super::update::assigned;
 use crate::answer::Tag;
-use crate::bytea::is_binary;
 use crate::dialect::ALL_COLUMNS;
-use crate::error::{from_arrow, from_datafusion};
 use crate::names;
-use crate::runtime::checkpoint;
 use crate::sql_type::sql_type;
 use crate::statement::Started;
 use crate::table::ROW_ID;
+use thalweg_errors::{from_arrow, from_datafusion};
+use thalweg_functions::bytea::is_binary;
+use thalweg_runtime::checkpoint;
 
 /// True in every row of the source, NULL where the join found none.
 const SOURCE: &str = "source\0";

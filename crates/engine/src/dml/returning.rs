@@ -16,8 +16,8 @@ use super::Job;
 use super::apply::{self, Kept};
 use super::target::{self, Target, alone, select};
 use crate::bound::Titles;
-use crate::error::{from_arrow, from_datafusion};
 use crate::statement::Started;
+use thalweg_errors::{from_arrow, from_datafusion};
 
 /// Some rows of a batch, whose columns from `first` on are the table's.
 pub fn rows_of(

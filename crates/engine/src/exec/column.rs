@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use thalweg_storage::expand;
 
-use crate::error::into_datafusion;
+use thalweg_errors::into_datafusion;
 
 /// A column in the form it has in the cache, and plain once somebody has wanted all of it.
 pub struct Column {

@@ -34,10 +34,10 @@ use thalweg_storage::LoadedFile;
 use thalweg_storage::load::{Batches, Columns, Format, Reader, Unit};
 use tokio::sync::OnceCell;
 
-use crate::error::{from_arrow, into_datafusion};
 use crate::files::in_sql;
 use crate::load::version;
-use crate::runtime::{Beside, blocking, checkpoint};
+use thalweg_errors::{from_arrow, into_datafusion};
+use thalweg_runtime::{Beside, blocking, checkpoint};
 
 /// The files of a table, as they were when their columns were found.
 #[derive(Debug)]

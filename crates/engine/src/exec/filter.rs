@@ -29,7 +29,7 @@ use thalweg_pipeline::expr::Comparison;
 use thalweg_pipeline::select::Selection;
 
 use super::column::Column;
-use crate::runtime::checkpoint;
+use thalweg_runtime::checkpoint;
 
 /// Rows after which a dynamic filter that lets nearly all of them pass is no longer evaluated.
 const TRIAL_ROWS: u64 = 256 * 1024;

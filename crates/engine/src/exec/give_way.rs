@@ -24,8 +24,8 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use super::compact::compacted;
-use crate::error::into_datafusion;
-use crate::runtime::{Cancel, Run, checkpoint};
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{Cancel, Run, checkpoint};
 
 /// Operators that can make many rows out of one batch of input.
 const MULTIPLYING: [&str; 7] = [

@@ -25,7 +25,7 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, quiet};
 use thalweg_storage::load::with_null_keys;
 
-use crate::error::into_datafusion;
+use thalweg_errors::into_datafusion;
 
 /// Puts a [`GuardedExec`] over every scan of files.
 pub fn guard(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

@@ -25,7 +25,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::runtime::{Beside, checkpoint};
+use thalweg_runtime::{Beside, checkpoint};
 
 /// Bytes of a file that are read as one piece: at least a row group, or a batch.
 const PIECE_BYTES: i64 = 8 << 20;

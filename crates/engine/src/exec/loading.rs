@@ -17,9 +17,9 @@ use thalweg_base::limits::READ_AHEAD_BYTES_MAX;
 use thalweg_storage::{ChunkColumn, ChunkRef, Database, Segment};
 use tokio::task::JoinHandle;
 
-use crate::error::into_datafusion;
-use crate::runtime::blocking;
 use crate::share::{Flights, Landed, Leader, Part};
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::blocking;
 
 #[derive(Default)]
 pub struct Loading {

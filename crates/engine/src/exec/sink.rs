@@ -14,9 +14,9 @@ use futures::StreamExt;
 use thalweg_base::TableId;
 use thalweg_storage::{Summary, Transaction};
 
-use crate::error::into_datafusion;
 use crate::transaction::Transactions;
 use crate::write::{Target, Writers};
+use thalweg_errors::into_datafusion;
 
 pub struct TableSink {
     pub target: Target,

@@ -12,7 +12,7 @@ use datafusion::physical_plan::metrics::SpillMetrics;
 use datafusion::physical_plan::{EmptyRecordBatchStream, SpillManager};
 use parking_lot::Mutex;
 
-use crate::runtime::Run;
+use thalweg_runtime::Run;
 
 /// Writes files of rows of `schema`, and reads them.
 pub fn manager(schema: SchemaRef, context: &TaskContext, metrics: SpillMetrics) -> SpillManager {

@@ -49,8 +49,8 @@ use thalweg_pipeline::sort::{Collected, Sorting, Spec};
 
 use super::compact::compacted;
 use super::spill_file::{manager, reserve};
-use crate::error::into_datafusion;
-use crate::runtime::checkpoint;
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::checkpoint;
 
 /// Batches of each run that a merge reserves memory for: two that were read, each also as it is being
 /// compared.

@@ -10,7 +10,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::physical_plan::SpillManager;
 
 use super::spill_file::{Part, PartFiles};
-use crate::runtime::checkpoint;
+use thalweg_runtime::checkpoint;
 
 /// For each row of a batch a hash of its keys. `None`: it matches nothing; such rows would all have
 /// the same hash, so they are dealt out in turn.

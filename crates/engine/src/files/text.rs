@@ -23,11 +23,11 @@ use thalweg_storage::load::{Format, Inference, Inferred};
 use super::paths;
 use super::told::{Told, Types, same_name};
 use super::{in_sql, in_sql_text};
-use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::{FileScanExec, Files};
 use crate::load::{look_at_all, version};
-use crate::runtime::blocking;
 use crate::zoned;
+use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_runtime::blocking;
 
 /// Inputs of which the columns are remembered.
 const KNOWN_MAX: usize = 64;

@@ -35,10 +35,10 @@ use thalweg_storage::load::{self, Format};
 
 use super::paths;
 use super::told::{Told, same_name};
-use crate::error::{from_datafusion, into_datafusion};
 use crate::exec::guarded;
-use crate::runtime::blocking;
 use crate::sql_type::sql_type;
+use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_runtime::blocking;
 
 pub struct TypedTable {
     name: String,

@@ -19,11 +19,11 @@ use thalweg_storage::{Layout, LoadedFile, PartitionBy, Snapshot, Table, TableSpe
 use super::read::Shares;
 use super::{ColumnChanges, Load, LoadPlan, LoadProgress, LoadRequest, NewColumns, Rejected};
 use crate::ddl;
-use crate::error::from_datafusion;
 use crate::files::{OfPath, Told, columns_of_paths, same_name};
-use crate::runtime::{blocking, checkpoint};
 use crate::session::Inner;
 use crate::sql_type::sql_type;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{blocking, checkpoint};
 
 /// One file of the input, and what it is remembered by once it is loaded.
 #[derive(Clone, Debug)]

@@ -17,10 +17,10 @@ use thalweg_storage::{ExtentWriter, LoadedFile, NewExtent, Transaction};
 
 use super::prepare::{InputFile, Prepared};
 use super::{ColumnChanges, Load, LoadProgress, LoadReport, NewColumns, Rejected};
-use crate::error::{from_arrow, from_datafusion, into_datafusion};
-use crate::runtime::{blocking, checkpoint};
 use crate::session::Inner;
 use crate::write::{self, Target};
+use thalweg_errors::{from_arrow, from_datafusion, into_datafusion};
+use thalweg_runtime::{blocking, checkpoint};
 
 /// How the memory of a load is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

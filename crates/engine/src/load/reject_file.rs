@@ -9,8 +9,8 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::load::Reject;
 
-use crate::error::from_datafusion;
-use crate::runtime::blocking;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::blocking;
 
 /// Writes `rejects` to `path`, if there is one; also when there are none, so that the file always
 /// tells of the last load. It appears whole, or not at all.

@@ -12,8 +12,8 @@ use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use thalweg_base::Result;
 use thalweg_pgcatalog::{Environment, Oid, ResultColumn, Row, Value, print, types};
 
-use crate::error::from_arrow;
 use crate::pg_type::{OID_KEY, TYPMOD_KEY};
+use thalweg_errors::from_arrow;
 
 /// What the client is told of a type: those whose values are numbers that are shown as names are
 /// text.

@@ -21,11 +21,11 @@ use super::{answer, statics};
 use crate::bound::Titles;
 use crate::catalog::CATALOG;
 use crate::depth;
-use crate::error::from_datafusion;
 use crate::names;
-use crate::runtime::{Run, blocking};
 use crate::session::Inner;
 use crate::statement::Started;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{Run, blocking};
 
 /// A query over nothing but the catalog.
 pub(crate) struct Asked {

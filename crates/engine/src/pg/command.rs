@@ -15,9 +15,9 @@ use crate::answer::Tag;
 use crate::catalog::PUBLIC;
 use crate::config;
 use crate::dialect::Thalweg;
-use crate::error::from_datafusion;
 use crate::session::Inner;
 use crate::transaction::TransactionStatus;
+use thalweg_errors::from_datafusion;
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
@@ -278,7 +278,7 @@ impl Command {
                 let column: ArrayRef = Arc::new(StringArray::from(vec![value]));
                 let schema = self.answer().unwrap_or_else(crate::answer::no_columns);
                 let batch = RecordBatch::try_new(schema, vec![column]);
-                batch.map(Done::Row).map_err(|e| crate::error::from_arrow(&e))
+                batch.map(Done::Row).map_err(|e| thalweg_errors::from_arrow(&e))
             }
         }
     }

@@ -10,8 +10,8 @@ use thalweg_storage::Snapshot;
 
 use super::{command, database, roles, settings, statics};
 use crate::catalog::CATALOG;
-use crate::runtime::Run;
 use crate::session::Inner;
+use thalweg_runtime::Run;
 
 pub struct Seen {
     pub session: Arc<Inner>,

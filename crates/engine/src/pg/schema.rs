@@ -15,8 +15,8 @@ use thalweg_storage::Snapshot;
 use super::database::{Wanted, describe};
 use super::environment::Seen;
 use super::{answer, statics};
-use crate::error::into_datafusion;
 use crate::session::Inner;
+use thalweg_errors::into_datafusion;
 
 /// As one statement sees it.
 pub struct PgCatalog {

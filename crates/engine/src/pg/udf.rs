@@ -15,8 +15,8 @@ use thalweg_pgcatalog::database::Database;
 use thalweg_pgcatalog::{Value, types};
 
 use super::environment::Seen;
-use crate::error::into_datafusion;
 use crate::session::Inner;
+use thalweg_errors::into_datafusion;
 
 /// Those without arguments, and those that drivers call on their own. They depend on nothing but
 /// the session, and on no row.

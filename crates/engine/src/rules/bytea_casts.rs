@@ -21,8 +21,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::bytea::{self, is_binary};
-use crate::error::into_datafusion;
+use thalweg_errors::into_datafusion;
+use thalweg_functions::bytea::{self, is_binary};
 
 #[derive(Debug)]
 struct ByteaCasts {

@@ -21,8 +21,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::canonical_float::{CANONICAL_FLOAT, scalar};
 use crate::table::StoredTable;
+use thalweg_functions::canonical_float::{CANONICAL_FLOAT, scalar};
 
 #[derive(Debug, Default)]
 struct EqualFloats;

@@ -30,7 +30,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr::PhysicalExpr;
 use thalweg_base::Error;
 
-use crate::error::into_datafusion;
+use thalweg_errors::into_datafusion;
 
 #[derive(Debug, Default)]
 pub struct IgnoredNulls;

@@ -1,11 +1,11 @@
 //! Intervals are compared by their whole length: `interval '1 month' = interval '30 days'`.
 //!
 //! Arrow compares them part by part. So wherever a plan compares intervals, orders by them, groups by
-//! them, joins on them or makes them distinct, their key takes their place (`functions/interval_key.rs`).
+//! them, joins on them or makes them distinct, their key takes their place (`thalweg_functions`, `interval_key.rs`).
 //! What is shown stays the interval itself: of a group of equal ones, the first. The rule stands behind
 //! all others of the analyzer, and so sees what every planner and every rule has made.
 //!
-//! Lists have keys where they are joined on, grouped by and ordered by (`functions/list_key.rs`).
+//! Lists have keys where they are joined on, grouped by and ordered by (`thalweg_functions`, `list_key.rs`).
 
 use std::sync::Arc;
 
@@ -26,9 +26,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::interval_key::{INTERVAL_KEY, IntervalExtreme};
-use crate::functions::interval_max::{INTERVAL_MAX, INTERVAL_MIN};
-use crate::functions::list_key::{LIST_KEY, ListExtreme, is_list};
+use thalweg_functions::interval_key::{INTERVAL_KEY, IntervalExtreme};
+use thalweg_functions::interval_max::{INTERVAL_MAX, INTERVAL_MIN};
+use thalweg_functions::list_key::{LIST_KEY, ListExtreme, is_list};
 
 #[derive(Debug)]
 struct IntervalKeys {

@@ -4,7 +4,7 @@
 //! Arrow's reader wants seconds and one order of the fields, takes no exponent, and has a text for a list
 //! of one. After types are coerced, and before
 //! constants are folded, such a cast of a literal becomes the value, and any other a function of our
-//! own (`functions/text_as.rs`).
+//! own (`thalweg_functions`, `text_as.rs`).
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, cast};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::error::into_datafusion;
-use crate::functions::as_text::{AS_TEXT, is_written};
-use crate::functions::text_as::{TextAs, is_read, is_text};
+use thalweg_errors::into_datafusion;
+use thalweg_functions::as_text::{AS_TEXT, is_written};
+use thalweg_functions::text_as::{TextAs, is_read, is_text};
 
 #[derive(Debug, Default)]
 pub struct ReadTimes;

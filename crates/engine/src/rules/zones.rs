@@ -2,7 +2,7 @@
 //!
 //! Arrow takes a clock's time that is skipped or shown twice for an error, and drops a zone without a look
 //! at its clocks. Behind the other rules of the analyzer, which add casts, these become functions of our
-//! own (`functions/zones.rs`). In UTC there is nothing to do.
+//! own (`thalweg_functions`, `zones.rs`). In UTC there is nothing to do.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::zones::{CLOCK_OF, INSTANT_MINUS, INSTANT_OF, INSTANT_PLUS, is_utc};
+use thalweg_functions::zones::{CLOCK_OF, INSTANT_MINUS, INSTANT_OF, INSTANT_PLUS, is_utc};
 
 #[derive(Debug, Default)]
 struct ZoneCasts;

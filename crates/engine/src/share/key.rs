@@ -15,8 +15,8 @@ use thalweg_storage::Table;
 
 use crate::config::Settings;
 use crate::plans::Planned;
-use crate::runtime::Run;
 use crate::table::StoredTable;
+use thalweg_runtime::Run;
 
 /// Equal for two statements that may share one computation: they have the same optimised plan
 /// over the same versions of the same tables under the same settings, and the scheduler gives

@@ -22,12 +22,12 @@ use crate::bound::Titles;
 use crate::config::Config;
 use crate::deliver::{self, Client};
 use crate::engine::Engine;
-use crate::error::into_datafusion;
 use crate::plans::Planned;
-use crate::runtime::{Driver, Origin, Run, Terms};
 use crate::session::Session;
 use crate::statement;
 use crate::transaction::Transactions;
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{Driver, Origin, Run, Terms};
 
 type Numbers = Flights<&'static str, u32>;
 
@@ -199,7 +199,8 @@ fn led(memory_bytes: usize) -> Led {
     let (sender, rows) = mpsc::channel(1);
     let leading = Waiting::new(async move {
         let transactions = Transactions::new(Database::memory(Options::default()).unwrap());
-        let driver = Arc::new(Driver::new(&Config { threads: 1, ..Config::default() }, 0, 0));
+        let driver =
+            Arc::new(Driver::new(&Config { threads: 1, ..Config::default() }.resources(0), 0));
         let run =
             Run::begin(&driver, Origin::new(None, "SELECT a FROM t"), &Terms::default()).unwrap();
         let reading = transactions.reading(&run);

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use thalweg_base::Result;
 use thalweg_bind::catalogue::Function;
 
-use crate::error::from_arrow;
+use thalweg_errors::from_arrow;
 
 pub fn schema() -> SchemaRef {
     let names = ["name", "kind", "arguments", "returns", "alias_of", "description", "example"];

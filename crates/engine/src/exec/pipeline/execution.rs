@@ -34,11 +34,11 @@ use super::figures::Figures;
 use super::output::{Client, Output, Sender, Stop};
 use super::source::{Feed, Opened, Puller, Sinks};
 use super::spill::{Spilled, SpilledTable, Spilling, Spool, can_spill};
-use crate::error::into_datafusion;
 use crate::exec::adapted;
 use crate::exec::again::{again, unfed};
 use crate::rules::fuse::{Input, Value};
-use crate::runtime::{Beside, Run, all_offered, checkpoint};
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{Beside, Run, all_offered, checkpoint};
 
 /// Batches that wait for a consumer, per output.
 const WAITING_BATCHES_MAX: usize = 2;

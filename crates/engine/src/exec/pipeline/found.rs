@@ -14,7 +14,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use thalweg_pipeline::table::{NONE, Scratch};
 use thalweg_pipeline::worker::BuiltTable;
 
-use crate::error::into_datafusion;
+use thalweg_errors::into_datafusion;
 
 #[derive(Clone)]
 pub struct Found {

@@ -12,9 +12,9 @@ use thalweg_base::limits::BATCH_ROWS;
 use tokio::sync::mpsc;
 
 use super::spill::Spool;
-use crate::error::into_datafusion;
 use crate::exec::split::Writer;
 use crate::rules::fuse::Value;
+use thalweg_errors::into_datafusion;
 
 /// Why pipelines came to no end.
 pub enum Stop {

@@ -26,11 +26,11 @@ use thalweg_pipeline::worker::{
 
 use super::found::Found;
 use super::spill::{Loaded, Rows, Spilled, SpilledGroups, SpilledTable};
-use crate::error::into_datafusion;
 use crate::exec::ScanExec;
 use crate::exec::scan::Hint;
 use crate::exec::scan::reader::Reader;
 use crate::rules::fuse::Input;
+use thalweg_errors::into_datafusion;
 
 /// What a worker shall take for a step: a batch that takes longer is followed by shorter ones, so
 /// that several fit into a quantum.

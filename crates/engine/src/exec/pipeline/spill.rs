@@ -17,8 +17,8 @@ use thalweg_pipeline::ir::{Plan, Sink};
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::worker::Given;
 
-use crate::error::into_datafusion;
-use crate::runtime::checkpoint;
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::checkpoint;
 
 pub use groups::{Loaded, Spilled as SpilledGroups};
 pub use tables::{Rows, SpilledTable, Spool};

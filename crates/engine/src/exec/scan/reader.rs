@@ -17,12 +17,12 @@ use thalweg_pipeline::select::Selection;
 use thalweg_storage::{ChunkRef, Segment, expand};
 
 use super::{ScanExec, Source, filters};
-use crate::error::into_datafusion;
 use crate::exec::column::Column;
 use crate::exec::filter::Conjunct;
 use crate::exec::loading::{Ahead, CHUNKS_AHEAD, Coming, Early};
 use crate::prune::{Cause, Filter, Next, Pruned, ReadOrder, Skipper};
-use crate::runtime::{Run, blocking, checkpoint};
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{Run, blocking, checkpoint};
 
 /// One partition's share of a scan, chunk by chunk: what is in it depends on the others.
 pub struct Reader {

@@ -16,7 +16,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 
 use crate::exec::spill_file::reserve;
-use crate::runtime::checkpoint;
+use thalweg_runtime::checkpoint;
 
 pub enum Collected {
     /// All rows: there is memory for them and for their hash table.

@@ -23,10 +23,10 @@ use super::Bounds;
 use super::build::{Collected, Granted, collect};
 use super::handover::Handover;
 use super::sides;
-use crate::error::into_datafusion;
 use crate::exec::spill_file::{Part, manager, read};
 use crate::exec::split::Split;
-use crate::runtime::{Beside, checkpoint};
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{Beside, checkpoint};
 
 pub struct Execution {
     shared: Arc<Shared>,

@@ -23,8 +23,8 @@ use futures::TryStreamExt;
 use thalweg_base::{Kind, Prng};
 
 use super::*;
-use crate::error::from_datafusion;
-use crate::unrefused::Unrefused;
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::Unrefused;
 
 const JOIN_TYPES: [JoinType; 10] = [
     JoinType::Inner,

@@ -13,8 +13,8 @@ use thalweg_base::Result;
 use thalweg_pipeline::aggregate::{Accumulator, External};
 use thalweg_pipeline::expr::Function;
 
-use crate::error::from_datafusion;
 use crate::exec::remap;
+use thalweg_errors::from_datafusion;
 
 /// An expression over the columns of `schema`, which are its arguments.
 #[derive(Debug)]

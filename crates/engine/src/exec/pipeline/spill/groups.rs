@@ -14,9 +14,9 @@ use thalweg_pipeline::aggregate::spill::{PARTS, Sealed, schema};
 use thalweg_pipeline::aggregate::{Groups, Merging, Spec};
 
 use super::work_off;
-use crate::error::into_datafusion;
 use crate::exec::spill_file::{Part, PartFiles, manager, read};
-use crate::runtime::checkpoint;
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::checkpoint;
 
 /// An aggregation of which workers have given groups away; others may still do so.
 pub struct Spilling {

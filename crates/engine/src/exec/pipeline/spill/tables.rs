@@ -20,10 +20,10 @@ use thalweg_pipeline::table::{Building, Collected, Given, Spec, hashes};
 use thalweg_pipeline::worker::{Asked, BuiltTable, Marks};
 
 use super::work_off;
-use crate::error::into_datafusion;
 use crate::exec::spill_file::{Part, manager, read};
 use crate::exec::split::{Hashes, Split, Writer};
-use crate::runtime::checkpoint;
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::checkpoint;
 
 /// Files that each side of a join is split into: for each worker so many, as each has a part in
 /// memory, within these bounds.

@@ -1,0 +1,3 @@
+//! Tests of parts below the engine that need one.
+
+mod query_log;
