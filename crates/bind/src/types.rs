@@ -265,6 +265,9 @@ pub fn as_decimal(t: &DataType) -> Option<DataType> {
 
 /// Whether values of a type are put into a column of another without a cast that is written.
 pub fn may_assign(from: &DataType, to: &DataType) -> bool {
+    if is_union(from) || is_union(to) {
+        return from == to;
+    }
     let is_time = |t: &DataType| t.is_temporal();
     let apart = |a: &DataType, b: &DataType| {
         is_number(a) && (is_time(b) || *b == DataType::Boolean)
@@ -277,6 +280,9 @@ pub fn may_assign(from: &DataType, to: &DataType) -> bool {
 /// all numbers; Arrow would cast much more, such as a number to the date that is so many days after 1970.
 pub fn may_cast(from: &DataType, to: &DataType) -> bool {
     use Family::{Boolean, Date, Number, Other, Text, Timestamp};
+    if is_union(from) || is_union(to) {
+        return from == to;
+    }
     match (family(from), family(to)) {
         (Family::List(from), Family::List(to)) => may_cast(from, to),
         (Text | Other, _) | (_, Text | Other) => true,
@@ -284,6 +290,12 @@ pub fn may_cast(from: &DataType, to: &DataType) -> bool {
         (Date, Timestamp) | (Timestamp, Date | Family::Time) => true,
         (from, to) => from == to,
     }
+}
+
+/// Values of several types in one column. Arrow's cast of it to one of these gives NULL for those of the
+/// others; `union_extract` says so by its name.
+fn is_union(t: &DataType) -> bool {
+    matches!(t, DataType::Union(..))
 }
 
 /// Types between which there are the same casts.
@@ -384,7 +396,22 @@ fn wider(a: &DataType, b: &DataType) -> Option<DataType> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{UnionFields, UnionMode};
+
     use super::*;
+
+    #[test]
+    fn a_union_becomes_nothing_else() {
+        let fields =
+            [Field::new("n", DataType::Int64, true), Field::new("s", DataType::Utf8, true)];
+        let fields = UnionFields::try_new([0, 1], fields).unwrap();
+        let union = DataType::Union(fields, UnionMode::Sparse);
+        for other in [DataType::Utf8, DataType::Int64, DataType::Boolean] {
+            assert!(!may_cast(&union, &other) && !may_assign(&union, &other), "{other}");
+            assert!(!may_cast(&other, &union) && !may_assign(&other, &union), "{other}");
+        }
+        assert!(may_cast(&union, &union));
+    }
 
     #[test]
     fn types_meet_where_no_cast_is_needed() {

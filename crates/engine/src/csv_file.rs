@@ -17,7 +17,7 @@ use datafusion::catalog::Session;
 use datafusion::common::config::CsvOptions;
 use datafusion::common::parsers::CsvQuoteStyle;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{GetExt, Result, Statistics, not_impl_err};
+use datafusion::common::{GetExt, Result, Statistics, exec_datafusion_err, not_impl_err};
 use datafusion::datasource::file_format::csv::{CsvFormat, CsvFormatFactory};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::write::BatchSerializer;
@@ -240,6 +240,7 @@ impl Lines {
 
     fn formats(&self) -> FormatOptions<'_> {
         FormatOptions::new()
+            .with_display_error(false)
             .with_date_format(self.date.as_deref())
             .with_datetime_format(self.datetime.as_deref())
             .with_timestamp_format(self.timestamp.as_deref())
@@ -337,7 +338,9 @@ impl<'a> Cells<'a> {
         }
         if let Some(formatter) = &self.formatter {
             text.clear();
-            formatter.value(row).write(text)?;
+            formatter.value(row).write(text).map_err(|e| {
+                exec_datafusion_err!("a value of {} cannot be written: {e}", self.array.data_type())
+            })?;
             return Ok(Some(text));
         }
         match self.array.data_type() {

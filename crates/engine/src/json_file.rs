@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use crate::json_times::far_times;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, FieldRef, Float16Type, Float32Type, Float64Type, SchemaRef};
 use arrow::error::ArrowError;
@@ -244,7 +245,10 @@ impl EncoderFactory for Encoders {
             | DataType::LargeBinary
             | DataType::BinaryView
             | DataType::FixedSizeBinary(_) => Box::new(Bytes(array)),
-            _ => return Ok(None),
+            _ => match far_times(array)? {
+                Some(encoder) => encoder,
+                None => return Ok(None),
+            },
         };
         Ok(Some(NullableEncoder::new(encoder, array.nulls().cloned())))
     }

@@ -70,6 +70,7 @@ mod hints;
 mod information;
 mod ingest;
 mod json_file;
+mod json_times;
 mod load;
 mod maintain;
 mod names;
@@ -112,6 +113,7 @@ pub use describe::Description;
 pub use engine::Engine;
 pub use figures::{Figures, Spent, WorkloadFigures};
 pub use ingest::{IfAbsent, IfPresent, Ingest};
+pub use json_times::far_times;
 pub use load::{
     ColumnChanges, CommitEvery, Load, LoadPlan, LoadProgress, LoadReport, LoadRequest, NewColumns,
     stamp, table_name,

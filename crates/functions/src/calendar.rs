@@ -66,6 +66,12 @@ impl Parts {
         }
     }
 
+    /// The midnight of days since 1970-01-01.
+    pub fn of_days(days: i64) -> Parts {
+        let (year, month, day) = date_of(days);
+        Parts { year, month, day, ..Parts::default() }
+    }
+
     pub fn of_span(months: i64, days: i64, us: i64) -> Parts {
         Parts {
             year: months / 12,
@@ -160,7 +166,8 @@ impl Times {
         }
         Ok(Some(match self {
             Times::Date(a) => {
-                Parts::of_clock(i64::from(a.as_primitive::<Date32Type>().value(row)) * DAY_US)
+                // In microseconds the last dates would leave the range of 64 bits.
+                Parts::of_days(i64::from(a.as_primitive::<Date32Type>().value(row)))
             }
             Times::Timestamp(a, zone) => {
                 let us = a.as_primitive::<TimestampMicrosecondType>().value(row);

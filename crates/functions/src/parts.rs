@@ -210,20 +210,6 @@ impl ScalarUDFImpl for DatePart {
         Ok(Arc::new(Field::new(self.name(), data_type, nullable)))
     }
 
-    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        if let [name, time] = &args[..]
-            && let Some(name) = literal(name)
-            && let Ok(data_type) = info.get_data_type(time)
-            && let Ok(field) = field(name)
-            && is_others(field, &data_type)
-        {
-            let args = vec![lit(field.to_uppercase()), time.clone()];
-            let call = ScalarFunction::new_udf(Arc::clone(&self.other), args);
-            return Ok(ExprSimplifyResult::Simplified(Expr::ScalarFunction(call)));
-        }
-        Ok(ExprSimplifyResult::Original(args))
-    }
-
     /// A year is a range of times, of which chunks know whether they have any.
     fn preimage(
         &self,
@@ -241,23 +227,11 @@ impl ScalarUDFImpl for DatePart {
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let field = field(&constant(&args.args[0], self.name())?)?;
-        if is_others(field, &args.args[1].data_type()) {
-            args.args[0] = ColumnarValue::Scalar(ScalarValue::from(field));
-            return self.other.invoke_with_args(args);
-        }
-        if is_year(field, &args.args[1].data_type()) {
-            args.args[0] = ColumnarValue::Scalar(ScalarValue::from(field));
-            let christian = |year: i32| if year <= 0 { year - 1 } else { year };
-            return Ok(match self.other.invoke_with_args(args)? {
-                ColumnarValue::Scalar(ScalarValue::Int32(year)) => {
-                    ColumnarValue::Scalar(ScalarValue::Int32(year.map(christian)))
-                }
-                ColumnarValue::Array(years) => {
-                    let years = years.as_primitive::<Int32Type>();
-                    ColumnarValue::Array(Arc::new(years.unary::<_, Int32Type>(christian)))
-                }
-                other => return exec_err!("a year of the type {}", other.data_type()),
-            });
+        let data_type = args.args[1].data_type();
+        let is_quick = is_others(field, &data_type) || is_year(field, &data_type);
+        // Arrow's calendar ends with the year 262142, and gives NULL from there on.
+        if is_quick && let Some(found) = self.quickly(field, args.clone())? {
+            return Ok(found);
         }
         let scalar = matches!(args.args[1], ColumnarValue::Scalar(_));
         let array =
@@ -267,6 +241,40 @@ impl ScalarUDFImpl for DatePart {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?)),
             false => Ok(ColumnarValue::Array(values)),
         }
+    }
+}
+
+impl DatePart {
+    /// By DataFusion's function; `None`: it has no value for one of the times.
+    fn quickly(&self, field: &str, mut args: ScalarFunctionArgs) -> Result<Option<ColumnarValue>> {
+        args.args[0] = ColumnarValue::Scalar(ScalarValue::from(field));
+        let is_year = is_year(field, &args.args[1].data_type());
+        let given = nulls(&args.args[1]);
+        let found = self.other.invoke_with_args(args)?;
+        if nulls(&found) > given {
+            return Ok(None);
+        }
+        if !is_year {
+            return Ok(Some(found));
+        }
+        let christian = |year: i32| if year <= 0 { year - 1 } else { year };
+        Ok(Some(match found {
+            ColumnarValue::Scalar(ScalarValue::Int32(year)) => {
+                ColumnarValue::Scalar(ScalarValue::Int32(year.map(christian)))
+            }
+            ColumnarValue::Array(years) => {
+                let years = years.as_primitive::<Int32Type>();
+                ColumnarValue::Array(Arc::new(years.unary::<_, Int32Type>(christian)))
+            }
+            other => return exec_err!("a year of the type {}", other.data_type()),
+        }))
+    }
+}
+
+fn nulls(value: &ColumnarValue) -> usize {
+    match value {
+        ColumnarValue::Array(array) => array.null_count(),
+        ColumnarValue::Scalar(value) => usize::from(value.is_null()),
     }
 }
 
@@ -588,7 +596,11 @@ fn earlier(field: &str, p: &Parts) -> Result<i64> {
         "millennium" => -((999 - p.year) / 1000) * 1000 + 1,
         _ => return exec_err!("date_trunc cannot cut a time to its {field}"),
     };
-    Ok(days_of(year, 1, 1) * DAY_US - i64::from(p.offset_s.unwrap_or(0)) * 1_000_000)
+    let us = days_of(year, 1, 1).checked_mul(DAY_US);
+    match us.and_then(|us| us.checked_sub(i64::from(p.offset_s.unwrap_or(0)) * 1_000_000)) {
+        Some(us) => Ok(us),
+        None => exec_err!("timestamp out of range"),
+    }
 }
 
 fn shorter(field: &str, mut p: Parts) -> Result<IntervalMonthDayNano> {

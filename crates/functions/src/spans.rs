@@ -207,9 +207,8 @@ impl Spans {
             Kind::OfDuration => {
                 let durations =
                     arrays[0].as_primitive::<arrow::datatypes::DurationMicrosecondType>();
-                Ok(Arc::new(
-                    durations.unary::<_, arrow::datatypes::IntervalMonthDayNanoType>(in_days),
-                ))
+                let span = |us| in_days(i128::from(us));
+                Ok(Arc::new(durations.unary::<_, arrow::datatypes::IntervalMonthDayNanoType>(span)))
             }
             Kind::JustifyDays | Kind::JustifyHours | Kind::JustifyInterval => {
                 let spans = cast(&arrays[0], &INTERVAL)?;
@@ -355,16 +354,18 @@ fn clock(hour: i64, minute: i64, seconds: f64) -> Option<i64> {
     valid.then_some((hour * 60 + minute) * 60_000_000 + us)
 }
 
-fn instant_us(p: &Parts) -> i64 {
-    p.days() * DAY_US + p.time_us() - i64::from(p.offset_s.unwrap_or(0)) * 1_000_000
+fn instant_us(p: &Parts) -> i128 {
+    let clock = i128::from(p.days()) * i128::from(DAY_US) + i128::from(p.time_us());
+    clock - i128::from(p.offset_s.unwrap_or(0)) * 1_000_000
 }
 
 fn difference(a: &Parts, b: &Parts) -> IntervalMonthDayNano {
     in_days(instant_us(a) - instant_us(b))
 }
 
-fn in_days(us: i64) -> IntervalMonthDayNano {
-    IntervalMonthDayNano::new(0, (us / DAY_US) as i32, us % DAY_US * 1000)
+fn in_days(us: i128) -> IntervalMonthDayNano {
+    let day = i128::from(DAY_US);
+    IntervalMonthDayNano::new(0, (us / day) as i32, (us % day * 1000) as i64)
 }
 
 /// Field by field from the earlier to the later; a day that is missing is borrowed from the month of

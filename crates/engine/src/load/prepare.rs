@@ -14,14 +14,16 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::load::{self, Format, Inference, Inferred, InferredColumn};
-use thalweg_storage::{Layout, LoadedFile, PartitionBy, Snapshot, Table, TableSpec, check_schema};
+use thalweg_storage::{
+    Layout, LoadedFile, PartitionBy, Snapshot, Table, TableSpec, TextLength, check_schema,
+};
 
 use super::read::Shares;
 use super::{ColumnChanges, Load, LoadPlan, LoadProgress, LoadRequest, NewColumns, Rejected};
-use crate::ddl;
 use crate::files::{OfPath, Told, columns_of_paths, same_name};
 use crate::session::Inner;
-use crate::sql_type::sql_type;
+use crate::sql_type::{sql_type, sql_type_of};
+use crate::{ddl, declared};
 use thalweg_errors::from_datafusion;
 use thalweg_runtime::{blocking, checkpoint};
 
@@ -228,7 +230,7 @@ impl Prepared {
     ) -> Result<()> {
         match (self.table.clone(), self.request.columns.clone()) {
             (None, Some(columns)) => {
-                (self.columns, self.spec.defaults) = declared(session, &columns).await?;
+                (self.columns, self.spec.defaults) = declared_columns(session, &columns).await?;
             }
             (None, None) => {
                 let found = self.infer(session, None, load, rejected, progress).await?;
@@ -505,9 +507,14 @@ async fn retype(session: &Inner, found: &mut Inferred, types: &[(String, String)
                 false => format!("those are {}", names.join(", ")),
             }));
         };
-        let (schema, _) = declared(session, &format!("{} {told}", quoted(name))).await?;
+        let (schema, _) = declared_columns(session, &format!("{} {told}", quoted(name))).await?;
         if schema.fields().len() != 1 {
             return Err(Error::user(format!("{told:?} is not one type")));
+        }
+        if TextLength::of(schema.field(0)).is_some() {
+            return Err(Error::unsupported(format!("{told} of column {}", quoted(name)))
+                .detail("a type that is told alone has no length")
+                .hint("declare all columns with --columns, where types have lengths"));
         }
         column.data_type = schema.field(0).data_type().clone();
         column.why = "told".into();
@@ -558,17 +565,27 @@ fn format_found(request: &LoadRequest, files: &[InputFile]) -> Result<Format> {
 
 /// The columns of `a INT DEFAULT 0, b VARCHAR NOT NULL`, as CREATE TABLE understands them, and
 /// their defaults.
-async fn declared(session: &Inner, columns: &str) -> Result<(SchemaRef, Vec<Option<String>>)> {
+async fn declared_columns(
+    session: &Inner,
+    columns: &str,
+) -> Result<(SchemaRef, Vec<Option<String>>)> {
     let state = session.context.state();
     let sql = format!("CREATE TABLE declared ({columns})");
     let named = |e: Error| e.context("the declared columns");
     let statement = crate::parse::statement(&state, &sql).map_err(named)?;
     let defaults = ddl::defaults(&statement);
+    let lengths = declared::lengths(&statement).map_err(named)?;
     let plan = crate::statement::plan(&state, statement).await;
     match plan.map_err(|e| named(from_datafusion(e)))? {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
+            if create.constraints.iter().next().is_some() {
+                return Err(named(
+                    Error::unsupported("PRIMARY KEY and UNIQUE constraints are not supported")
+                        .hint("leave them out; NOT NULL is enforced"),
+                ));
+            }
             let schema = ddl::table_schema(create.input.schema().as_arrow(), false)?;
-            Ok((schema, defaults))
+            Ok((declared::declare(&schema, &lengths), defaults))
         }
         _ => Err(Error::user(format!("{columns:?} does not declare columns"))),
     }
@@ -594,7 +611,7 @@ fn values(
 fn create_table_sql(table: &str, columns: &Schema, spec: &TableSpec) -> String {
     let column = |f: &Arc<Field>| {
         let not_null = if f.is_nullable() { "" } else { " NOT NULL" };
-        format!("  {} {}{not_null}", identifier(f.name()), sql_type(f.data_type()))
+        format!("  {} {}{not_null}", identifier(f.name()), sql_type_of(f))
     };
     let definitions: Vec<String> = columns.fields().iter().map(column).collect();
     let mut sql = format!("CREATE TABLE {} (\n{}\n)", relation(table), definitions.join(",\n"));

@@ -1,17 +1,19 @@
 //! Batches of Parquet and Arrow files as batches of the table: columns in its order and of its
 //! types, and rows that do not fit put aside.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StructArray};
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
-use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, IntervalUnit, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use thalweg_base::{Error, Result, text};
 
+use super::columns::{Column, Sink, each};
 use super::csv::batch_of;
 use super::input::shown;
 use super::layout::{Columns, Layout, shortened, sql_type, unique_names};
@@ -40,7 +42,7 @@ pub(super) fn declared_layout(
     let layout = layout.narrowed();
     for &(input, target) in &layout.targets {
         let (from, to) = (declared.field(input).data_type(), layout.columns.schema.field(target));
-        if from != to.data_type() && !can_cast_types(from, to.data_type()) {
+        if !can_become(from, to.data_type()) {
             return Err(Error::user(format!(
                 "{}, column {}: {} cannot become {}",
                 shown(path),
@@ -48,7 +50,15 @@ pub(super) fn declared_layout(
                 sql_type(from),
                 sql_type(to.data_type())
             ))
-            .hint("load it into a table whose column has the type of the file"));
+            .hint(match from {
+                DataType::Union(..) => {
+                    "read it with SQL: union_extract(column, 'member') gives the values of a member"
+                }
+                DataType::Map(..) => {
+                    "read it with SQL: map_entries(column) gives a list of keys and values"
+                }
+                _ => "load it into a table whose column has the type of the file",
+            }));
         }
     }
     Ok(layout)
@@ -141,50 +151,200 @@ fn display(array: &ArrayRef, row: usize) -> String {
         .unwrap_or_else(|e| e.to_string())
 }
 
-/// `array` as `data_type`, and the rows whose values that type cannot hold unchanged.
-fn fit(array: &ArrayRef, data_type: &DataType) -> Result<(ArrayRef, Vec<usize>)> {
-    if array.data_type() == data_type {
+/// `array` as `to`, and the rows whose values that type cannot hold unchanged.
+fn fit(array: &ArrayRef, to: &DataType) -> Result<(ArrayRef, Vec<usize>)> {
+    use DataType as T;
+    let from = array.data_type();
+    if from == to {
         return Ok((Arc::clone(array), Vec::new()));
     }
-    let cast = |array: &ArrayRef, data_type: &DataType, safe: bool| {
-        let options = CastOptions { safe, ..CastOptions::default() };
-        cast_with_options(array, data_type, &options)
-    };
-    let failed = |e| {
-        let (from, to) = (sql_type(array.data_type()), sql_type(data_type));
-        Error::internal(format!("{from} cannot become {to}: {e}"))
-    };
-    let lossy = loses(array.data_type(), data_type);
-    if !lossy && let Ok(fitting) = cast(array, data_type, false) {
-        return Ok((fitting, Vec::new()));
+    match (from, to) {
+        (T::Dictionary(_, values), _) => fit(&cast(array, values, false)?, to),
+        (lists, T::List(field)) if let Some(item) = item(lists) => {
+            let lists = cast(array, &T::List(item), false)?;
+            let lists = lists.as_list::<i32>();
+            let (items, misfits) = fit(lists.values(), field.data_type())?;
+            // Items that are in no list are nobody's.
+            let mut misfits = misfits.into_iter().peekable();
+            let ends = lists.offsets().windows(2).enumerate();
+            let rows = ends.filter(|(row, ends)| {
+                while misfits.next_if(|at| (*at as i64) < i64::from(ends[0])).is_some() {}
+                let found = misfits.peek().is_some_and(|at| (*at as i64) < i64::from(ends[1]));
+                found && lists.is_valid(*row)
+            });
+            let rows = rows.map(|(row, _)| row).collect();
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            let fitting = ListArray::try_new(Arc::clone(field), offsets, items, nulls);
+            Ok((Arc::new(fitting.map_err(|e| failed(from, to, &e))?), rows))
+        }
+        (T::Struct(_), T::Struct(fields)) => {
+            let structs = array.as_struct();
+            let (mut columns, mut rows) = (vec![], BTreeSet::new());
+            for (column, field) in structs.columns().iter().zip(fields) {
+                let (fitting, misfits) = fit(column, field.data_type())?;
+                rows.extend(misfits.into_iter().filter(|row| structs.is_valid(*row)));
+                columns.push(fitting);
+            }
+            let fitting = StructArray::try_new(fields.clone(), columns, structs.nulls().cloned());
+            let fitting = fitting.map_err(|e| failed(from, to, &e))?;
+            Ok((Arc::new(fitting), rows.into_iter().collect()))
+        }
+        _ if is_text(from) && !is_text(to) && !to.is_binary() => read(array, to),
+        _ => match holds(from, to) {
+            Holds::InRange => {
+                if let Ok(fitting) = cast(array, to, false) {
+                    return Ok((fitting, Vec::new()));
+                }
+                // `safe` turns what does not fit into NULL.
+                let fitting = cast(array, to, true)?;
+                let misfits = (0..array.len()).filter(|&r| array.is_valid(r) && fitting.is_null(r));
+                let misfits = misfits.collect();
+                Ok((fitting, misfits))
+            }
+            Holds::Near => {
+                // A number may be rounded to the nearest, but not to infinity.
+                let fitting = cast(array, to, true)?;
+                let is_finite = |array: &ArrayRef, row| match array.data_type() {
+                    T::Float32 => array.as_primitive::<Float32Type>().value(row).is_finite(),
+                    T::Float64 => array.as_primitive::<Float64Type>().value(row).is_finite(),
+                    _ => true,
+                };
+                let misfits = (0..array.len()).filter(|&row| {
+                    array.is_valid(row)
+                        && (fitting.is_null(row)
+                            || is_finite(array, row) && !is_finite(&fitting, row))
+                });
+                let misfits = misfits.collect();
+                Ok((fitting, misfits))
+            }
+            Holds::Some => {
+                // What is rounded or cut differs on its way back.
+                let fitting = cast(array, to, true)?;
+                let back = cast(&fitting, from, true)?;
+                let same = not_distinct(&back, array).map_err(|e| failed(from, to, &e))?;
+                let misfits = (0..array.len()).filter(|&row| {
+                    array.is_valid(row) && (fitting.is_null(row) || !same.value(row))
+                });
+                let misfits = misfits.collect();
+                Ok((fitting, misfits))
+            }
+            Holds::None => {
+                Err(Error::internal(format!("{} was to become {}", sql_type(from), sql_type(to))))
+            }
+        },
     }
-    // `safe` turns what does not fit into NULL.
-    let fitting = cast(array, data_type, true).map_err(failed)?;
-    let back =
-        if lossy { Some(cast(&fitting, array.data_type(), true).map_err(failed)?) } else { None };
-    let same = match &back {
-        Some(back) => Some(not_distinct(back, array).map_err(failed)?),
-        None => None,
-    };
-    let changed = |row: usize| match &same {
-        Some(same) => !same.value(row),
-        None => fitting.is_null(row),
-    };
-    let misfits = (0..array.len()).filter(|&row| array.is_valid(row) && changed(row)).collect();
-    Ok((fitting, misfits))
 }
 
-/// Whether a cast drops digits without a word.
-fn loses(from: &DataType, to: &DataType) -> bool {
+fn cast(array: &ArrayRef, to: &DataType, safe: bool) -> Result<ArrayRef> {
+    let options = CastOptions { safe, ..CastOptions::default() };
+    cast_with_options(array, to, &options).map_err(|e| failed(array.data_type(), to, &e))
+}
+
+fn failed(from: &DataType, to: &DataType, e: &ArrowError) -> Error {
+    Error::internal(format!("{} cannot become {}: {e}", sql_type(from), sql_type(to)))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Texts as the reader of delimited files reads them.
+fn read(texts: &ArrayRef, to: &DataType) -> Result<(ArrayRef, Vec<usize>)> {
+    let texts = cast(texts, &DataType::Utf8View, false)?;
+    let mut column = Column::new("", to, texts.len())?;
+    let mut misfits = vec![];
+    each!(&mut column, sink => for (row, text) in texts.as_string_view().iter().enumerate() {
+        match text {
+            Some(text) if sink.value(text.trim().as_bytes()).is_ok() => {}
+            _ => {
+                sink.null();
+                misfits.extend(text.map(|_| row));
+            }
+        }
+    });
+    Ok((column.finish(to)?, misfits))
+}
+
+/// Which values of a type another type holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// Those in its range, exactly.
+    InRange,
+    /// Those in its range, some of them rounded to the nearest that it has.
+    Near,
+    /// Some: which ones is seen by casting them back.
+    Some,
+    /// None: their values mean something else.
+    None,
+}
+
+/// For types without others in them.
+fn holds(from: &DataType, to: &DataType) -> Holds {
+    use DataType as T;
+    if !can_cast_types(from, to) {
+        return Holds::None;
+    }
+    let is_bytes = |t: &T| t.is_binary() || matches!(t, T::FixedSizeBinary(_));
+    match (from, to) {
+        (T::Null, _) => Holds::InRange,
+        (T::Union(..), _) | (_, T::Union(..)) => Holds::None,
+        _ if from.is_nested() || to.is_nested() => Holds::None,
+        // What is written out is all there.
+        (_, to) if is_text(to) => Holds::InRange,
+        (from, to) if is_bytes(to) && (is_bytes(from) || is_text(from)) => Holds::InRange,
+        (T::Float64, T::Float32) => Holds::Near,
+        (from, to) if from.is_floating() && to.is_floating() => Holds::InRange,
+        (from, to) if from.is_numeric() && to.is_floating() => Holds::Near,
+        (from, T::Decimal128(_, 0..)) if from.is_integer() => Holds::InRange,
+        (T::Decimal128(_, from), T::Decimal128(_, to)) if from <= to => Holds::InRange,
+        (from, to) if from.is_integer() && to.is_integer() => Holds::InRange,
+        (from, to) if from.is_numeric() && to.is_numeric() => Holds::Some,
+        (T::Boolean, to) if to.is_integer() => Holds::InRange,
+        (from, T::Boolean) if from.is_integer() => Holds::Some,
+        (T::Timestamp(from, _), T::Timestamp(to, _)) if from <= to => Holds::InRange,
+        (T::Date32, T::Timestamp(..) | T::Date64) => Holds::InRange,
+        (T::Timestamp(..) | T::Date64, T::Timestamp(..) | T::Date32 | T::Date64)
+        | (T::Time32(_) | T::Time64(_), T::Time32(_) | T::Time64(_))
+        | (T::Duration(_), T::Duration(_)) => Holds::Some,
+        (T::Duration(_) | T::Interval(_), T::Interval(IntervalUnit::MonthDayNano)) => {
+            Holds::InRange
+        }
+        _ => Holds::None,
+    }
+}
+
+/// The items of lists of any kind.
+fn item(lists: &DataType) -> Option<Arc<Field>> {
+    use DataType as T;
+    match lists {
+        T::List(item)
+        | T::LargeList(item)
+        | T::FixedSizeList(item, _)
+        | T::ListView(item)
+        | T::LargeListView(item) => Some(Arc::clone(item)),
+        _ => None,
+    }
+}
+
+/// Whether some values of a type, perhaps of types within it, can become values of another.
+fn can_become(from: &DataType, to: &DataType) -> bool {
     use DataType as T;
     match (from, to) {
-        (T::Timestamp(from, _), T::Timestamp(to, _)) => from > to,
-        (T::Time64(from), T::Time64(to) | T::Time32(to))
-        | (T::Time32(from), T::Time64(to) | T::Time32(to)) => from > to,
-        (T::Timestamp(..) | T::Date64, T::Date32) => true,
-        (T::Decimal128(_, from) | T::Decimal256(_, from), T::Decimal128(_, to)) => from > to,
-        (T::Decimal128(_, scale) | T::Decimal256(_, scale), to) => *scale > 0 && to.is_integer(),
-        (from, to) => from.is_floating() && to.is_integer(),
+        (from, to) if from == to => true,
+        (T::Dictionary(_, values), _) => can_become(values, to),
+        (lists, T::List(field)) if let Some(item) = item(lists) => {
+            can_become(item.data_type(), field.data_type())
+        }
+        (T::Struct(ours), T::Struct(theirs)) => {
+            let fits = |(a, b): (&Arc<Field>, &Arc<Field>)| {
+                a.name() == b.name() && can_become(a.data_type(), b.data_type())
+            };
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(fits)
+        }
+        (from, to) if is_text(from) && !is_text(to) && !to.is_binary() => {
+            Column::new("", to, 0).is_ok()
+        }
+        (from, to) => holds(from, to) != Holds::None,
     }
 }
 
@@ -256,7 +416,11 @@ fn decimal(p: u8, s: i8, q: u8, t: i8) -> Option<DataType> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::TimeUnit as U;
+    use arrow::array::{
+        DictionaryArray, Float64Array, Int32Array, Int64Array, StringArray,
+        TimestampNanosecondArray,
+    };
+    use arrow::datatypes::{Int32Type, TimeUnit as U};
 
     use super::*;
 
@@ -282,5 +446,56 @@ mod tests {
         check(T::Date32, local(U::Microsecond), Some(local(U::Microsecond)));
         check(T::Int64, T::Utf8View, None);
         check(T::Boolean, T::Int8, None);
+    }
+
+    #[test]
+    fn what_a_type_does_not_hold_unchanged_is_put_aside() {
+        use DataType as T;
+        let floats = || Arc::new(Float64Array::from(vec![Some(1.5), None, Some(2.0), Some(1e300)]));
+        let misfits = |array: ArrayRef, to: T| {
+            assert!(can_become(array.data_type(), &to), "{} {to}", array.data_type());
+            let (fitting, misfits) = fit(&array, &to).unwrap();
+            assert_eq!(fitting.data_type(), &to);
+            misfits
+        };
+        assert_eq!(misfits(floats(), T::Int32), [0, 3]);
+        assert_eq!(misfits(floats(), T::Float32), [3]);
+        assert_eq!(misfits(floats(), T::Decimal128(5, 0)), [0, 3]);
+        let cents = || Arc::new(Float64Array::from(vec![2.555, 2.5, 0.1]));
+        assert_eq!(misfits(cents(), T::Decimal128(5, 2)), [0]);
+        assert_eq!(misfits(cents(), T::Float32), [] as [usize; 0]);
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![
+            Some("2.555"),
+            Some("2.50"),
+            None,
+            Some("x"),
+            Some("2024-01-01 10:00:00"),
+            Some("2024-01-01"),
+        ]));
+        assert_eq!(misfits(Arc::clone(&texts), T::Decimal128(5, 2)), [0, 3, 4, 5]);
+        assert_eq!(misfits(texts, T::Date32), [0, 1, 3, 4]);
+        let whole: ArrayRef = Arc::new(Int64Array::from(vec![0, 1, 2, 1 << 40]));
+        assert_eq!(misfits(Arc::clone(&whole), T::Boolean), [2, 3]);
+        assert_eq!(misfits(Arc::clone(&whole), T::Int32), [3]);
+        let item = |t: &T| T::List(Field::new_list_field(t.clone(), true).into());
+        for to in [T::Date32, T::Timestamp(U::Microsecond, None), item(&T::Int64)] {
+            assert!(!can_become(whole.data_type(), &to), "{to}");
+        }
+
+        // Within dictionaries, lists and structs.
+        let coded = DictionaryArray::<Int32Type>::new(Int32Array::from(vec![0, 2, 0]), floats());
+        assert_eq!(misfits(Arc::new(coded), T::Int32), [0, 2]);
+        let lists = ListArray::try_new(
+            Field::new_list_field(T::Float64, true).into(),
+            arrow::buffer::OffsetBuffer::from_lengths([1, 0, 2, 1]),
+            floats(),
+            None,
+        );
+        assert_eq!(misfits(Arc::new(lists.unwrap()), item(&T::Int32)), [0, 3]);
+        let stamps: ArrayRef = Arc::new(TimestampNanosecondArray::from(vec![1_000, 1_001]));
+        let of = |t: T| -> arrow::datatypes::Fields { vec![Field::new("a", t, true)].into() };
+        let structs = StructArray::new(of(stamps.data_type().clone()), vec![stamps], None);
+        let micros = T::Struct(of(T::Timestamp(U::Microsecond, None)));
+        assert_eq!(misfits(Arc::new(structs), micros), [1]);
     }
 }

@@ -4,9 +4,14 @@
 //! lacks, become `null`.
 
 use std::io::Write;
+use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use arrow::json::writer::{LineDelimited, Writer, WriterBuilder};
+use arrow::array::Array;
+use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::json::writer::{
+    EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, Writer, WriterBuilder,
+};
 use arrow::record_batch::RecordBatch;
 
 use super::sink::Sink;
@@ -21,8 +26,27 @@ pub struct Json<'s> {
 
 impl<'s> Json<'s> {
     pub fn new(schema: &SchemaRef, sink: &'s mut Sink) -> Self {
-        let writer = WriterBuilder::new().with_explicit_nulls(true).build(Vec::new());
+        let writer = WriterBuilder::new()
+            .with_explicit_nulls(true)
+            .with_encoder_factory(Arc::new(Encoders))
+            .build(Vec::new());
         Json { sink, schema: unique_names(schema), writer }
+    }
+}
+
+/// Of the values that Arrow's writer has no text for.
+#[derive(Debug)]
+struct Encoders;
+
+impl EncoderFactory for Encoders {
+    fn make_default_encoder<'a>(
+        &self,
+        _: &'a FieldRef,
+        array: &'a dyn Array,
+        _: &'a EncoderOptions,
+    ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
+        let encoder = thalweg_engine::far_times(array)?;
+        Ok(encoder.map(|encoder| NullableEncoder::new(encoder, array.nulls().cloned())))
     }
 }
 

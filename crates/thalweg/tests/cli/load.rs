@@ -92,6 +92,22 @@ fn the_dialect_can_be_told() {
 }
 
 #[test]
+fn what_columns_are_declared_as_is_kept_or_refused() {
+    let place = Place::new();
+    place.write("a.csv", "v\nabc\nabcdef\n");
+    let load = |columns: &str| place.run(&["load", "test.db", "t", "a.csv", "--columns", columns]);
+    load("v varchar(3)").fails(1, &["too long", "varying(3)"]);
+    load("v text primary key").fails(1, &["PRIMARY KEY", "hint: "]);
+    load("v varchar(6)").succeeds();
+    place
+        .csv("SELECT data_type FROM system.columns WHERE table_name = 't'")
+        .prints("data_type\nvarchar(6)\n");
+    place
+        .run(&["load", "test.db", "u", "a.csv", "--type", "v=varchar(3)"])
+        .fails(1, &["varchar(3)", "--columns"]);
+}
+
+#[test]
 fn what_cannot_be_loaded_is_said_before_a_database_is_made() {
     let place = Place::new();
     place.write("a.csv", "n\n1\n");

@@ -175,7 +175,9 @@ fn looks_like_header(
     let mut quoted = vec![false; first.fields.len()];
     for (column, value) in first.fields.iter().enumerate() {
         let at = |_| Position { file: block.file, line: block.line };
-        looker.column(&block.data, &records, column, at, |other| again |= other == value);
+        looker.column(&block.data, &records, column, at, |other| {
+            again |= other == value && !value.is_empty();
+        });
         let quote = shape.dialect.quote.map_or(NO_QUOTE, u16::from);
         let ends = records.ends.chunks_exact(shape.fields + 1);
         quoted[column] = ends
