@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build docs test unit answers postgresql flights files files-packages files-apache s3 attach clients crash simulate fuzz fuzz-files fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build docs test unit answers postgresql flights files files-packages files-apache s3 attach web clients crash simulate fuzz fuzz-files fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -42,7 +42,7 @@ build: $(CLANG_STAMP) ## The optimised binary
 	@echo "== Building the optimised binary (20 to 40 minutes the first time, on two cores)"
 	cargo build --release --locked -p thalweg
 
-test: unit answers flights files s3 attach clients ## Every test
+test: unit answers flights files s3 attach web clients ## Every test
 	@echo "== All tests passed"
 
 unit: $(CLANG_STAMP)
@@ -94,6 +94,10 @@ s3: build $(S3_SERVER) ## Object storage on a real S3 server, and its failures
 attach: build $(PYTHON).ready ## Other databases by ATTACH: a PostgreSQL 15 that is started for it, SQLite, Thalweg
 	@echo "== Other databases by ATTACH"
 	$(PYTHON) dev/attach/check.py $(THALWEG)
+
+web: build $(PYTHON).ready $(S3_SERVER) ## Files at addresses, from servers that are started for it
+	@echo "== Files at addresses"
+	$(PYTHON) dev/web/check.py $(THALWEG) $(S3_SERVER)
 
 clients: build ## psql, psycopg, asyncpg, SQLAlchemy, JDBC, node, pgbench, sqllogictest and ADBC against a server
 	@echo "== Real clients against a real server"

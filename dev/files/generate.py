@@ -3,13 +3,14 @@
 Usage: python dev/files/generate.py FOLDER
 
 Some hundred small files of every kind, each with the table that it was made from where that is known:
-delimited files (delimited.py, shapes.py), JSON (documents.py), Parquet and Arrow (columnar.py), and
-folders of them. The same files every time.
+delimited files (delimited.py, shapes.py), JSON (documents.py), Parquet and Arrow (columnar.py), workbooks
+(books.py), and folders of them. The same files every time.
 """
 
 import pathlib
 import sys
 
+import books
 import columnar
 import delimited
 import documents
@@ -22,6 +23,7 @@ KINDS = {
     "json": (documents.documents,),
     "parquet": (columnar.parquet,),
     "arrow": (columnar.arrow,),
+    "xlsx": (books.books,),
     "folders": (shapes.folders,),
 }
 

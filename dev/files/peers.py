@@ -15,6 +15,7 @@ from ours import Refused, quoted
 
 PARQUET = (".parquet", ".pq", ".parq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows", ".arrow_file", ".stream")
+XLSX = (".xlsx", ".xlsm", ".xls")
 JSON = (".json", ".jsonl", ".ndjson", ".geojson")
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 
@@ -23,7 +24,7 @@ def kind(path):
     """The kind of a file or of a pattern, by its name."""
     names = [n for n in pathlib.Path(str(path).lower()).name.split(".") if f".{n}" not in COMPRESSED]
     suffix = f".{names[-1]}" if len(names) > 1 else ""
-    for name, suffixes in (("parquet", PARQUET), ("arrow", ARROW), ("json", JSON)):
+    for name, suffixes in (("parquet", PARQUET), ("arrow", ARROW), ("json", JSON), ("xlsx", XLSX)):
         if suffix in suffixes:
             return name
     return "csv"

@@ -68,6 +68,9 @@ pub const REMOTE_PAUSE_MS_MAX: u64 = 5_000;
 pub const REMOTE_TIMEOUT_MS: u64 = 60_000;
 pub const REMOTE_CONNECT_TIMEOUT_MS: u64 = 5_000;
 
+/// How long a server may say nothing while a file is read from it at its address.
+pub const REMOTE_FILE_SILENCE_MS: u64 = 30_000;
+
 /// After this no new attempt at a request is made.
 pub const REMOTE_RETRY_MS_MAX: u64 = 180_000;
 

@@ -15,7 +15,7 @@ use crate::from::Rows;
 use crate::scope::Part;
 
 /// The functions, each with the name that it has first.
-pub const READERS: [(&str, &str); 9] = [
+pub const READERS: [(&str, &str); 10] = [
     ("read_csv", "read_csv"),
     ("read_csv_auto", "read_csv"),
     ("read_json", "read_json"),
@@ -25,6 +25,7 @@ pub const READERS: [(&str, &str); 9] = [
     ("read_parquet", "read_parquet"),
     ("parquet_scan", "read_parquet"),
     ("read_arrow", "read_arrow"),
+    ("read_xlsx", "read_xlsx"),
 ];
 
 /// The call of one of them.

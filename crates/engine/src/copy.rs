@@ -313,6 +313,7 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
                         ));
                     }
                     "json" | "jsonl" | "ndjson" => Format::Json(JsonOptions::default()),
+                    "xlsx" => Format::Json(JsonOptions::of_book()),
                     "parquet" => Format::Parquet,
                     "arrow" | "feather" => Format::Arrow,
                     // As DuckDB has it, the format is also how records lie in a file of JSON.
@@ -334,13 +335,18 @@ fn read_options(request: &mut LoadRequest, load: &mut Load, options: &[Setting])
                 let values = &option.values;
                 let of_csv = CsvOptions::sniffed().tell(name, values);
                 let of_json = JsonOptions::default().tell(name, values);
+                let of_book = JsonOptions::of_book().tell(name, values);
                 match (of_csv, of_json) {
+                    (Ok(false), Ok(false)) if of_book? => {
+                        request.options.push((name.to_owned(), values.clone()));
+                    }
                     (Ok(false), Ok(false)) => {
                         return Err(option.unknown(&format!(
                             "FORMAT, HIVE_PARTITIONING, MAX_ERRORS, IGNORE_ERRORS and REJECT_FILE are \
-                             the options of COPY … FROM; of CSV {}; of JSON {}",
+                             the options of COPY … FROM; of CSV {}; of JSON {}; of Excel {}",
                             Format::Csv(CsvOptions::sniffed()).known_options().1,
-                            JsonOptions::NAMES
+                            JsonOptions::NAMES,
+                            Format::Json(JsonOptions::of_book()).known_options().1
                         )));
                     }
                     (Err(wrong), Ok(false)) | (Ok(false), Err(wrong)) => return Err(wrong),

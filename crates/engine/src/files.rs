@@ -14,13 +14,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
-use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::file_format::csv::CsvFormat;
-use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use datafusion::datasource::file_format::json::JsonFormat;
-use datafusion::datasource::listing::{
-    ListingOptions, ListingTable, ListingTableConfig, ListingTableConfigExt, ListingTableUrl,
-};
+use datafusion::datasource::listing::{ListingTable, ListingTableConfig};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use thalweg_base::{Error, text::quoted};
@@ -34,13 +28,13 @@ pub use self::told::Reading;
 pub(crate) use self::told::{Told, same_name};
 pub use self::typed::TypedTable;
 
-use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_errors::into_datafusion;
 use thalweg_runtime::blocking;
 
 /// What a name must end in to be taken for a file, with or without a compression suffix.
-const EXTENSIONS: [&str; 15] = [
+const EXTENSIONS: [&str; 20] = [
     "parquet", "pq", "csv", "tsv", "tab", "txt", "dat", "json", "jsonl", "ndjson", "geojson",
-    "arrow", "feather", "ipc", "avro",
+    "arrow", "feather", "ipc", "avro", "xlsx", "xlsm", "xls", "xlsb", "ods",
 ];
 const COMPRESSIONS: [&str; 5] = ["gz", "zst", "bz2", "xz", "zip"];
 
@@ -80,29 +74,15 @@ pub async fn read(
     state: &SessionState,
     known: &Known,
 ) -> Result<Arc<dyn TableProvider>> {
-    let remote = reading.paths.iter().filter(|path| path.contains("://")).count();
-    if remote > 0 {
-        let plain = Told { kind: reading.told.kind, ..Told::default() };
-        let is_plain = reading.told.is_as(&plain);
-        if remote < reading.paths.len() || !is_plain {
-            return Err(into_datafusion(
-                Error::unsupported(format!(
-                    "{} is not on this machine: it is read without options, and not with files that are",
-                    quoted(&reading.name)
-                ))
-                .hint("copy it to this machine first, or leave the options out"),
-            ));
-        }
-        return listed(&reading.name, &reading.paths, state).await;
-    }
     let (paths, format) = found(reading).await?;
+    let is_here = paths.iter().all(|path| load::address(path).is_none());
     let name = &reading.name;
     match format {
         Format::Csv(_) | Format::Json(_) => {
             let table = TextTable::new(name, paths, format, &reading.told, state, known);
             Ok(Arc::new(table.await?))
         }
-        Format::Parquet | Format::Arrow => {
+        Format::Parquet | Format::Arrow if is_here => {
             let is_parquet = format == Format::Parquet;
             let table = TypedTable::new(name, &paths, is_parquet, &reading.told, state).await?;
             match table {
@@ -113,6 +93,11 @@ pub async fn read(
                     Ok(Arc::new(table.await?))
                 }
             }
+        }
+        // What is read is asked for by ranges.
+        Format::Parquet | Format::Arrow => {
+            let table = TextTable::new(name, paths, format, &reading.told, state, known);
+            Ok(Arc::new(table.await?))
         }
     }
 }
@@ -126,7 +111,7 @@ async fn found(reading: &Reading) -> Result<(Vec<PathBuf>, Format)> {
         let mut format: Option<(Format, &PathBuf)> = None;
         let mut is_stream = None;
         for path in &paths {
-            let named = || quoted(&path.to_string_lossy());
+            let named = || load::shown(path);
             if path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
                 return Err(Error::user(format!("file {} is empty", named()))
                     .hint("a table needs at least a header or a schema"));
@@ -139,7 +124,7 @@ async fn found(reading: &Reading) -> Result<(Vec<PathBuf>, Format)> {
             }
             let own = match told.kind {
                 Some(Kind::Csv) => Format::Csv(delimited(path, told)),
-                Some(Kind::Json) => match &told.text {
+                Some(Kind::Json | Kind::Xlsx) => match &told.text {
                     Some(format @ Format::Json(_)) => format.clone(),
                     _ => Format::Json(JsonOptions::default()),
                 },
@@ -153,7 +138,7 @@ async fn found(reading: &Reading) -> Result<(Vec<PathBuf>, Format)> {
             match &format {
                 None => format = Some((own, path)),
                 Some((first, at)) if mem::discriminant(first) != mem::discriminant(&own) => {
-                    let first = quoted(&at.to_string_lossy());
+                    let first = load::shown(at);
                     return Err(Error::user(format!(
                         "{first} and {} are not of one format",
                         named()
@@ -183,51 +168,6 @@ fn delimited(path: &Path, told: &Told) -> CsvOptions {
         options.delimiter = of_name.delimiter;
     }
     options
-}
-
-/// Files that DataFusion lists and reads: what is not on this machine, and JSON.
-async fn listed(
-    name: &str,
-    paths: &[String],
-    state: &SessionState,
-) -> Result<Arc<dyn TableProvider>> {
-    let urls: Result<Vec<ListingTableUrl>> = paths.iter().map(ListingTableUrl::parse).collect();
-    let config = ListingTableConfig::new_with_multi_paths(urls?);
-    let config = match paths.first().and_then(|path| alias(Path::new(path))) {
-        Some(options) => Ok(config.with_listing_options(options)),
-        None => config.infer_options(state).await,
-    };
-    let config = config.map_err(|e| {
-        let cause = from_datafusion(e);
-        into_datafusion(
-            Error::user(format!("cannot tell the format of {}: {cause}", quoted(name)))
-                .hint("files are recognised by extension: .parquet, .csv, .json, .arrow, also with .gz or .zst"),
-        )
-    })?;
-    let named = |e| into_datafusion(from_datafusion(e).context(format!("file {}", quoted(name))));
-    let config = config.infer_partitions_from_path(state).await.map_err(named)?;
-    let config = all_looked_at(config);
-    let config = config.infer_schema(state).await.map_err(named)?;
-    parquet::without_bounds(ListingTable::try_new(config.clone())?, config)
-}
-
-/// All rows decide the types of text, and a quoted line end never ends a record: a value beyond the first
-/// thousand rows that the type does not hold would be NULL, or cut.
-fn all_looked_at(mut config: ListingTableConfig) -> ListingTableConfig {
-    let Some(options) = &mut config.options else { return config };
-    if let Some(json) = options.format.downcast_ref::<JsonFormat>() {
-        let json = JsonFormat::default()
-            .with_options(json.options().clone())
-            .with_schema_infer_max_rec(usize::MAX);
-        options.format = Arc::new(json);
-    } else if let Some(csv) = options.format.downcast_ref::<CsvFormat>() {
-        let csv = CsvFormat::default()
-            .with_options(csv.options().clone())
-            .with_newlines_in_values(true)
-            .with_schema_infer_max_rec(usize::MAX);
-        options.format = Arc::new(csv);
-    }
-    config
 }
 
 /// Whether an Arrow file is a stream, which all of them must be if one is. A file that begins as one with a
@@ -297,31 +237,6 @@ pub fn in_sql_text(text: &str) -> String {
     text
 }
 
-/// The format of a file whose extension DataFusion does not know though it knows the format.
-fn alias(path: &Path) -> Option<ListingOptions> {
-    let last = extension(path)?;
-    let (name, compression) = match last.parse::<FileCompressionType>() {
-        Ok(compression) if COMPRESSIONS.contains(&last.as_str()) => {
-            (extension(Path::new(path.file_stem()?))?, compression)
-        }
-        _ => (last.clone(), FileCompressionType::UNCOMPRESSED),
-    };
-    let format: Arc<dyn FileFormat> = match name.as_str() {
-        "jsonl" | "ndjson" => {
-            Arc::new(JsonFormat::default().with_file_compression_type(compression))
-        }
-        "tsv" => Arc::new(
-            CsvFormat::default()
-                .with_delimiter(b'\t')
-                .with_has_header(true)
-                .with_file_compression_type(compression),
-        ),
-        _ => return None,
-    };
-    let suffix = if name == last { name } else { format!("{name}.{last}") };
-    Some(ListingOptions::new(format).with_file_extension(suffix))
-}
-
 /// What a `CREATE EXTERNAL TABLE` describes.
 pub async fn external(
     command: &CreateExternalTable,
@@ -329,19 +244,23 @@ pub async fn external(
     known: &Known,
 ) -> Result<Arc<dyn TableProvider>> {
     let file_type = command.file_type.to_uppercase();
-    if let ("CSV" | "JSON", [location], [], []) = (
+    if let ("CSV" | "JSON" | "XLSX", [location], [], []) = (
         &*file_type,
         &command.locations[..],
         &command.table_partition_cols[..],
         &command.order_exprs[..],
-    ) && !location.contains("://")
-    {
+    ) {
         let mut reading = Reading::of_name(location);
         let format = match &*file_type {
             "CSV" => Format::Csv(CsvOptions::sniffed()),
+            "XLSX" => Format::Json(JsonOptions::of_book()),
             _ => Format::Json(JsonOptions::default()),
         };
-        reading.told.kind = Some(if file_type == "CSV" { Kind::Csv } else { Kind::Json });
+        reading.told.kind = Some(match &*file_type {
+            "CSV" => Kind::Csv,
+            "XLSX" => Kind::Xlsx,
+            _ => Kind::Json,
+        });
         reading.told.text = Some(told_in_statement(format, &command.options)?);
         let declared = Some(Arc::clone(command.schema.inner()));
         reading.told.columns = declared.filter(|columns| !columns.fields().is_empty());
@@ -349,6 +268,9 @@ pub async fn external(
         let told = &reading.told;
         let table = TextTable::new(location, paths, format, told, state, known).await?;
         return Ok(Arc::new(table));
+    }
+    if command.locations.iter().any(|location| load::address(Path::new(location)).is_some()) {
+        return external_there(command, &file_type, state, known).await;
     }
     let factory = state.table_factories().get(&file_type).ok_or_else(|| {
         into_datafusion(
@@ -365,6 +287,46 @@ pub async fn external(
         .with_listing_options(listed.options().clone())
         .with_schema(table.schema());
     parquet::without_bounds(listed.clone(), config)
+}
+
+/// The same of files on other machines, which describe themselves.
+async fn external_there(
+    command: &CreateExternalTable,
+    file_type: &str,
+    state: &SessionState,
+    known: &Known,
+) -> Result<Arc<dyn TableProvider>> {
+    let kind = match file_type {
+        "PARQUET" => Kind::Parquet,
+        "ARROW" => Kind::Arrow,
+        _ => {
+            return Err(into_datafusion(
+                Error::unsupported(format!(
+                    "external tables STORED AS {file_type} with these clauses, on another machine"
+                ))
+                .hint("name one file, without PARTITIONED BY and WITH ORDER"),
+            ));
+        }
+    };
+    let is_plain = command.table_partition_cols.is_empty()
+        && command.order_exprs.is_empty()
+        && command.options.is_empty()
+        && command.schema.fields().is_empty();
+    let [location] = &command.locations[..] else {
+        return Err(into_datafusion(Error::unsupported("an external table of several locations")));
+    };
+    if !is_plain {
+        return Err(into_datafusion(
+            Error::unsupported(format!(
+                "columns and clauses of {}, on another machine",
+                load::shown(Path::new(location))
+            ))
+            .hint("leave them out: the file says what its columns are"),
+        ));
+    }
+    let mut reading = Reading::of_name(location);
+    reading.told.kind = Some(kind);
+    read(&reading, state, known).await
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ const fn of(
     Written { name, arguments, description, example }
 }
 
-static WRITTEN: [Written; 90] = [
+static WRITTEN: [Written; 91] = [
     of(
         "age",
         &["timestamp, timestamp", "timestamptz, timestamptz", "timestamp"],
@@ -179,6 +179,12 @@ static WRITTEN: [Written; 90] = [
     ),
     of("read_ndjson", &["files [, option = value, …]"], "The rows of JSON lines.", ""),
     of("read_parquet", &["files [, option = value, …]"], "The rows of Parquet files.", ""),
+    of(
+        "read_xlsx",
+        &["files [, option = value, …]"],
+        "The rows of a sheet of Excel workbooks.",
+        "",
+    ),
     of("repeat", &["text, bigint"], "A text several times.", "SELECT repeat('ab', 2)"),
     of(
         "rpad",

@@ -1,16 +1,19 @@
 //! Statements without the secrets in them, for all who keep or show a text.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use thalweg_base::Error;
+use thalweg_storage::load;
 
 use crate::dialect::Thalweg;
 
 const HIDDEN: &str = "'***'";
 
 /// The text with every secret in it replaced: passwords, and in statements about roles every
-/// string but a time, in case PASSWORD was misspelt. A text that cannot be read is cut short.
+/// string but a time, in case PASSWORD was misspelt; of addresses what may be a signature. A text that
+/// cannot be read is cut short.
 pub fn redact(sql: &str) -> Cow<'_, str> {
     if !may_have_secrets(sql) {
         return Cow::Borrowed(sql);
@@ -25,7 +28,7 @@ pub fn redact(sql: &str) -> Cow<'_, str> {
     let mut text = String::new();
     for (i, token) in tokens.iter().enumerate() {
         match secrets.contains(&i) {
-            true => text += HIDDEN,
+            true => text += &hidden(&token.token),
             false => text += &token.token.to_string(),
         }
     }
@@ -44,23 +47,39 @@ pub fn without_secrets(sql: &str, error: Error) -> Error {
         // Which the parser could not read, either: its message names a place and no text.
         return error;
     };
-    let secrets: Vec<String> = secrets(&tokens)
+    let secrets: Vec<(String, String)> = secrets(&tokens)
         .into_iter()
         .flat_map(|i| {
             let token = &tokens[i].token;
             // Without its quotes, a short one is a part of many words, and says little.
             let bare = Some(value(token)).filter(|v| v.chars().count() >= BARE_CHARS_MIN);
-            [Some(token.to_string()), bare].into_iter().flatten()
+            let hidden = hidden(token);
+            [Some(token.to_string()), bare].into_iter().flatten().map(move |s| (s, hidden.clone()))
         })
         .collect();
     error.map_text(|text| {
-        secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, HIDDEN))
+        secrets.iter().fold(text.to_owned(), |text, (secret, hidden)| text.replace(secret, hidden))
     })
 }
 
 /// Cheap, for all the statements that have none.
 fn may_have_secrets(sql: &str) -> bool {
-    contains(sql, b"password") || is_about_roles(sql) || contains(sql, b"attach")
+    contains(sql, b"password")
+        || is_about_roles(sql)
+        || contains(sql, b"attach")
+        || contains(sql, b"://") && sql.contains(['?', '#', '@'])
+}
+
+/// What stands in the place of a secret.
+fn hidden(token: &Token) -> String {
+    signed(&value(token)).unwrap_or_else(|| HIDDEN.to_owned())
+}
+
+/// The address of a file without what may be secret, if it has any such.
+fn signed(text: &str) -> Option<String> {
+    let address = load::address(Path::new(text))?;
+    let bare = load::shown_address(address);
+    (bare != address).then(|| format!("'{bare}?***'"))
 }
 
 fn contains(sql: &str, word: &[u8]) -> bool {
@@ -102,7 +121,10 @@ fn secrets(tokens: &[TokenWithSpan]) -> Vec<usize> {
     let mut secrets = vec![];
     let mut after_password = false;
     for (at, &i) in seen.iter().enumerate() {
-        if attaches && is_string(&tokens[i].token) && may_be_connection(&value(&tokens[i].token)) {
+        let is_connection = || may_be_connection(&value(&tokens[i].token));
+        if attaches && is_string(&tokens[i].token) && is_connection()
+            || signed(&value(&tokens[i].token)).is_some()
+        {
             secrets.push(i);
             continue;
         }
@@ -203,6 +225,15 @@ mod tests {
             ),
             ("PREPARE p AS ATTACH 'host=h user=u'", "PREPARE p AS ATTACH '***'"),
             ("ATTACH 'a/b.db' AS s", "ATTACH 'a/b.db' AS s"),
+            (
+                "SELECT * FROM 'https://h/a.csv?sig=s3cret' WHERE x = '?'",
+                "SELECT * FROM 'https://h/a.csv?***' WHERE x = '?'",
+            ),
+            (
+                "SELECT * FROM read_csv(['http://u:s3cret@h/a.csv', 's3://b/a.csv'])",
+                "SELECT * FROM read_csv(['http://h/a.csv?***', 's3://b/a.csv'])",
+            ),
+            ("SELECT * FROM \"https://h/a.csv?s3cret\"", "SELECT * FROM 'https://h/a.csv?***'"),
             ("SELECT 'attach', 'a=b'", "SELECT 'attach', 'a=b'"),
             ("SELECT password, 'x' FROM t", "SELECT password, 'x' FROM t"),
             ("SELECT 'user', 'create'", "SELECT 'user', 'create'"),

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast};
 use datafusion::sql::sqlparser::ast::Value;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
-use thalweg_storage::load::CsvOptions;
+use thalweg_storage::load::{self, CsvOptions};
 
 use super::{Setting, unknown_format};
 use crate::json_file::BEFORE_ITEM;
@@ -455,6 +455,13 @@ impl Drop for Scratch {
 
 impl Place {
     fn new(target: &str, options: &WriteOptions) -> Result<Place> {
+        if load::address(Path::new(target)).is_some() {
+            return Err(Error::unsupported(format!(
+                "COPY TO {}: files are not written at addresses",
+                load::shown(Path::new(target))
+            ))
+            .hint("write it on this machine, and bring it there"));
+        }
         if target.contains("://") {
             return Ok(Place::Remote(target.to_string()));
         }

@@ -31,7 +31,7 @@ use futures::stream;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, limits};
 use thalweg_storage::LoadedFile;
-use thalweg_storage::load::{Batches, Columns, Format, Reader, Unit};
+use thalweg_storage::load::{Batches, Columns, Format, Reader, Unit, shown};
 use tokio::sync::OnceCell;
 
 use crate::files::in_sql;
@@ -93,7 +93,7 @@ impl Files {
             if now != *then {
                 return Err(Error::conflict(format!(
                     "file {} was changed after its columns were found",
-                    quoted(&path.to_string_lossy())
+                    shown(path)
                 ))
                 .hint("run the statement again"));
             }

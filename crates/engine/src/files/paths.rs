@@ -60,7 +60,7 @@ pub fn columns(paths: &[PathBuf], told: &Told) -> Result<Vec<OfPath>> {
             text.cast_to(&data_type).map_err(|_| {
                 Error::user(format!(
                     "file {}: folder {} is no {}",
-                    quoted(&path.to_string_lossy()),
+                    load::shown(path),
                     quoted(&format!("{key}={}", value.unwrap_or_default())),
                     crate::sql_type::sql_type(&data_type)
                 ))
@@ -104,7 +104,7 @@ fn keys(paths: &[PathBuf], told: &Told) -> Result<Vec<(String, Vec<Option<String
             if told.hive.is_none() {
                 return Ok(vec![]);
             }
-            let [first, other] = [&paths[0], path].map(|path| quoted(&path.to_string_lossy()));
+            let [first, other] = [&paths[0], path].map(|path| load::shown(path));
             return Err(Error::user(format!("{first} and {other} lie in folders of other keys"))
                 .hint("read them by two calls, or leave hive_partitioning out"));
         }
@@ -129,6 +129,9 @@ fn keys(paths: &[PathBuf], told: &Told) -> Result<Vec<(String, Vec<Option<String
 
 /// The keys of the folders that a file lies in, from the outermost on.
 fn folders(path: &Path) -> Vec<(String, Option<String>)> {
+    // What is signed of an address stands behind its path, and may have a `/` in it.
+    let bare = load::address(path).map(load::shown_address);
+    let path = bare.as_deref().map_or(path, Path::new);
     let folders = path.parent().into_iter().flat_map(Path::components);
     let key = |folder: std::path::Component<'_>| {
         let text = folder.as_os_str().to_string_lossy();

@@ -114,7 +114,9 @@ impl TextTable {
             None => {
                 let (files, sample) = (stamps.clone(), told.sample);
                 let input = Input { files, format: format.clone(), sample };
-                let found = match known.find(&input) {
+                // What a server may have changed without a sign is looked at again.
+                let is_known = stamps.iter().all(|stamp| stamp.modified_ns > 0);
+                let found = match known.find(&input).filter(|_| is_known) {
                     Some(found) => found,
                     None => {
                         let workers = state.config().target_partitions();
@@ -195,6 +197,7 @@ impl TextTable {
         dialects.dedup();
         let mut format = match &self.files.format {
             Format::Csv(_) => "CSV",
+            Format::Json(options) if options.book.is_some() => "Excel",
             Format::Json(_) => "JSON",
             Format::Parquet => "Parquet",
             Format::Arrow => "Arrow",

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use thalweg_base::text::{nearest, quoted};
 use thalweg_base::{Error, Result};
 use thalweg_bind::{READERS, Reads};
-use thalweg_storage::load::{Compression, CsvOptions, Format, JsonOptions, Sniff};
+use thalweg_storage::load::{BookOptions, Compression, CsvOptions, Format, JsonOptions, Sniff};
 use thalweg_storage::stored_type;
 
 use crate::dialect::Thalweg;
@@ -36,6 +36,7 @@ pub enum Kind {
     Json,
     Parquet,
     Arrow,
+    Xlsx,
 }
 
 /// What is told and not left to be found out.
@@ -60,20 +61,6 @@ pub struct Told {
     pub hive_as_text: bool,
     /// Files that have other columns than the first are refused.
     pub same_columns: bool,
-}
-
-impl Told {
-    /// Whether nothing else is told.
-    pub fn is_as(&self, other: &Told) -> bool {
-        let plain = |text: &Option<Format>| match text {
-            None => true,
-            Some(Format::Csv(options)) => *options == CsvOptions::sniffed(),
-            Some(Format::Json(options)) => *options == JsonOptions::default(),
-            Some(_) => false,
-        };
-        let without = |told: &Told| Told { text: None, ..told.clone() };
-        plain(&self.text) && plain(&other.text) && without(self) == without(other)
-    }
 }
 
 /// Types of some of the columns that are found.
@@ -122,13 +109,17 @@ impl Reading {
             Some("read_csv") => Kind::Csv,
             Some("read_parquet") => Kind::Parquet,
             Some("read_arrow") => Kind::Arrow,
+            Some("read_xlsx") => Kind::Xlsx,
             _ => Kind::Json,
         };
         let mut call = Call {
             function: &call.name,
             kind,
             csv: CsvOptions::sniffed(),
-            json: JsonOptions::default(),
+            json: match kind {
+                Kind::Xlsx => JsonOptions::of_book(),
+                _ => JsonOptions::default(),
+            },
             auto_detect: true,
             told: Told { kind: Some(kind), ..Told::default() },
             args: call.args,
@@ -304,6 +295,7 @@ impl Call<'_> {
                 known.extend(OF_CSV);
             }
             Kind::Json => known.extend(OF_JSON),
+            Kind::Xlsx => known.extend(BookOptions::NAMES),
             Kind::Parquet | Kind::Arrow => {}
         }
         known.sort_unstable();
@@ -335,7 +327,7 @@ impl Call<'_> {
             "union_by_name" => self.told.same_columns = !flag(value)?,
             _ if self.kind == Kind::Csv => return self.of_csv(name, value),
             "columns" if self.kind == Kind::Json => return self.of_csv(name, value),
-            _ if self.kind == Kind::Json => {
+            _ if matches!(self.kind, Kind::Json | Kind::Xlsx) => {
                 let is_known = self.json.tell(name, &value.texts()?)?;
                 if !is_known {
                     return Err(self.unknown(name));
@@ -431,7 +423,7 @@ impl Call<'_> {
 
     /// How the options go together.
     fn settled(mut self) -> Result<Told> {
-        if self.kind == Kind::Json {
+        if matches!(self.kind, Kind::Json | Kind::Xlsx) {
             self.json.check()?;
             self.told.text = Some(Format::Json(self.json));
             return Ok(self.told);

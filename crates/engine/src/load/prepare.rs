@@ -204,6 +204,10 @@ fn stamped(path: PathBuf) -> Result<InputFile> {
 
 /// The [`stamp`] of a file that is to be read.
 pub(crate) fn version(path: &Path) -> Result<LoadedFile> {
+    if let Some(address) = load::address(path) {
+        let (path, bytes, modified_ns) = load::version_there(address)?;
+        return Ok(LoadedFile { path, bytes, modified_ns });
+    }
     let failed = |e| Error::io(format!("cannot open {}", quoted(&path.to_string_lossy())), e);
     stamp(path).map_err(failed)
 }
@@ -349,7 +353,7 @@ impl Prepared {
                 value.cast_to(data_type).map_err(|_| {
                     Error::user(format!(
                         "file {}: {value}, the value of its folder, is no {} for column {}",
-                        quoted(&file.path.to_string_lossy()),
+                        load::shown(&file.path),
                         sql_type(data_type),
                         quoted(fields[column].name())
                     ))

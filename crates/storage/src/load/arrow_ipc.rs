@@ -3,7 +3,6 @@
 //! Reading a record batch is little more than copying it, so it happens with the I/O; casting to
 //! the table's types is left for the parse.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,10 +20,11 @@ use super::decoded::{check_byte_order, with_null_keys};
 use super::input::{cannot, guarded, shown};
 use super::layout::{Columns, Layout};
 use super::rejects::{Faults, Position};
+use super::source::InputBytes;
 
 enum Stream {
-    File(FileReader<BufReader<File>>),
-    Stream(StreamReader<BufReader<File>>),
+    File(FileReader<BufReader<InputBytes>>),
+    Stream(StreamReader<BufReader<InputBytes>>),
 }
 
 impl Stream {
@@ -51,12 +51,8 @@ impl Stream {
     }
 }
 
-pub(super) fn file(path: &Path) -> Result<File> {
-    File::open(path).map_err(|e| cannot("open", path, e))
-}
-
 fn open(path: &Path) -> Result<Stream> {
-    let mut file = file(path)?;
+    let mut file = InputBytes::open(path)?;
     let mut magic = Vec::new();
     file.by_ref().take(6).read_to_end(&mut magic).map_err(|e| cannot("read", path, e))?;
     file.seek(SeekFrom::Start(0)).map_err(|e| cannot("read", path, e))?;

@@ -1,6 +1,5 @@
 //! What decoders of Parquet and Arrow files leave unseen: it would give wrong values, and no error.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +40,7 @@ pub fn declared_names(path: &Path, format: &Format) -> Result<Vec<String>> {
 }
 
 /// Numbers of a stream in big-endian order would be read backwards.
-pub(super) fn check_byte_order(path: &Path, file: &mut File) -> Result<()> {
+pub(super) fn check_byte_order(path: &Path, file: &mut impl Read) -> Result<()> {
     let mut word = || -> std::io::Result<u32> {
         let mut bytes = [0; 4];
         file.read_exact(&mut bytes).map(|()| u32::from_le_bytes(bytes))

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thalweg_base::{Error, Result, quiet, text};
+
+use super::book;
+use super::source::{InputBytes, address, failure};
+use crate::store::{objects_below, shown_address};
 
 /// How the rows lie in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,9 @@ impl Format {
                 "CSV",
                 "HEADER, DELIMITER, QUOTE, ESCAPE, COMMENT, SKIP, NULL, ENCODING, DATEFORMAT, TIMESTAMPFORMAT, DECIMAL_SEPARATOR, THOUSANDS, ALL_VARCHAR, NULL_PADDING and IGNORE_ERRORS",
             ),
+            Format::Json(options) if options.book.is_some() => {
+                ("Excel", "SHEET, RANGE, HEADER, ALL_VARCHAR, STOP_AT_EMPTY and IGNORE_ERRORS")
+            }
             Format::Json(_) => ("JSON", JsonOptions::NAMES),
             Format::Parquet => ("Parquet", "none"),
             Format::Arrow => ("Arrow", "none"),
@@ -105,6 +112,10 @@ fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
     // Keyed by the resolved path, so that a file reached twice is loaded once.
     let mut found = BTreeMap::new();
     let mut add = |path: PathBuf| -> Result<()> {
+        if address(&path).is_some() {
+            found.insert(path.clone(), path);
+            return Ok(());
+        }
         match fs::canonicalize(&path) {
             Ok(resolved) => {
                 found.entry(resolved).or_insert(path);
@@ -118,6 +129,17 @@ fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
     for arg in args {
         let arg = &home(arg);
         let path = Path::new(arg);
+        if address(path).is_some() {
+            there(arg, wanted)?.into_iter().try_for_each(&mut add)?;
+            continue;
+        }
+        if arg
+            .split_once("://")
+            .is_some_and(|(scheme, _)| scheme.chars().all(char::is_alphanumeric))
+        {
+            return Err(Error::unsupported(format!("cannot read {}", text::quoted(arg)))
+                .hint("files are read at http://, https:// and s3://, and on this machine"));
+        }
         let mut files = Vec::new();
         match fs::metadata(path) {
             Ok(meta) if meta.is_dir() => {
@@ -146,8 +168,64 @@ fn find(args: &[String], wanted: bool) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A path with the folder of the user in the place of `~/`, as a shell has it.
+/// The files that an address means: an object store is searched like folders of this machine, another
+/// server only has files that are named.
+fn there(arg: &str, wanted: bool) -> Result<Vec<PathBuf>> {
+    let is_folder = shown_address(arg).ends_with('/');
+    if !arg.get(..2).is_some_and(|scheme| scheme.eq_ignore_ascii_case("s3")) {
+        if is_folder || shown_address(arg).contains('*') {
+            return Err(Error::unsupported(format!(
+                "{} names no single file",
+                shown(Path::new(arg))
+            ))
+            .hint(
+                "name the files of a web server one by one: ['https://…/a.csv', 'https://…/b.csv']",
+            ));
+        }
+        return Ok(vec![arg.into()]);
+    }
+    let pattern = match is_folder {
+        true => None,
+        false if is_pattern(arg) => Some(glob_pattern(arg)?),
+        false => return Ok(vec![arg.into()]),
+    };
+    let plain = arg.find(['*', '?', '[']).unwrap_or(arg.len());
+    let folder = &arg[..arg[..plain].rfind('/').map_or(0, |at| at + 1)];
+    let is_hidden =
+        |found: &str| found[folder.len()..].split('/').any(|n| n.starts_with(['.', '_']));
+    let found = objects_below(folder, |found| match &pattern {
+        Some(pattern) => pattern.matches_with(found, as_in_shell()),
+        None => {
+            !is_hidden(found) && DATA_EXTENSIONS.contains(&extension(Path::new(found)).0.as_str())
+        }
+    })?;
+    if found.is_empty() && wanted {
+        return Err(Error::user(format!("no file matches {arg:?}")).hint(
+            "check the bucket and the pattern; a folder is searched for the known extensions",
+        ));
+    }
+    Ok(found.into_iter().map(PathBuf::from).collect())
+}
+
+/// `*` does not find hidden files, and stays in its folder.
+fn as_in_shell() -> glob::MatchOptions {
+    glob::MatchOptions {
+        require_literal_leading_dot: true,
+        require_literal_separator: true,
+        ..Default::default()
+    }
+}
+
+fn glob_pattern(pattern: &str) -> Result<glob::Pattern> {
+    glob::Pattern::new(pattern)
+        .map_err(|e| Error::user(format!("{pattern:?} is not a valid glob pattern: {}", e.msg)))
+}
+
+/// A path with the folder of the user in the place of `~/`, as a shell has it, and without `file://`.
 pub fn home(arg: &str) -> String {
+    if let Some(path) = arg.strip_prefix("file://") {
+        return path.to_owned();
+    }
     match (arg.strip_prefix("~/"), std::env::var("HOME")) {
         (Some(rest), Ok(home)) if !home.is_empty() => format!("{home}/{rest}"),
         _ => arg.to_owned(),
@@ -161,9 +239,7 @@ pub fn is_pattern(arg: &str) -> bool {
 
 /// The files that a glob pattern matches, and those in folders that it matches.
 fn matches(pattern: &str, files: &mut Vec<PathBuf>) -> Result<()> {
-    // As in a shell: `*` does not find hidden files.
-    let hidden = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-    let found = glob::glob_with(pattern, hidden)
+    let found = glob::glob_with(pattern, as_in_shell())
         .map_err(|e| Error::user(format!("{pattern:?} is not a valid glob pattern: {}", e.msg)))?;
     for path in found {
         let path = path.map_err(|e| {
@@ -203,6 +279,8 @@ fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
 
 /// The extension in lower case without that of a compression, and the compression it names.
 fn extension(path: &Path) -> (String, Compression) {
+    let bare = address(path).map(shown_address);
+    let path = bare.as_deref().map_or(path, Path::new);
     let ext = |path: &Path| {
         path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
     };
@@ -218,12 +296,32 @@ fn extension(path: &Path) -> (String, Compression) {
     (ext(Path::new(path.file_stem().unwrap_or_default())), compression)
 }
 
+/// What servers send to who has to log in first, and in the place of what is not there.
+fn refuse_page(path: &Path, head: &[u8]) -> Result<()> {
+    let text = head.trim_ascii_start();
+    let begins = |tag: &[u8]| text.get(..tag.len()).is_some_and(|t| t.eq_ignore_ascii_case(tag));
+    if address(path).is_none() || !begins(b"<!doctype html") && !begins(b"<html") {
+        return Ok(());
+    }
+    Err(Error::user(format!("{} is a web page and no file of data", shown(path)))
+        .hint("check the address: it may be that of a page about the file, or ask for a login"))
+}
+
 /// Format and compression of a file: by its extension, then by its content.
 ///
 /// The dialect of delimited text is left to be found out by readers, in each file.
 pub fn format_of(path: &Path) -> Result<(Format, Compression)> {
-    let (ext, _) = extension(path);
+    let (ext, packed) = extension(path);
     refuse_archive(path, &ext)?;
+    let is_parquet = matches!(ext.as_str(), "parquet" | "pq") && packed == Compression::None;
+    if is_parquet && address(path).is_some() {
+        // Its beginning says less than its end, and parts of it are all that is fetched.
+        return Ok((Format::Parquet, Compression::None));
+    }
+    book::refuse_other(path, &ext)?;
+    if book::is_book(&ext) {
+        return Ok((Format::Json(JsonOptions::of_book()), Compression::None));
+    }
     let (mut stream, compression) = open(path, Arc::default())?;
     let mut head = Vec::new();
     stream
@@ -231,6 +329,7 @@ pub fn format_of(path: &Path) -> Result<(Format, Compression)> {
         .take(MAGIC_BYTES as u64)
         .read_to_end(&mut head)
         .map_err(|e| cannot("read", path, e))?;
+    refuse_page(path, &head)?;
     let format = match ext.as_str() {
         "tsv" | "tab" => csv_format(b'\t'),
         "csv" | "txt" | "tbl" => csv_format(b','),
@@ -302,10 +401,7 @@ pub(super) fn open(
     path: &Path,
     done: Arc<AtomicU64>,
 ) -> Result<(Box<dyn Read + Send>, Compression)> {
-    let mut file = File::open(path).map_err(|e| cannot("open", path, e))?;
-    if file.metadata().map_err(|e| cannot("open", path, e))?.is_dir() {
-        return Err(Error::user(format!("{} is a folder", shown(path))));
-    }
+    let mut file = InputBytes::open(path)?;
     let mut magic = [0; 6];
     let mut length = 0;
     while length < magic.len() {
@@ -340,13 +436,13 @@ pub(super) fn open(
     })
 }
 
-fn buffered(file: File, done: Arc<AtomicU64>) -> io::BufReader<Counted> {
+fn buffered(file: InputBytes, done: Arc<AtomicU64>) -> io::BufReader<Counted> {
     io::BufReader::with_capacity(128 * 1024, Counted { file, done })
 }
 
 /// A file whose bytes are counted as they are read.
 pub(super) struct Counted {
-    pub file: File,
+    pub file: InputBytes,
     pub done: Arc<AtomicU64>,
 }
 
@@ -358,12 +454,20 @@ impl Read for Counted {
     }
 }
 
-/// A path as errors name it.
-pub(super) fn shown(path: &Path) -> String {
-    text::quoted(&path.to_string_lossy())
+/// A path as errors name it; of an address without what is secret.
+pub fn shown(path: &Path) -> String {
+    match address(path) {
+        Some(address) => text::quoted(&shown_address(address)),
+        None => text::quoted(&path.to_string_lossy()),
+    }
 }
 
 pub(super) fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
+    // What an address gave says itself which one it is.
+    let error = match error.downcast::<Error>() {
+        Ok(ours) => return ours,
+        Err(error) => error,
+    };
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "check the spelling and the working directory",
         io::ErrorKind::PermissionDenied => "the user running this process needs read permission",
@@ -387,8 +491,13 @@ pub(super) fn guarded<T, E: std::fmt::Display>(
     path: &Path,
     decode: impl FnOnce() -> Result<T, E>,
 ) -> Result<T> {
+    // Only what fails from here on counts.
+    failure();
     match quiet::caught(decode) {
-        Ok(result) => result.map_err(|e| damaged(path, &e.to_string())),
+        // That the bytes did not come is no fault of the file.
+        Ok(result) => {
+            result.map_err(|e| failure().unwrap_or_else(|| damaged(path, &e.to_string())))
+        }
         Err(_) => Err(damaged(path, "its lengths and offsets contradict each other")),
     }
 }

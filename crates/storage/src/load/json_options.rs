@@ -3,6 +3,7 @@
 use thalweg_base::limits::LOAD_RECORD_BYTES_MAX;
 use thalweg_base::{Error, Result, text};
 
+use super::book::BookOptions;
 use super::layout::shortened;
 use super::options::CsvOptions;
 
@@ -24,6 +25,8 @@ pub struct JsonOptions {
     pub timestampformat: Option<String>,
     /// Bad records are left out, however many they are.
     pub ignore_errors: bool,
+    /// The records are the rows of a sheet.
+    pub book: Option<BookOptions>,
 }
 
 /// How records lie in a file.
@@ -50,11 +53,22 @@ impl Default for JsonOptions {
             dateformat: None,
             timestampformat: None,
             ignore_errors: false,
+            book: None,
         }
     }
 }
 
 impl JsonOptions {
+    /// Of workbooks of Excel.
+    pub fn of_book() -> Self {
+        JsonOptions {
+            form: JsonForm::Lines,
+            records: Some(true),
+            book: Some(BookOptions::default()),
+            ..JsonOptions::default()
+        }
+    }
+
     /// The options in SQL, for people.
     pub const NAMES: &'static str = "FORMAT (auto, newline_delimited, array, unstructured), ARRAY, RECORDS, MAXIMUM_OBJECT_SIZE, MAXIMUM_DEPTH, DATEFORMAT, TIMESTAMPFORMAT, COMPRESSION and IGNORE_ERRORS";
 
@@ -64,6 +78,9 @@ impl JsonOptions {
     /// # Errors
     /// The values are none that the option takes. Formats of dates are up to [`JsonOptions::check`].
     pub fn tell(&mut self, name: &str, values: &[String]) -> Result<bool> {
+        if let Some(book) = &mut self.book {
+            return book.tell(name, values);
+        }
         let name = name.to_ascii_lowercase();
         let wrong = |takes: &str, hint: &str| {
             let given: Vec<String> = values.iter().map(|v| shortened(v.as_bytes())).collect();

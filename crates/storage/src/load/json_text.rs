@@ -14,6 +14,7 @@ use thalweg_base::limits::LOAD_RECORD_BYTES_MAX;
 use thalweg_base::{Error, Result, text};
 
 use super::block::{Block, Dialect, TextSource};
+use super::book;
 use super::input::{cannot, shown};
 use super::json_options::{JsonForm, JsonOptions};
 use super::json_value::{Scratch, Value, Wrong, array, check, object};
@@ -43,7 +44,10 @@ impl JsonSource {
         block_bytes: usize,
         done: Arc<AtomicU64>,
     ) -> Result<JsonSource> {
-        let (stream, _) = open_text(path, done, None, true)?;
+        let stream = match &options.book {
+            Some(book) => book::lines(path, book, &done)?,
+            None => open_text(path, done, None, true)?.0,
+        };
         let mut head = Head::new(stream);
         head.enough(path)?;
         let newline = sniff::newline(&head.bytes);

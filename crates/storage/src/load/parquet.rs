@@ -2,8 +2,6 @@
 //!
 //! The bytes of a row group's columns are fetched first, so that decoding does no I/O.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,19 +27,20 @@ use super::gate::Permit;
 use super::input::{cannot, damaged, guarded};
 use super::layout::{Columns, Layout};
 use super::rejects::{Faults, Position};
+use super::source::InputBytes;
 
 /// An open Parquet file and how its columns meet the table's.
 pub(super) struct ParquetSource {
     path: Arc<PathBuf>,
     index: usize,
-    file: File,
+    file: InputBytes,
     metadata: ArrowReaderMetadata,
     layout: Layout,
 }
 
 /// Reads the footer of a file. Text comes as views, which is what tables hold: it saves a copy. Timestamps
 /// of 96 bits come in microseconds, as the nanoseconds of their years need not fit into 64.
-pub(super) fn metadata(path: &Path, file: &File) -> Result<ArrowReaderMetadata> {
+pub(super) fn metadata(path: &Path, file: &InputBytes) -> Result<ArrowReaderMetadata> {
     let plain = guarded(path, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))?;
     check_rows(path, plain.metadata())?;
     let of_file = plain.parquet_schema();
@@ -73,8 +72,11 @@ fn as_view(field: &Field) -> Field {
     field.clone().with_data_type(data_type)
 }
 
-pub(super) fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|e| cannot("open", path, e))
+/// Of one at an address it is asked how long it is: what is wrong with it shows now.
+pub(super) fn open(path: &Path) -> Result<InputBytes> {
+    let file = InputBytes::open(path)?;
+    file.length().map_err(|e| cannot("open", path, e))?;
+    Ok(file)
 }
 
 impl ParquetSource {
@@ -199,11 +201,11 @@ struct Chunks {
 impl Chunks {
     fn read(
         path: &Path,
-        file: &File,
+        file: &InputBytes,
         group: &RowGroupMetaData,
         mask: &ProjectionMask,
     ) -> Result<Chunks> {
-        let file_bytes = file.metadata().map_err(|e| cannot("read", path, e))?.len();
+        let file_bytes = file.length().map_err(|e| cannot("read", path, e))?;
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let wanted =
             group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use thalweg_base::{Error, Result};
 
 use super::input::{cannot, empty, shown};
+use super::source::{address, bytes_there};
 
 /// The files of one input; `S` is what an open one is read with.
 pub(super) struct Turns<S> {
@@ -101,6 +102,12 @@ impl<S> Turns<S> {
 }
 
 fn check(path: &Path) -> Result<u64> {
+    if let Some(address) = address(path) {
+        return match bytes_there(address)? {
+            Some(0) => Err(empty(path)),
+            bytes => Ok(bytes.unwrap_or(0)),
+        };
+    }
     let meta = fs::metadata(path).map_err(|e| cannot("open", path, e))?;
     if meta.is_dir() {
         return Err(Error::user(format!("{} is a folder, not a file", shown(path))));

@@ -1,6 +1,5 @@
 //! Archives with one file in it.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +9,15 @@ use thalweg_base::{Error, Result, text};
 use zip::CompressionMethod;
 
 use super::input::{Counted, damaged, guarded, shown};
+use super::source::InputBytes;
 
 /// The one file of a ZIP archive, unpacked.
-pub(super) fn open(path: &Path, file: File, done: Arc<AtomicU64>) -> Result<Box<dyn Read + Send>> {
-    let directory = file.try_clone().map_err(|e| super::input::cannot("open", path, e))?;
+pub(super) fn open(
+    path: &Path,
+    file: InputBytes,
+    done: Arc<AtomicU64>,
+) -> Result<Box<dyn Read + Send>> {
+    let directory = file.again().map_err(|e| super::input::cannot("open", path, e))?;
     let (start, bytes, checksum, method) = guarded(path, || {
         let mut archive = zip::ZipArchive::new(BufReader::new(directory))?;
         let mut found = Vec::new();

@@ -14,7 +14,9 @@
 //! * `reading`: what their ways of reading share
 //! * `fault`: a disk for tests that fails, tears and forgets
 //! * `open`: from what the user typed to a store
+//! * `address`: files that are input, at addresses
 
+mod address;
 mod blocks;
 mod cached;
 mod disk;
@@ -37,6 +39,8 @@ use std::time::{Duration, SystemTime};
 use thalweg_base::Result;
 use vortex::buffer::ByteBuffer;
 
+pub(crate) use address::{RemoteFile, facts_of, objects_below, remembered_address};
+pub use address::{is_address, shown_address};
 pub(crate) use local::LocalStore;
 pub(crate) use memory::MemoryStore;
 pub(crate) use open::open;

@@ -1,11 +1,15 @@
 //! From what the user typed to a store.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;
-use thalweg_base::limits::REMOTE_CACHE_BYTES_MAX;
+use parking_lot::Mutex;
+use thalweg_base::limits::{REMOTE_CACHE_BYTES_MAX, REMOTE_FILE_SILENCE_MS};
 use thalweg_base::{Error, Result};
 
 use super::cached::{CachedStore, cannot_cache, folder_for};
@@ -78,6 +82,30 @@ fn open_s3(location: &str, rest: &str, options: &RemoteOptions) -> Result<Arc<dy
         // Nobody asked for it there.
         Err(_) => Ok(remote),
     }
+}
+
+/// The objects of a bucket, to be read. A request may take as long as its bytes are taken.
+pub(super) fn objects(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
+    /// With their connections, and the proofs of who asks.
+    static OPEN: Mutex<BTreeMap<String, Arc<dyn ObjectStore>>> = Mutex::new(BTreeMap::new());
+    const OPEN_MAX: usize = 32;
+    const LONG: Duration = Duration::from_secs(24 * 3600);
+    if let Some(objects) = OPEN.lock().get(bucket) {
+        return Ok(Arc::clone(objects));
+    }
+    let patience = Patience {
+        retries_max: 5,
+        timeout: LONG,
+        give_up_after: Duration::from_millis(REMOTE_FILE_SILENCE_MS),
+        ..Patience::default()
+    };
+    let objects = RemoteStore::s3(AmazonS3Builder::from_env(), bucket, "", patience)?.objects();
+    let mut open = OPEN.lock();
+    if open.len() >= OPEN_MAX {
+        open.clear();
+    }
+    open.insert(bucket.to_owned(), Arc::clone(&objects));
+    Ok(objects)
 }
 
 fn user_caches() -> Option<PathBuf> {

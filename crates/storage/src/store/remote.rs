@@ -125,6 +125,11 @@ impl RemoteStore {
         Ok(RemoteStore::on(Arc::new(objects), url, prefix))
     }
 
+    /// What the requests go through.
+    pub fn objects(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.objects)
+    }
+
     pub fn on(objects: Arc<dyn ObjectStore>, url: String, prefix: &str) -> Self {
         RemoteStore { objects, url, prefix: Path::from(prefix), is_conditional: Arc::default() }
     }
@@ -526,7 +531,7 @@ pub(super) fn nonce() -> String {
 }
 
 /// Waits for `work` on the runtime of remote stores.
-fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T> {
+pub(super) fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T> {
     let (done, wait) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
         // Nobody waits any more if that fails.
@@ -535,7 +540,7 @@ fn run<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Res
     wait.recv().map_err(|_| Error::internal("a request to an object store panicked"))
 }
 
-fn runtime() -> Result<&'static Runtime> {
+pub(super) fn runtime() -> Result<&'static Runtime> {
     // Never dropped: a runtime may not be dropped on a thread of another.
     static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     // It moves bytes between sockets and memory; TLS is most of its work.

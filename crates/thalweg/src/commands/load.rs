@@ -181,6 +181,8 @@ enum InputFormat {
     Csv,
     /// one JSON object per line
     Jsonl,
+    /// a sheet of an Excel workbook
+    Xlsx,
     /// Apache Parquet
     Parquet,
     /// Arrow IPC files

@@ -346,6 +346,8 @@ impl Record<'_> {
                 }
             }
         };
+        let all_text = self.options.book.as_ref().is_some_and(|book| book.all_varchar);
+        let look = if all_text { Look::Text } else { look };
         values.count += 1;
         values.skipped = values.guess.add(look, bytes, || self.at());
         Ok(())

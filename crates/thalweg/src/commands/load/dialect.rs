@@ -1,4 +1,4 @@
-//! Options of delimited text that few files need: they have the names that they have in SQL, and are told
+//! Options of delimited text and workbooks that few files need: they have the names that they have in SQL, and are told
 //! to the reader as SQL tells them.
 
 /// All of them.
@@ -47,6 +47,18 @@ pub struct DialectArgs {
     /// Bytes that a row of CSV may have, if 64 MiB are not enough
     #[arg(long, value_name = "BYTES")]
     max_line_size: Option<u64>,
+
+    /// The sheet of each Excel workbook [default: the first with a value]
+    #[arg(long, value_name = "NAME")]
+    sheet: Option<String>,
+
+    /// The cells of the sheet that are the table, such as B3:F40 or B:F [default: found in the sheet]
+    #[arg(long, value_name = "CELLS")]
+    range: Option<String>,
+
+    /// The table of a sheet ends at the first empty row
+    #[arg(long)]
+    stop_at_empty: bool,
 }
 
 impl DialectArgs {
@@ -64,6 +76,9 @@ impl DialectArgs {
             null_padding,
             ignore_errors,
             max_line_size,
+            sheet,
+            range,
+            stop_at_empty,
         } = self;
         let flag = |on: &bool| on.then(|| "true".to_owned());
         let number = |n: &Option<u64>| n.map(|n| n.to_string());
@@ -79,6 +94,9 @@ impl DialectArgs {
             ("null_padding", flag(null_padding)),
             ("ignore_errors", flag(ignore_errors)),
             ("max_line_size", number(max_line_size)),
+            ("sheet", sheet.clone()),
+            ("range", range.clone()),
+            ("stop_at_empty", flag(stop_at_empty)),
         ];
         let told = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
         options.into_iter().filter_map(told).collect()

@@ -31,6 +31,13 @@ const NAMES_SHOWN: usize = 3;
 /// Refuses what can never have a file; nothing need be there yet.
 pub fn check(targets: &[Target]) -> Result<Vec<LoadRequest>> {
     for file in targets.iter().flat_map(|t| &t.files) {
+        if load::address(Path::new(file)).is_some() {
+            return Err(Error::unsupported(format!(
+                "{} is on another machine, which is not followed",
+                load::shown(Path::new(file))
+            ))
+            .hint("leave --follow out, and load it again when it is another one"));
+        }
         if !Path::new(file).exists() && !load::is_pattern(file) {
             return Err(Error::user(format!(
                 "there is no folder {} to follow",

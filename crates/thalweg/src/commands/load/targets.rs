@@ -32,7 +32,7 @@ pub struct Reading {
     pub escape: Option<u8>,
     pub header: Option<bool>,
     pub nulls: Vec<String>,
-    /// Other options of delimited text, by the names that they have in SQL.
+    /// Other options of delimited text and of workbooks, by the names that they have in SQL.
     pub options: Vec<(String, String)>,
 }
 
@@ -149,10 +149,16 @@ fn one_table_only(args: &Args, targets: &[Target]) -> Result<()> {
 impl Target {
     /// A request to load `files`, which are those of the target or some of them.
     pub fn request(&self, files: &[String]) -> Result<LoadRequest> {
-        let csv = self.reading.csv(&load::expand(files)?)?;
+        let found = load::expand(files)?;
+        let of_book = self.reading.of_book(&found)?;
+        let csv = match of_book {
+            Some(_) => None,
+            None => self.reading.csv(&found)?,
+        };
         let format = self.reading.format.map(|format| match format {
             InputFormat::Csv => Format::Csv(csv.clone().unwrap_or_default()),
             InputFormat::Jsonl => Format::Json(load::JsonOptions::default()),
+            InputFormat::Xlsx => Format::Json(load::JsonOptions::of_book()),
             InputFormat::Parquet => Format::Parquet,
             InputFormat::Arrow => Format::Arrow,
         });
@@ -161,7 +167,7 @@ impl Target {
             files: files.to_vec(),
             format,
             csv,
-            options: vec![],
+            options: of_book.unwrap_or_default(),
             columns: self.columns.clone(),
             types: self.types.clone(),
             input_columns: None,
@@ -173,16 +179,45 @@ impl Target {
 }
 
 impl Reading {
-    /// What the files look like, overridden by what was said; `None` if nothing was.
-    fn csv(&self, files: &[PathBuf]) -> Result<Option<CsvOptions>> {
-        let told = self.delimiter.is_some()
+    /// What was said of workbooks, by its names in SQL; `None` if the files are none, or nothing was said.
+    fn of_book(&self, files: &[PathBuf]) -> Result<Option<Vec<(String, Vec<String>)>>> {
+        let is_told = self.is_told();
+        let is_book = match (self.format, files.first()) {
+            (Some(format), _) => format == InputFormat::Xlsx,
+            (None, Some(file)) if is_told => {
+                matches!(load::format_of(file)?, (Format::Json(json), _) if json.book.is_some())
+            }
+            _ => false,
+        };
+        if !is_book || !is_told {
+            return Ok(None);
+        }
+        if self.delimiter.is_some()
+            || self.quote.is_some()
+            || self.escape.is_some()
+            || !self.nulls.is_empty()
+        {
+            return Err(Error::user("Excel has no delimiter, quote, escape and spelling of NULL")
+                .hint("leave --delimiter, --quote, --escape and --null out"));
+        }
+        let header = self.header.map(|header| ("header".to_owned(), vec![header.to_string()]));
+        let others = self.options.iter().map(|(name, value)| (name.clone(), vec![value.clone()]));
+        Ok(Some(header.into_iter().chain(others).collect()))
+    }
+
+    /// Whether anything was said of how text or sheets are read.
+    fn is_told(&self) -> bool {
+        self.delimiter.is_some()
             || self.quote.is_some()
             || self.escape.is_some()
             || self.header.is_some()
             || !self.nulls.is_empty()
             || !self.options.is_empty()
-            || self.format == Some(InputFormat::Csv);
-        if !told {
+    }
+
+    /// What the files look like, overridden by what was said; `None` if nothing was.
+    fn csv(&self, files: &[PathBuf]) -> Result<Option<CsvOptions>> {
+        if !self.is_told() && self.format != Some(InputFormat::Csv) {
             return Ok(None);
         }
         let mut csv = match files.first().map(|file| load::format_of(file)) {
