@@ -38,13 +38,13 @@ use crate::catalog::{CATALOG, Handle};
 use crate::describe::{described, summary};
 use crate::dialect::{SUMMARIZE, every_column_of};
 use crate::dml::target::expression;
-use crate::exec::IntSeries;
 use crate::files::Reading;
 use crate::rules::equal_floats;
 use crate::table::StoredTable;
 use crate::walk::walk;
 use crate::{names, quantified};
 use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_exec::IntSeries;
 
 /// What the columns of a result are called, where that is not what the plan calls them.
 #[derive(Clone, Debug, Default)]

@@ -21,7 +21,6 @@ use thalweg_storage::{AsOf, Database, RelationKind, Schema, Snapshot, Table};
 
 use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
 use crate::attach::{Attached, AttachedCatalog, AttachedSchema, Attachments};
-use crate::exec::{Loading, Source};
 use crate::files::{Known, Reading};
 use crate::information::Information;
 use crate::pg::{self, PG_CATALOG, PgCatalog};
@@ -31,6 +30,7 @@ use crate::table::{ROWS, StoredTable, TARGET};
 use crate::transaction::Transactions;
 use crate::{as_of, files, statement};
 use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_exec::{Loading, Source};
 use thalweg_runtime::{Driver, blocking};
 
 /// The one catalog's name, as `information_schema` shows it.

@@ -14,12 +14,12 @@ use crate::access::{Access, Audit, Registry, Viewer};
 use crate::background;
 use crate::config::{Config, Shared};
 use crate::deliver::Flights;
-use crate::exec::Loading;
 use crate::files::Known;
 use crate::plans::Plans;
 use crate::session::Session;
 use crate::workload;
 use thalweg_errors::from_datafusion;
+use thalweg_exec::Loading;
 use thalweg_runtime::{Cancel, Runtime, no_workload};
 
 pub struct Engine {

@@ -9,7 +9,7 @@ use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext
 
 use thalweg_runtime::Estimate;
 
-use crate::exec::{PipelineExec, ScanExec};
+use thalweg_exec::{PipelineExec, ScanExec};
 
 /// Per row and column of a scan, decoded or served from the cache and filtered.
 const SCAN_NS: f64 = 2.0;

@@ -200,43 +200,6 @@ fn check_arrow(path: &Path, others: Option<bool>) -> thalweg_base::Result<Option
     Ok(Some(is_stream))
 }
 
-/// An error of the readers of files, whose hints name options of `thalweg load`, with those of SQL in their
-/// place.
-pub fn in_sql(error: Error) -> Error {
-    match error.hint_text().is_some_and(|hint| hint.contains("--")) {
-        true => error.map_text(in_sql_text),
-        false => error,
-    }
-}
-
-/// A text with the options of SQL in the place of those of `thalweg load`.
-pub fn in_sql_text(text: &str) -> String {
-    const OPTIONS: [(&str, &str); 7] = [
-        ("`--no-header`", "read_csv('…', header = false)"),
-        ("`--header`", "read_csv('…', header = true)"),
-        ("`--delimiter`", "read_csv('…', delim = ';')"),
-        ("`--quote none`", "read_csv('…', quote = '')"),
-        ("(`--columns`) ", "(columns = {'a': 'VARCHAR', …}) "),
-        ("(of a new table: `--type ", "(types = {'"),
-        ("=varchar`)", "': 'VARCHAR'})"),
-    ];
-    let mut text = text.to_owned();
-    for (flag, option) in OPTIONS {
-        text = text.replace(flag, option);
-    }
-    // `--null "NA"`, as the value was shown.
-    if let Some((before, after)) = text.split_once("`--null \"")
-        && let Some((value, rest)) = after.split_once("\"`")
-    {
-        text = format!("{before}read_csv('…', nullstr = ['', '{value}']){rest}");
-    } else if let Some((before, after)) = text.split_once("--null \"")
-        && let Some((value, rest)) = after.split_once('"')
-    {
-        text = format!("{before}nullstr = ['', '{value}']{rest}");
-    }
-    text
-}
-
 /// What a `CREATE EXTERNAL TABLE` describes.
 pub async fn external(
     command: &CreateExternalTable,
@@ -331,7 +294,9 @@ async fn external_there(
 
 #[cfg(test)]
 mod tests {
-    use super::{in_sql_text, is_path};
+    use thalweg_errors::in_sql_text;
+
+    use super::is_path;
 
     #[test]
     fn hints_name_options_of_sql() {

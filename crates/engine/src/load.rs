@@ -26,10 +26,11 @@ use thalweg_storage::{Snapshot, Summary, Transaction};
 
 use crate::access::{Object, PG_READ_SERVER_FILES, PG_WRITE_SERVER_FILES, Privilege, Viewer};
 use crate::session::Inner;
+pub(crate) use prepare::look_at_all;
+pub use prepare::table_name;
 use prepare::{Prepared, prepare};
-pub(crate) use prepare::{look_at_all, version};
-pub use prepare::{stamp, table_name};
 use read::{Staged, read};
+pub use thalweg_storage::load::stamp;
 
 /// Files for one table.
 #[derive(Clone, Debug, Default)]

@@ -18,9 +18,9 @@ use thalweg_base::Result;
 use thalweg_storage::Snapshot;
 
 use crate::bound::Titles;
-use crate::exec::{Reuse, again};
 use crate::share::same_settings;
 use thalweg_errors::from_datafusion;
+use thalweg_exec::{Reuse, again};
 use thalweg_runtime::{Cost, Estimate};
 
 /// Plans that are kept; one of a large query takes some 100 KiB, and as much for how it is executed.

@@ -25,7 +25,6 @@ use crate::config::Settings;
 use crate::csv_file::CsvFiles;
 use crate::describe::{Description, describe};
 use crate::engine::Engine;
-use crate::exec::MemoryBandwidth;
 use crate::ingest::{self, Ingest};
 use crate::json_file::JsonFiles;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
@@ -35,6 +34,7 @@ use crate::row_insert::RowInsert;
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
 use crate::{pg, pg_type, place, rules};
+use thalweg_exec::MemoryBandwidth;
 use thalweg_runtime::{Beside, Cancel, Origin, Run};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.

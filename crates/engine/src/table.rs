@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
@@ -16,13 +16,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use thalweg_base::Error;
 use thalweg_storage::{Layout, Table};
 
-use crate::exec::{ScanExec, Source, TableSink};
-use crate::prune::scalar;
 use crate::rules::cardinality;
+use crate::sink::TableSink;
 use crate::transaction::Transactions;
 use crate::write::Target;
 use crate::zoned;
 use thalweg_errors::into_datafusion;
+use thalweg_exec::prune::scalar;
+use thalweg_exec::{ScanExec, Source, with_row_id};
 
 pub struct StoredTable {
     source: Source,
@@ -42,9 +43,6 @@ pub struct StoredTable {
 pub const ROWS: &str = "rows";
 /// And the same for a table that rows are added to, which need not be readable.
 pub const TARGET: &str = "into";
-/// That column; no other can have a NUL in its name.
-pub const ROW_ID: &str = "row_id\0";
-
 impl fmt::Debug for StoredTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoredTable({})", self.source.name)
@@ -69,7 +67,7 @@ fn thinned(statistics: Statistics, share: f64) -> Statistics {
 }
 
 impl StoredTable {
-    /// With `row_ids`, it has a last column [`ROW_ID`]. Instants are shown in `zone`.
+    /// With `row_ids`, it has a last column [`ROW_ID`](thalweg_exec::ROW_ID). Instants are shown in `zone`.
     pub fn new(
         source: Source,
         row_ids: bool,
@@ -127,13 +125,6 @@ impl StoredTable {
             }
         })
     }
-}
-
-/// A table's columns and the hidden one.
-pub fn with_row_id(schema: &SchemaRef) -> SchemaRef {
-    let fields = schema.fields().iter().cloned();
-    let row_id = Arc::new(Field::new(ROW_ID, DataType::UInt64, false));
-    Arc::new(Schema::new(fields.chain([row_id]).collect::<Vec<_>>()))
 }
 
 #[async_trait]

@@ -1,5 +1,6 @@
 //! Errors of DataFusion and Arrow, sorted by who must act. `words.rs` words them.
 
+mod options;
 mod words;
 
 use std::sync::OnceLock;
@@ -9,6 +10,7 @@ use datafusion::error::DataFusionError;
 use datafusion::parquet::errors::ParquetError;
 use thalweg_base::{Error, Kind, Place};
 
+pub use options::{in_sql, in_sql_text};
 pub use words::no_value;
 pub use words::{no_relation, no_type};
 

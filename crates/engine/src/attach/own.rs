@@ -16,10 +16,10 @@ use thalweg_base::{Error, Result};
 use thalweg_storage::{Database, Options, Snapshot, load};
 
 use crate::catalog::PUBLIC;
-use crate::exec::{Loading, Source};
 use crate::table::StoredTable;
 use crate::transaction::Transactions;
 use thalweg_errors::into_datafusion;
+use thalweg_exec::{Loading, Source};
 use thalweg_runtime::blocking;
 
 /// Decoded chunks of it that are kept in memory; those of the session's own database come first.

@@ -38,8 +38,8 @@ use crate::dialect::ALL_COLUMNS;
 use crate::names;
 use crate::sql_type::sql_type;
 use crate::statement::Started;
-use crate::table::ROW_ID;
 use thalweg_errors::{from_arrow, from_datafusion};
+use thalweg_exec::ROW_ID;
 use thalweg_functions::bytea::is_binary;
 use thalweg_runtime::checkpoint;
 

@@ -20,8 +20,9 @@ use crate::ddl;
 use crate::dialect::Thalweg;
 use crate::names;
 use crate::sql_type::sql_type;
-use crate::table::{ROW_ID, ROWS};
+use crate::table::ROWS;
 use crate::walk::walk_mut;
+use thalweg_exec::ROW_ID;
 
 /// The table that a statement changes.
 pub struct Target {

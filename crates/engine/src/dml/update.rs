@@ -16,8 +16,8 @@ use super::target::{Target, aliased, alone, is_default, qualified, select};
 use super::{Job, returning, truncate};
 use crate::answer::Tag;
 use crate::statement::Started;
-use crate::table::ROW_ID;
 use thalweg_errors::{MANY_ROWS, from_datafusion};
+use thalweg_exec::ROW_ID;
 use thalweg_runtime::checkpoint;
 
 pub async fn delete(job: &Job<'_>, with: Option<With>, mut delete: Delete) -> Result<Started> {

@@ -22,12 +22,12 @@ use thalweg_storage::load::{Format, Inference, Inferred};
 
 use super::paths;
 use super::told::{Told, Types, same_name};
-use super::{in_sql, in_sql_text};
-use crate::exec::{FileScanExec, Files};
-use crate::load::{look_at_all, version};
+use crate::load::look_at_all;
 use crate::zoned;
-use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_errors::{from_datafusion, in_sql, in_sql_text, into_datafusion};
+use thalweg_exec::{FileScanExec, Files};
 use thalweg_runtime::blocking;
+use thalweg_storage::load::version;
 
 /// Inputs of which the columns are remembered.
 const KNOWN_MAX: usize = 64;

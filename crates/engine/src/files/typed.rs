@@ -35,9 +35,9 @@ use thalweg_storage::load::{self, Format};
 
 use super::paths;
 use super::told::{Told, same_name};
-use crate::exec::guarded;
 use crate::sql_type::sql_type;
 use thalweg_errors::{from_datafusion, into_datafusion};
+use thalweg_exec::guarded;
 use thalweg_runtime::blocking;
 
 pub struct TypedTable {

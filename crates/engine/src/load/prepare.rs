@@ -1,10 +1,9 @@
 //! What a table's load will do: from a request to files, a format, and columns with their types.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::UNIX_EPOCH;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -198,29 +197,8 @@ fn refuse_definition(request: &LoadRequest, table: &Table) -> Result<()> {
 }
 
 fn stamped(path: PathBuf) -> Result<InputFile> {
-    let stamp = version(&path)?;
+    let stamp = load::version(&path)?;
     Ok(InputFile { path, stamp })
-}
-
-/// The [`stamp`] of a file that is to be read.
-pub(crate) fn version(path: &Path) -> Result<LoadedFile> {
-    if let Some(address) = load::address(path) {
-        let (path, bytes, modified_ns) = load::version_there(address)?;
-        return Ok(LoadedFile { path, bytes, modified_ns });
-    }
-    let failed = |e| Error::io(format!("cannot open {}", quoted(&path.to_string_lossy())), e);
-    stamp(path).map_err(failed)
-}
-
-/// What a file is remembered by: its path without links, and its version.
-pub fn stamp(path: &Path) -> std::io::Result<LoadedFile> {
-    let meta = path.metadata()?;
-    let modified = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(LoadedFile {
-        path: path.canonicalize()?.to_string_lossy().into_owned(),
-        bytes: meta.len(),
-        modified_ns: modified.as_nanos() as u64,
-    })
 }
 
 impl Prepared {

@@ -18,7 +18,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, Partitioning, ReplaceChildrenOptions,
 };
 
-use crate::exec::{self, FileScanExec};
+use thalweg_exec::{self, FileScanExec};
 
 /// Adds the rule behind those that decide how many partitions there are.
 pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
@@ -54,7 +54,7 @@ fn in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPla
     if let Some(scan) = plan.downcast_ref::<FileScanExec>() {
         return Ok(Some(Arc::new(scan.in_order()?)));
     }
-    if let Some(scan) = exec::in_order(plan) {
+    if let Some(scan) = thalweg_exec::in_order(plan) {
         return Ok(Some(scan));
     }
     let [input] = plan.children()[..] else { return Ok(None) };

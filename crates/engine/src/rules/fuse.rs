@@ -39,9 +39,7 @@ use datafusion::physical_plan::{
 };
 
 use crate::config::Settings;
-use crate::exec::PipelineExec;
-
-pub use compile::{Compiled, Input, Value};
+use thalweg_exec::{Input, PipelineExec};
 
 #[derive(Debug, Default)]
 pub struct Fuse;

@@ -24,7 +24,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use thalweg_base::limits::BATCH_ROWS;
 
-use crate::exec::{ScanExec, TakeRowsExec};
+use thalweg_exec::{ScanExec, TakeRowsExec};
 
 /// Rows that are asked for at most: they may lie in as many chunks, each of which is decoded for
 /// them, and come in one batch.

@@ -40,7 +40,7 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::casts::is_exact;
-use crate::exec::{ScanExec, may_fail};
+use thalweg_exec::{ScanExec, may_fail};
 
 type Filter = Arc<dyn PhysicalExpr>;
 type Plan = Arc<dyn ExecutionPlan>;

@@ -1,5 +1,6 @@
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use arrow::array::{Int64Array, RecordBatch};
@@ -28,26 +29,6 @@ use crate::statement;
 use crate::transaction::Transactions;
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::{Driver, Origin, Run, Terms};
-
-type Numbers = Flights<&'static str, u32>;
-
-fn board(flights: &Arc<Numbers>, key: &'static str) -> Part<&'static str, u32> {
-    flights.board(&Arc::new(key))
-}
-
-fn leads(part: Part<&'static str, u32>) -> Leader<&'static str, u32> {
-    match part {
-        Part::Leads(leader) => leader,
-        Part::Joins(joiner) => panic!("joins {}", joiner.key()),
-    }
-}
-
-fn joins(part: Part<&'static str, u32>) -> Waiting<Landed<u32>> {
-    match part {
-        Part::Joins(joiner) => Waiting::new(joiner.landed()),
-        Part::Leads(_) => panic!("leads"),
-    }
-}
 
 /// A future that is polled by hand, only when it was woken.
 struct Waiting<T> {
@@ -79,91 +60,6 @@ impl<T> Waiting<T> {
         }
         None
     }
-}
-
-#[test]
-fn who_joins_gets_what_the_leader_computes() {
-    let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a"));
-    let mut waiting: Vec<_> = (0..3).map(|_| joins(board(&flights, "a"))).collect();
-    assert!(waiting.iter_mut().all(|w| w.run().is_none()));
-    assert_eq!(leader.joiners(), 3);
-    leader.done(42);
-    for mut joiner in waiting {
-        assert!(matches!(joiner.run(), Some(Landed::Done(42))));
-    }
-    assert_eq!(flights.shared(), 3);
-    // Nothing is left of it: the next one computes.
-    leads(board(&flights, "a"));
-}
-
-#[test]
-fn another_key_is_another_flight() {
-    let flights = Arc::new(Numbers::default());
-    let a = leads(board(&flights, "a"));
-    let b = leads(board(&flights, "b"));
-    let mut joined = joins(board(&flights, "b"));
-    a.done(1);
-    assert!(joined.run().is_none());
-    b.done(2);
-    assert!(matches!(joined.run(), Some(Landed::Done(2))));
-}
-
-#[test]
-fn a_leader_that_goes_is_followed_by_one_who_waited() {
-    let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a"));
-    let mut second = joins(board(&flights, "a"));
-    let mut third = joins(board(&flights, "a"));
-    assert!(second.run().is_none() && third.run().is_none());
-    drop(leader);
-    assert!(matches!(third.run(), Some(Landed::Lost)));
-    let leader = leads(board(&flights, "a"));
-    // It looks late, and joins who was faster.
-    assert!(matches!(second.run(), Some(Landed::Lost)));
-    let mut second = joins(board(&flights, "a"));
-    assert!(second.run().is_none());
-    leader.done(9);
-    assert!(matches!(second.run(), Some(Landed::Done(9))));
-    assert_eq!(flights.shared(), 1);
-}
-
-#[test]
-fn who_joined_may_go() {
-    let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a"));
-    let mut second = joins(board(&flights, "a"));
-    let mut third = joins(board(&flights, "a"));
-    assert!(second.run().is_none() && third.run().is_none());
-    drop(second);
-    assert_eq!(leader.joiners(), 1);
-    leader.done(5);
-    assert!(matches!(third.run(), Some(Landed::Done(5))));
-}
-
-#[test]
-fn what_is_too_large_is_left_to_each() {
-    let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a"));
-    let mut second = joins(board(&flights, "a"));
-    leader.too_large();
-    assert!(matches!(second.run(), Some(Landed::TooLarge)));
-    assert_eq!(flights.shared(), 0);
-    // A later flight is not ended by the end of an earlier one.
-    let leader = leads(board(&flights, "a"));
-    let mut fourth = joins(board(&flights, "a"));
-    leader.done(1);
-    assert!(matches!(fourth.run(), Some(Landed::Done(1))));
-}
-
-/// Done, before anybody who joined has been polled at all.
-#[test]
-fn what_is_done_before_anyone_looks_is_not_missed() {
-    let flights = Arc::new(Numbers::default());
-    let leader = leads(board(&flights, "a"));
-    let mut second = joins(board(&flights, "a"));
-    leader.done(3);
-    assert!(matches!(second.run(), Some(Landed::Done(3))));
 }
 
 /// A leader whose stream gives what the test feeds it, and whose client takes nothing by itself.

@@ -51,6 +51,7 @@ mod source;
 mod spelling;
 mod text;
 mod turns;
+mod version;
 mod zipped;
 
 #[cfg(test)]
@@ -70,6 +71,7 @@ pub use input::{
 pub use layout::{Columns, Matched};
 pub use reader::{Batches, Outcome, Reader, Unit};
 pub use rejects::Reject;
-pub use source::{address, version_there};
+pub use source::address;
+pub use version::{stamp, version};
 
 pub use crate::store::shown_address;

@@ -20,10 +20,8 @@ mod window;
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Result, ScalarValue, exec_err};
-use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
+use datafusion::common::Result;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -43,71 +41,12 @@ use thalweg_pipeline::sort;
 use super::expr::{conjuncts, translate};
 use super::same::same;
 use super::windows::windows;
-use crate::exec::ScanExec;
 use crate::rules::lost_constants::SecretiveExec;
 use groups::{covers_aggregate, filter_groups_early};
 use join::covers_join;
+use thalweg_exec::{Compiled, Input, ScanExec, SubqueryValue};
 
 pub use groups::function;
-
-/// A subtree as pipelines, and what they read.
-pub struct Compiled {
-    pub plan: Plan,
-    pub inputs: Vec<Input>,
-    pub values: Vec<Value>,
-}
-
-/// What is emitted as the value of a scalar subquery, for the expressions of later pipelines.
-#[derive(Clone)]
-pub struct Value {
-    pub sink: usize,
-    index: SubqueryIndex,
-    /// Those expressions hold it as well.
-    results: ScalarSubqueryResults,
-}
-
-impl Value {
-    pub fn set(&self, column: &ArrayRef, rows: usize) -> Result<()> {
-        if rows == 0 {
-            return Ok(());
-        }
-        let value = ScalarValue::try_from_array(column, 0)?;
-        if rows > 1 || self.results.set(self.index, value).is_err() {
-            return exec_err!("Scalar subquery returned more than one row");
-        }
-        Ok(())
-    }
-
-    /// NULL if there was no row.
-    pub fn finish(&self, data_type: &DataType) -> Result<()> {
-        match self.results.get(self.index) {
-            Some(_) => Ok(()),
-            None => self.results.set(self.index, data_type.try_into()?),
-        }
-    }
-
-    /// For the subquery to be computed anew.
-    pub fn clear(&self) {
-        self.results.clear();
-    }
-}
-
-/// A source of pipelines.
-#[derive(Clone)]
-pub enum Input {
-    Scan(Arc<ScanExec>),
-    /// Any other operator.
-    Plan(Arc<dyn ExecutionPlan>),
-}
-
-impl Input {
-    pub fn plan(&self) -> Arc<dyn ExecutionPlan> {
-        match self {
-            Input::Scan(scan) => Arc::clone(scan) as _,
-            Input::Plan(plan) => Arc::clone(plan),
-        }
-    }
-}
 
 /// `None`: there is nothing in it that is better done in pipelines.
 pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
@@ -231,7 +170,7 @@ struct Compiler {
     known: Vec<(Arc<dyn ExecutionPlan>, Flow)>,
     /// Joins, and the sinks of their tables, which no probe marks.
     built: Vec<(Arc<dyn ExecutionPlan>, usize)>,
-    values: Vec<Value>,
+    values: Vec<SubqueryValue>,
 }
 
 impl Compiler {
@@ -267,7 +206,7 @@ impl Compiler {
             };
             let sink = self.emit(flow, &plan.schema());
             let results = exec.results().clone();
-            self.values.push(Value { sink, index: subquery.index, results });
+            self.values.push(SubqueryValue { sink, index: subquery.index, results });
         }
         Ok(())
     }

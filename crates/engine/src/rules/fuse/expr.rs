@@ -16,7 +16,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use thalweg_pipeline::expr::{Arithmetic, Expr};
 
 use super::function::{Foreign, nullable};
-use crate::exec::{comparison, may_fail, remap};
+use thalweg_exec::{comparison, may_fail, remap};
 
 /// The expression over `columns`, which stand for those of `schema`.
 pub fn translate(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> Result<Expr> {

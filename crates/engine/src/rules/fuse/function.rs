@@ -13,8 +13,8 @@ use thalweg_base::Result;
 use thalweg_pipeline::aggregate::{Accumulator, External};
 use thalweg_pipeline::expr::Function;
 
-use crate::exec::remap;
 use thalweg_errors::from_datafusion;
+use thalweg_exec::remap;
 
 /// An expression over the columns of `schema`, which are its arguments.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
 use super::compile::unordered;
-use crate::exec::ScanExec;
+use thalweg_exec::ScanExec;
 
 pub fn same(a: &Arc<dyn ExecutionPlan>, b: &Arc<dyn ExecutionPlan>) -> bool {
     let (a, b) = (unordered(a), unordered(b));

@@ -25,7 +25,7 @@ use thalweg_pipeline::ir::{Join, Probe, Sink, Source, Step, computed, mark_read}
 use super::groups::add_parts;
 use super::join::wanted;
 use super::{Compiler, Feed};
-use crate::exec::ScanExec;
+use thalweg_exec::ScanExec;
 
 /// As many rows there must be for each group of rows, by how many texts these have for themselves:
 /// the more there are to look up or to compare, the more grouping by the rows saves.

@@ -15,7 +15,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use crate::exec::spill_file::reserve;
+use crate::spill_file::reserve;
 use thalweg_runtime::checkpoint;
 
 pub enum Collected {

@@ -17,9 +17,9 @@ use thalweg_pipeline::select::Selection;
 use thalweg_storage::{ChunkRef, Segment, expand};
 
 use super::{ScanExec, Source, filters};
-use crate::exec::column::Column;
-use crate::exec::filter::Conjunct;
-use crate::exec::loading::{Ahead, CHUNKS_AHEAD, Coming, Early};
+use crate::column::Column;
+use crate::filter::Conjunct;
+use crate::loading::{Ahead, CHUNKS_AHEAD, Coming, Early};
 use crate::prune::{Cause, Filter, Next, Pruned, ReadOrder, Skipper};
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::{Run, blocking, checkpoint};

@@ -5,8 +5,6 @@
 
 mod groups;
 mod tables;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 

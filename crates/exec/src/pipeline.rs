@@ -19,8 +19,6 @@ mod found;
 mod output;
 mod source;
 mod spill;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,8 +37,8 @@ use datafusion::physical_plan::{
 use parking_lot::Mutex;
 use thalweg_pipeline::ir::{Plan, Source};
 
-use crate::exec::ScanExec;
-use crate::rules::fuse::{Compiled, Input, Value};
+use crate::ScanExec;
+use crate::compiled::{Compiled, Input, SubqueryValue};
 use execution::Execution;
 pub use figures::MemoryBandwidth;
 
@@ -48,7 +46,7 @@ pub struct PipelineExec {
     plan: Arc<Plan>,
     inputs: Vec<Input>,
     /// Of scalar subqueries: in containers that the expressions of every copy hold.
-    values: Arc<[Value]>,
+    values: Arc<[SubqueryValue]>,
     /// What the pipelines stand for.
     original: Arc<dyn ExecutionPlan>,
     /// One [`StageExec`] per pipeline, to be shown.
@@ -180,7 +178,7 @@ impl ExecutionPlan for PipelineExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.values.iter().for_each(Value::clear);
+        self.values.iter().for_each(SubqueryValue::clear);
         let copy = self.with_stages(self.stages.clone())?;
         Ok(Arc::new(PipelineExec { again: true, ..copy }))
     }
@@ -224,7 +222,7 @@ pub struct StageExec {
 }
 
 impl StageExec {
-    fn new(plan: &Plan, n: usize, inputs: &[Input], values: &[Value]) -> Self {
+    fn new(plan: &Plan, n: usize, inputs: &[Input], values: &[SubqueryValue]) -> Self {
         let pipeline = &plan.pipelines[n];
         let number = match pipeline.source {
             Source::External(number) => Some(number),

@@ -18,7 +18,7 @@ use thalweg_storage::value_hashes;
 
 use super::domain::{Domain, countable};
 use super::predicate::{Member, Operand, Predicate, Term};
-use crate::exec::remap;
+use crate::remap;
 
 /// What `expr` (boolean, over the table's schema) means to statistics.
 pub fn compile(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Predicate {

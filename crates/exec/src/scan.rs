@@ -41,7 +41,7 @@ use self::reader::{Reader, Stream};
 use super::filter::{Conjunct, remap};
 use super::loading::{Ahead, Loading};
 use crate::prune::{Filter, ReadOrder, Skipper};
-use crate::table::with_row_id;
+use crate::row_id::with_row_id;
 
 /// What a scan reads, shared by its partitions and by copies the optimizer makes.
 #[derive(Clone)]

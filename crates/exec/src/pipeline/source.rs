@@ -26,10 +26,10 @@ use thalweg_pipeline::worker::{
 
 use super::found::Found;
 use super::spill::{Loaded, Rows, Spilled, SpilledGroups, SpilledTable};
-use crate::exec::ScanExec;
-use crate::exec::scan::Hint;
-use crate::exec::scan::reader::Reader;
-use crate::rules::fuse::Input;
+use crate::ScanExec;
+use crate::compiled::Input;
+use crate::scan::Hint;
+use crate::scan::reader::Reader;
 use thalweg_errors::into_datafusion;
 
 /// What a worker shall take for a step: a batch that takes longer is followed by shorter ones, so

@@ -20,8 +20,8 @@ use thalweg_pipeline::table::{Building, Collected, Given, Spec, hashes};
 use thalweg_pipeline::worker::{Asked, BuiltTable, Marks};
 
 use super::work_off;
-use crate::exec::spill_file::{Part, manager, read};
-use crate::exec::split::{Hashes, Split, Writer};
+use crate::spill_file::{Part, manager, read};
+use crate::split::{Hashes, Split, Writer};
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::checkpoint;
 

@@ -23,8 +23,8 @@ use super::Bounds;
 use super::build::{Collected, Granted, collect};
 use super::handover::Handover;
 use super::sides;
-use crate::exec::spill_file::{Part, manager, read};
-use crate::exec::split::Split;
+use crate::spill_file::{Part, manager, read};
+use crate::split::Split;
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::{Beside, checkpoint};
 

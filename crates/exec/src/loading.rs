@@ -17,7 +17,7 @@ use thalweg_base::limits::READ_AHEAD_BYTES_MAX;
 use thalweg_storage::{ChunkColumn, ChunkRef, Database, Segment};
 use tokio::task::JoinHandle;
 
-use crate::share::{Flights, Landed, Leader, Part};
+use crate::flights::{Flights, Landed, Leader, Part};
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::blocking;
 
@@ -214,37 +214,48 @@ mod tests {
     use std::cell::Cell;
     use std::pin::pin;
 
-    use arrow::array::Int64Array;
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema};
     use futures::FutureExt;
-    use thalweg_storage::DirectIo;
+    use thalweg_storage::{DirectIo, Layout, Options, TableSpec};
 
     use super::*;
-    use crate::config::Config;
-    use crate::engine::Engine;
 
     /// Of a table of one chunk and two columns, nothing of which is in the cache.
-    fn cold(engine: &Arc<Engine>) -> (Database, ChunkRef) {
-        let (session, database) = (engine.session(), engine.database().clone());
-        let sql = "CREATE TABLE t AS SELECT value AS a, value * 7 AS b FROM range(0, 1000)";
-        engine.block_on(session.query(sql)).unwrap();
-        let snapshot = database.snapshot();
+    fn cold(database: &Database) -> ChunkRef {
+        let columns = ["a", "b"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema = Arc::new(Schema::new(columns.to_vec()));
+        let values = |by: i64| Int64Array::from_iter_values((0..1000).map(|a| by * a));
+        let arrays: Vec<ArrayRef> = vec![Arc::new(values(1)), Arc::new(values(7))];
+        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).unwrap();
+        let mut transaction = database.begin();
+        let spec = TableSpec::default();
+        let layout = Layout::of_new(Arc::clone(&schema), &spec);
+        let id = transaction.create_table("public", "t", schema, spec).unwrap();
+        let mut writer = database.extent_writer(layout);
+        writer.push(&batch).unwrap();
+        transaction.append(id, writer.finish().unwrap()).unwrap();
+        let snapshot = transaction.commit().unwrap();
         let (_, table) = snapshot.named_tables().next().unwrap();
-        let chunk = table.contents().unwrap().chunk(0);
-        (database, chunk)
+        table.contents().unwrap().chunk(0)
     }
 
-    fn engine() -> Arc<Engine> {
-        Engine::open(":memory:", Config { threads: 1, ..Config::default() }).unwrap()
+    fn in_memory() -> Database {
+        Database::memory(Options::default()).unwrap()
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Runtime::new().unwrap().block_on(future)
     }
 
     #[test]
     fn what_another_task_reads_is_not_read_again() {
-        let engine = engine();
-        let (database, chunk) = cold(&engine);
+        let database = in_memory();
+        let chunk = cold(&database);
         let loading = Loading::default();
         let key = |column| key(&database, &chunk, column).unwrap();
         let Part::Leads(other) = loading.reads.board(&key(1)) else { panic!("joins") };
-        engine.block_on(async {
+        block_on(async {
             let mut read = pin!(loading.read(&database, &chunk, &[0, 1]));
             // It reads the first column itself, and waits for the second.
             while matches!(loading.reads.board(&key(0)), Part::Joins(_)) {
@@ -268,12 +279,12 @@ mod tests {
 
     #[test]
     fn a_read_that_fails_is_tried_by_who_waited() {
-        let engine = engine();
-        let (database, chunk) = cold(&engine);
+        let database = in_memory();
+        let chunk = cold(&database);
         let loading = Loading::default();
         let key = key(&database, &chunk, 0).unwrap();
         let Part::Leads(other) = loading.reads.board(&key) else { panic!("joins") };
-        engine.block_on(async {
+        block_on(async {
             let mut read = pin!(loading.read(&database, &chunk, &[0]));
             assert!(read.as_mut().now_or_never().is_none());
             drop(other);
@@ -289,12 +300,12 @@ mod tests {
     #[test]
     fn what_is_read_ahead_is_there_when_its_chunk_is_and_gone_with_it() {
         let folder = tempfile::tempdir().unwrap();
-        let config = Config { threads: 1, direct_io: DirectIo::On, ..Config::default() };
-        let engine = Engine::open(folder.path().join("db").to_str().unwrap(), config).unwrap();
-        let (database, chunk) = cold(&engine);
+        let options = Options { direct_io: DirectIo::On, ..Options::default() };
+        let database = Database::open(&folder.path().join("db"), options).unwrap();
+        let chunk = cold(&database);
         let (loading, scan) = (Arc::new(Loading::default()), Ahead::default());
         let column = |number| key(&database, &chunk, number).unwrap();
-        engine.block_on(async {
+        block_on(async {
             // Somebody else is reading the second one.
             let Part::Leads(other) = loading.reads.board(&column(1)) else { panic!("joins") };
             scan.begin(&loading, &database, vec![chunk.clone()], &[0, 1]);
@@ -337,8 +348,8 @@ mod tests {
 
     #[test]
     fn what_another_task_decodes_is_not_decoded_again() {
-        let engine = engine();
-        let (database, chunk) = cold(&engine);
+        let database = in_memory();
+        let chunk = cold(&database);
         let loading = Loading::default();
         let key = key(&database, &chunk, 0).unwrap();
         let segment = database.read(&chunk, &[0]).unwrap().remove(0);

@@ -11,7 +11,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 
 use super::build::Granted;
-use crate::exec::split::{Hashes, Split, Writer};
+use crate::split::{Hashes, Split, Writer};
 
 /// Multiplied by the depth it seeds the hash that splits: rows that one hash put together are to be
 /// parted by the next. (2⁶⁴ over the golden ratio: such multiples differ in many bits.) DataFusion

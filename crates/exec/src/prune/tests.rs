@@ -1,8 +1,6 @@
 //! A verdict of the statistics is checked against the rows: what a predicate is on any row of a
 //! chunk must be among what it was said to be able to come to.
 
-mod queries;
-
 use std::sync::Arc;
 
 use arrow::array::{

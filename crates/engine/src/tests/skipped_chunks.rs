@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::AsArray;
 use thalweg_storage::ChunkRef;
 
-use crate::prune::{Next, Skipper};
 use crate::{Config, Engine, Session};
+use thalweg_exec::prune::{Next, Skipper};
 
 const CHUNKS: usize = 128;
 const ROWS_PER_CHUNK: usize = 512;

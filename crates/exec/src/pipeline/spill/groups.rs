@@ -14,7 +14,7 @@ use thalweg_pipeline::aggregate::spill::{PARTS, Sealed, schema};
 use thalweg_pipeline::aggregate::{Groups, Merging, Spec};
 
 use super::work_off;
-use crate::exec::spill_file::{Part, PartFiles, manager, read};
+use crate::spill_file::{Part, PartFiles, manager, read};
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::checkpoint;
 

@@ -34,10 +34,10 @@ use thalweg_storage::LoadedFile;
 use thalweg_storage::load::{Batches, Columns, Format, Reader, Unit, shown};
 use tokio::sync::OnceCell;
 
-use crate::files::in_sql;
-use crate::load::version;
+use thalweg_errors::in_sql;
 use thalweg_errors::{from_arrow, into_datafusion};
 use thalweg_runtime::{Beside, blocking, checkpoint};
+use thalweg_storage::load::version;
 
 /// The files of a table, as they were when their columns were found.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use thalweg_base::limits::BATCH_ROWS;
 use tokio::sync::mpsc;
 
 use super::spill::Spool;
-use crate::exec::split::Writer;
-use crate::rules::fuse::Value;
+use crate::compiled::SubqueryValue;
+use crate::split::Writer;
 use thalweg_errors::into_datafusion;
 
 /// Why pipelines came to no end.
@@ -44,7 +44,7 @@ pub enum Output {
     /// They are to be looked up in a table that is in files itself.
     Files(Arc<Spool>, Writer),
     /// The only row.
-    Value(Value),
+    Value(SubqueryValue),
 }
 
 /// To one output, and if nobody reads that any more, to another.

@@ -34,9 +34,9 @@ use super::figures::Figures;
 use super::output::{Client, Output, Sender, Stop};
 use super::source::{Feed, Opened, Puller, Sinks};
 use super::spill::{Spilled, SpilledTable, Spilling, Spool, can_spill};
-use crate::exec::adapted;
-use crate::exec::again::{again, unfed};
-use crate::rules::fuse::{Input, Value};
+use crate::adapted;
+use crate::again::{again, unfed};
+use crate::compiled::{Input, SubqueryValue};
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::{Beside, Run, all_offered, checkpoint};
 
@@ -64,7 +64,7 @@ pub struct Execution {
 struct Shared {
     plan: Arc<Plan>,
     inputs: Vec<Input>,
-    values: Arc<[Value]>,
+    values: Arc<[SubqueryValue]>,
     original: Arc<dyn ExecutionPlan>,
     /// Others execute it, too.
     again: bool,
@@ -208,7 +208,7 @@ impl Shared {
 
     /// Runs the operators that the pipelines stand for: those spill.
     async fn operators(&self, outputs: &[Sender]) -> Result<()> {
-        self.values.iter().for_each(Value::clear);
+        self.values.iter().for_each(SubqueryValue::clear);
         let plan = match self.again {
             true => unfed(again(&self.original)?)?,
             false => Arc::clone(&self.original).reset_state()?,
@@ -334,7 +334,7 @@ impl Shared {
         tables.next_back()
     }
 
-    fn value(&self, sink: usize) -> Option<&Value> {
+    fn value(&self, sink: usize) -> Option<&SubqueryValue> {
         self.values.iter().find(|value| value.sink == sink)
     }
 
