@@ -20,8 +20,8 @@ use thalweg_storage::AsOf;
 use crate::catalog::Catalog;
 use crate::ddl;
 use crate::names::folded;
-use crate::rules::zones::STORED_ZONE;
 use crate::walk::{walk, walk_mut};
+use thalweg_plan::zones::STORED_ZONE;
 
 /// Gives every table with a version its name in the catalog.
 pub async fn resolve(

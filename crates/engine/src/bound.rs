@@ -16,7 +16,7 @@ use datafusion::common::{
 };
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::cte_worktable::CteWorkTable;
-use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::datasource::{TableProvider, provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
@@ -39,12 +39,12 @@ use crate::describe::{described, summary};
 use crate::dialect::{SUMMARIZE, every_column_of};
 use crate::dml::target::expression;
 use crate::files::Reading;
-use crate::rules::equal_floats;
 use crate::table::StoredTable;
 use crate::walk::walk;
 use crate::{names, quantified};
 use thalweg_errors::{from_datafusion, into_datafusion};
 use thalweg_exec::IntSeries;
+use thalweg_plan::equal_floats;
 
 /// What the columns of a result are called, where that is not what the plan calls them.
 #[derive(Clone, Debug, Default)]
@@ -531,7 +531,7 @@ impl<'a> Names<'a> {
             if let Ok(schema) = state.schema_for_ref(name.clone())
                 && let Some(table) = schema.table(&name.table).await?
             {
-                place.insert(equal_floats::source_of(table)?);
+                place.insert(source_of(table)?);
             }
         }
         for read in reads(statement) {
@@ -542,7 +542,7 @@ impl<'a> Names<'a> {
             let Some(handle) = catalog.as_ref().and_then(|c| c.downcast_ref::<Handle>()) else {
                 return internal_err!("files are read without a catalog");
             };
-            place.insert(equal_floats::source_of(handle.read(&reading).await?)?);
+            place.insert(source_of(handle.read(&reading).await?)?);
         }
         Ok(Names { state, tables })
     }
@@ -687,5 +687,12 @@ impl ContextProvider for Names<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         self.state.window_functions().keys().cloned().collect()
+    }
+}
+/// A table as plans read it: floats of what is not stored here may have several zeros and NaNs.
+fn source_of(table: Arc<dyn TableProvider>) -> DfResult<Arc<dyn TableSource>> {
+    match table.is::<StoredTable>() {
+        true => Ok(provider_as_source(table)),
+        false => equal_floats::source_of(table),
     }
 }

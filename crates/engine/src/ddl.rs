@@ -516,7 +516,7 @@ pub(crate) fn table_schema(plan: &Schema, from_query: bool) -> Result<SchemaRef>
     let zoned = plan
         .fields()
         .iter()
-        .map(|f| f.as_ref().clone().with_data_type(crate::rules::zones::stored(f.data_type())));
+        .map(|f| f.as_ref().clone().with_data_type(thalweg_plan::zones::stored(f.data_type())));
     let plan = Schema::new(zoned.collect::<Vec<Field>>());
     let stored = thalweg_storage::stored_schema(&plan)?;
     if !from_query {

@@ -34,8 +34,8 @@
 //! * `catalog.rs`, `table.rs`, `files.rs`, `attach.rs`: what DataFusion sees of the database, of plain files
 //!   and of other databases.
 //!   `system.rs`, `information.rs`: what it can be asked about the database itself.
-//! * [`rules`]: our optimizer rules. `prune.rs`: which chunks a predicate needs. `estimate.rs`: how much work a plan is.
-//! * `exec/`: our operators. `write.rs`: rows into extents.
+//! * [`thalweg_plan`]: our optimizer rules, and how much work a plan is.
+//! * [`thalweg_exec`]: our operators, and which chunks a predicate needs. `write.rs`, `sink.rs`: rows into extents.
 //! * [`calibration`]: what this machine's memory gives, to compare with.
 //! * `maintain.rs`, `background.rs`: compaction, when asked for and by itself.
 //! * `figures.rs`: what there is to be watched.
@@ -61,7 +61,6 @@ mod describe;
 mod dialect;
 mod dml;
 mod engine;
-mod estimate;
 mod figures;
 mod files;
 mod held;
@@ -85,7 +84,6 @@ mod quantified;
 mod refuse;
 mod result_names;
 mod row_insert;
-pub mod rules;
 pub mod script;
 mod session;
 mod share;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::stream::BoxStream;
@@ -33,7 +34,7 @@ use crate::parse;
 use crate::row_insert::RowInsert;
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
-use crate::{pg, pg_type, place, rules};
+use crate::{pg, pg_type, place};
 use thalweg_exec::MemoryBandwidth;
 use thalweg_runtime::{Beside, Cancel, Origin, Run};
 
@@ -606,7 +607,7 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
     options.execution.skip_physical_aggregate_schema_check = true;
     options.explain.physical_plan_only = true;
     // Until SET timezone says otherwise.
-    options.execution.time_zone = Some(rules::zones::STORED_ZONE.into());
+    options.execution.time_zone = Some(thalweg_plan::zones::STORED_ZONE.into());
     options.execution.sort_spill_reservation_bytes = SORT_MERGE_BYTES;
     // A join lists its few keys for the scan of the other side only if their array is small; one
     // batch of our scans must be, also of keys of 16 bytes.
@@ -618,10 +619,16 @@ fn state(engine: &Arc<Engine>, catalog: &Arc<Catalog>) -> SessionState {
         .with_config(config)
         .with_runtime_env(Arc::clone(engine.environment()))
         .with_catalog_list(Arc::new(Catalogs::new(catalog)));
-    let mut state = rules::install(thalweg_functions::install(builder)).build();
+    let mut state =
+        thalweg_plan::install(thalweg_functions::install(builder), wants_pipelines).build();
     thalweg_functions::register(&mut state);
     // There are formats of these names, which may be replaced.
     let _ = state.register_file_format(Arc::new(CsvFiles::default()), true);
     let _ = state.register_file_format(Arc::new(JsonFiles::default()), true);
     state
+}
+
+/// `SET thalweg.pipelines`
+fn wants_pipelines(options: &ConfigOptions) -> bool {
+    options.extensions.get::<Settings>().is_some_and(|settings| settings.pipelines)
 }

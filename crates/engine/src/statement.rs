@@ -23,7 +23,6 @@ use crate::bound::{self, Titles};
 use crate::catalog::without_tables;
 use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
-use crate::estimate;
 use crate::parse::{self, Parsed};
 use crate::plans::{Execution, Planned};
 use crate::session::Inner;
@@ -36,6 +35,7 @@ use crate::{
 use thalweg_base::Notice;
 use thalweg_errors::from_datafusion;
 use thalweg_exec::adapted;
+use thalweg_plan::estimate;
 use thalweg_runtime::{Run, checkpoint};
 
 pub(crate) use crate::parse::statement as parse;

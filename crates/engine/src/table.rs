@@ -16,7 +16,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use thalweg_base::Error;
 use thalweg_storage::{Layout, Table};
 
-use crate::rules::cardinality;
 use crate::sink::TableSink;
 use crate::transaction::Transactions;
 use crate::write::Target;
@@ -24,6 +23,7 @@ use crate::zoned;
 use thalweg_errors::into_datafusion;
 use thalweg_exec::prune::scalar;
 use thalweg_exec::{ScanExec, Source, with_row_id};
+use thalweg_plan::cardinality;
 
 pub struct StoredTable {
     source: Source,

@@ -14,7 +14,7 @@ use datafusion::physical_expr::expressions::{self, Column};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
-use crate::rules::zones::in_zone;
+use thalweg_plan::zones::in_zone;
 
 /// The columns of a table in a session's zone; `None`: they are that as they are.
 pub fn shown(schema: &SchemaRef, zone: Option<&str>) -> Option<SchemaRef> {

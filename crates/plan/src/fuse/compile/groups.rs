@@ -15,10 +15,10 @@ use thalweg_pipeline::expr::Expr;
 use thalweg_pipeline::ir::{Join, Pipeline, Probe, Sink, Source, Step};
 
 use super::{Compiler, Feed, Flow, fields, passes_on, unordered};
-use crate::rules::fuse::expr::{is_constant, null, translate};
-use crate::rules::fuse::function::ForeignAggregate;
-use crate::rules::fuse::grouping::{Level, levels};
-use crate::rules::fuse::same::same_expr;
+use crate::fuse::expr::{is_constant, null, translate};
+use crate::fuse::function::ForeignAggregate;
+use crate::fuse::grouping::{Level, levels};
+use crate::fuse::same::same_expr;
 
 impl Compiler {
     pub(super) fn aggregate(

@@ -1,4 +1,8 @@
-//! Our optimizer rules, one per file, and where they stand among DataFusion's.
+//! DataFusion's side of a plan: our optimizer rules, one per file, and where they stand among its own; how
+//! many rows ([`cardinality`]) and how much work ([`estimate`]) a plan is expected to be; and, last of all,
+//! what becomes pipelines ([`fuse`]).
+//!
+//! The crate knows no sessions, no threads and no statements: a plan comes in, and a plan goes out.
 
 pub mod bytea_casts;
 pub mod cardinality;
@@ -6,6 +10,7 @@ mod casts;
 pub mod constant_filters;
 pub mod early_semi_joins;
 pub mod equal_floats;
+pub mod estimate;
 pub mod file_order;
 pub mod fuse;
 pub mod ignored_nulls;
@@ -40,7 +45,10 @@ use datafusion::optimizer::OptimizerRule;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
-pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+pub fn install(
+    builder: SessionStateBuilder,
+    wants_pipelines: fuse::IsWanted,
+) -> SessionStateBuilder {
     let builder = push_down::install(pushed_filters::install(simplify::install(builder)));
     let builder = known_aggregates::install(null_keys::install(single_distinct::install(builder)));
     let builder = bytea_casts::install(builder);
@@ -52,7 +60,7 @@ pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     let builder = window_limits::install(builder);
     let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
     let builder = missing_sorts::install(late_columns::install(builder));
-    fuse::install(file_order::install(builder))
+    fuse::install(file_order::install(builder), wants_pipelines)
 }
 
 /// Adds a rule for logical plans before the named one, or at the end if there is none.

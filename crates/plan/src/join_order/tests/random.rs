@@ -14,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use thalweg_base::Prng;
 
 use super::{JoinOrder, assert_idempotent, order, plan, sessions};
-use crate::rules::cardinality::tests::Stub;
+use crate::cardinality::tests::Stub;
 
 const TABLES: usize = 5;
 const SEEDS: u64 = 120;

@@ -9,8 +9,8 @@ use datafusion::prelude::SessionContext;
 
 use super::cross_join::guard;
 use super::{JoinOrder, install};
-use crate::rules::cardinality::estimate;
-use crate::rules::cardinality::tests::{Stub, plan};
+use crate::cardinality::estimate;
+use crate::cardinality::tests::{Stub, plan};
 
 mod random;
 mod search;

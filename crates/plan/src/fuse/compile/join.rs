@@ -13,8 +13,8 @@ use thalweg_pipeline::ir::{Join, Probe, Sink, Source, Step, TableRows};
 use thalweg_pipeline::table;
 
 use super::{Compiler, Feed, Flow, field, unordered};
-use crate::rules::fuse::expr::{null, translate};
-use crate::rules::fuse::same::{same, same_expr};
+use crate::fuse::expr::{null, translate};
+use crate::fuse::same::{same, same_expr};
 
 impl Compiler {
     pub(super) fn join(

@@ -21,7 +21,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::table::StoredTable;
 use thalweg_functions::canonical_float::{CANONICAL_FLOAT, scalar};
 
 #[derive(Debug, Default)]
@@ -241,10 +240,7 @@ fn is_numeric(name: &str) -> bool {
 pub fn source_of(table: Arc<dyn TableProvider>) -> Result<Arc<dyn TableSource>> {
     let schema = table.schema();
     let is_plain = !schema.fields().iter().any(|f| is_float(f.data_type()));
-    if is_plain
-        || table.downcast_ref::<StoredTable>().is_some()
-        || table.get_logical_plan().is_some()
-    {
+    if is_plain || table.get_logical_plan().is_some() {
         return Ok(provider_as_source(table));
     }
     let scan = LogicalPlanBuilder::scan("file", provider_as_source(table), None)?;

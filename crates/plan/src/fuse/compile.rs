@@ -41,7 +41,7 @@ use thalweg_pipeline::sort;
 use super::expr::{conjuncts, translate};
 use super::same::same;
 use super::windows::windows;
-use crate::rules::lost_constants::SecretiveExec;
+use crate::lost_constants::SecretiveExec;
 use groups::{covers_aggregate, filter_groups_early};
 use join::covers_join;
 use thalweg_exec::{Compiled, Input, ScanExec, SubqueryValue};

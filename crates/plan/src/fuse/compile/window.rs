@@ -12,8 +12,8 @@ use thalweg_pipeline::{sort, window};
 
 use super::groups::place;
 use super::{Compiler, Feed, Flow, fields, types, unordered};
-use crate::rules::fuse::expr::translate;
-use crate::rules::fuse::windows::Windows;
+use crate::fuse::expr::translate;
+use crate::fuse::windows::Windows;
 
 impl Compiler {
     pub(super) fn window(&mut self, windows: &Windows, schema: &SchemaRef) -> Result<Flow> {

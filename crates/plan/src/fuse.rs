@@ -20,8 +20,6 @@ mod expr;
 mod function;
 mod grouping;
 mod same;
-#[cfg(test)]
-mod tests;
 mod windows;
 
 use std::sync::Arc;
@@ -38,15 +36,19 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions,
 };
 
-use crate::config::Settings;
 use thalweg_exec::{Input, PipelineExec};
 
-#[derive(Debug, Default)]
-pub struct Fuse;
+#[derive(Debug)]
+struct Fuse {
+    is_wanted: IsWanted,
+}
+
+/// Whether a session wants its queries to run on pipelines.
+pub type IsWanted = fn(&ConfigOptions) -> bool;
 
 /// Adds the rule to those of a session, after DataFusion's.
-pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    builder.with_physical_optimizer_rule(Arc::new(Fuse))
+pub fn install(builder: SessionStateBuilder, is_wanted: IsWanted) -> SessionStateBuilder {
+    builder.with_physical_optimizer_rule(Arc::new(Fuse { is_wanted }))
 }
 
 impl PhysicalOptimizerRule for Fuse {
@@ -55,10 +57,7 @@ impl PhysicalOptimizerRule for Fuse {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        match config.extensions.get::<Settings>() {
-            Some(settings) if settings.pipelines => fuse(plan, false),
-            _ => Ok(plan),
-        }
+        if (self.is_wanted)(config) { fuse(plan, false) } else { Ok(plan) }
     }
 
     fn name(&self) -> &str {
