@@ -2,7 +2,7 @@
 //!
 //! An interval is months, days and time, which do not convert into each other: a month has no fixed
 //! number of days. To be compared it is counted as a whole all the same, a month as 30 days and a day as
-//! 24 hours, as PostgreSQL does: `interval '1 month' = interval '30 days'`. `rules/interval_keys.rs` puts
+//! 24 hours, as PostgreSQL does: `interval '1 month' = interval '30 days'`. `interval_keys.rs` of thalweg-plan puts
 //! `interval_key` wherever a plan compares, orders or groups intervals.
 //!
 //! The key is a decimal of nanoseconds: the longest interval has 25 digits.

@@ -3,7 +3,7 @@
 //! Arrow compares lists with NULL as their least item and sorts them with NULL as the greatest, as it is in
 //! PostgreSQL. A hash join asks its other side for what is between the least and the greatest of its keys
 //! and found the two in one order and asked in the other, so that joins on lists lost rows. The key of a
-//! list is bytes, which have one order; `rules/interval_keys.rs` puts `list_key` in its place.
+//! list is bytes, which have one order; `interval_keys.rs` of thalweg-plan puts `list_key` in its place.
 
 use std::sync::{Arc, LazyLock};
 
