@@ -28,6 +28,7 @@ pub use self::told::Reading;
 pub(crate) use self::told::{Told, same_name};
 pub use self::typed::TypedTable;
 
+use crate::sql_type::sql_type;
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::blocking;
 
@@ -243,6 +244,7 @@ pub async fn external(
     })?;
     let table = factory.create(state, command).await?;
     let Some(listed) = table.downcast_ref::<ListingTable>() else { return Ok(table) };
+    check_declared(command, listed, state).await?;
     if !command.table_partition_cols.is_empty() {
         return Ok(table);
     }
@@ -250,6 +252,39 @@ pub async fn external(
         .with_listing_options(listed.options().clone())
         .with_schema(table.schema());
     parquet::without_bounds(listed.clone(), config)
+}
+
+/// Refuses declared types that do not hold every value of the type that a file says of itself: reading would
+/// round or cut without a word.
+async fn check_declared(
+    command: &CreateExternalTable,
+    listed: &ListingTable,
+    state: &SessionState,
+) -> Result<()> {
+    let declared = command.schema.fields();
+    if declared.is_empty() {
+        return Ok(());
+    }
+    for path in listed.table_paths() {
+        let found = listed.options().infer_schema(state, path).await?;
+        for field in declared {
+            let Ok(own) = found.field_with_name(field.name()) else { continue };
+            if typed::holds(field.data_type(), own.data_type()) {
+                continue;
+            }
+            return Err(into_datafusion(
+                Error::user(format!(
+                    "column {} is {} in {path}, and {} does not hold every value of that",
+                    quoted(field.name()),
+                    sql_type(own.data_type()),
+                    sql_type(field.data_type())
+                ))
+                .code("42804")
+                .hint("declare it with the type of the file, and cast it in a view or a query"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The same of files on other machines, which describe themselves.

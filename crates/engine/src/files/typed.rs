@@ -101,6 +101,11 @@ impl TypedTable {
             let metas = std::slice::from_ref(&meta);
             let schema = guarded(path, format.infer_schema(state, &store, metas)).await;
             let schema = schema.map_err(|e| of_file(path, e))?;
+            // Dates that count milliseconds may have a time of day, which no date shows: the reader of loads
+            // refuses those.
+            if schema.fields().iter().any(|field| *field.data_type() == DataType::Date64) {
+                return Ok(None);
+            }
             declared.push(Declared { path: path.clone(), schema });
             files.push(PartitionedFile::new_from_meta(meta));
         }
@@ -319,6 +324,26 @@ fn lacking(with: &Path, name: &str, without: &Path) -> Error {
     let message = format!("{} has a column {}, {} has none", paths[0], quoted(name), paths[1]);
     Error::user(message)
         .hint("with `union_by_name = true` rows of files that lack a column have NULL there")
+}
+
+/// Whether a type holds all values of another, unchanged.
+pub fn holds(data_type: &DataType, values: &DataType) -> bool {
+    use DataType as T;
+    match (data_type, values) {
+        (T::Timestamp(unit, zone), T::Timestamp(of_values, other)) => {
+            unit >= of_values && zone.is_some() == other.is_some()
+        }
+        (T::List(item), T::List(of_values) | T::LargeList(of_values)) => {
+            holds(item.data_type(), of_values.data_type())
+        }
+        (T::Struct(fields), T::Struct(of_values)) => {
+            let is_held = |(a, b): (&FieldRef, &FieldRef)| {
+                a.name() == b.name() && holds(a.data_type(), b.data_type())
+            };
+            fields.len() == of_values.len() && fields.iter().zip(of_values).all(is_held)
+        }
+        _ => wider(data_type, values) == wider(data_type, data_type),
+    }
 }
 
 /// The type that holds the values of both; of text there are several.

@@ -178,9 +178,12 @@ impl Target {
     }
 }
 
+/// Options of a format by their names in SQL, with their values.
+type Told = Vec<(String, Vec<String>)>;
+
 impl Reading {
     /// What was said of workbooks, by its names in SQL; `None` if the files are none, or nothing was said.
-    fn of_book(&self, files: &[PathBuf]) -> Result<Option<Vec<(String, Vec<String>)>>> {
+    fn of_book(&self, files: &[PathBuf]) -> Result<Option<Told>> {
         let is_told = self.is_told();
         let is_book = match (self.format, files.first()) {
             (Some(format), _) => format == InputFormat::Xlsx,
