@@ -14,6 +14,9 @@
 //! drops rows of another. While the rule runs that
 //! places sorts, such inputs stand below an operator that keeps to itself what it knows of its rows.
 //!
+//! And it takes totals over windows for sorted, as `max(a) OVER (ORDER BY a …)` grows with its rows: but
+//! frames without rows give NULL, which stands first among them and last in the order that is asked for.
+//!
 //! The operator stays where the plan would be wrong without it, because DataFusion's operators ask their
 //! inputs again whenever a later rule changes them. There are two such places. An outer join says of a
 //! column that is constant on the side that it fills with NULLs that it is constant above: an aggregate
@@ -29,11 +32,14 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::window::{StandardWindowExpr, WindowExpr};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
     PlanProperties, ReplaceChildrenOptions, Statistics, StatisticsArgs,
@@ -98,6 +104,11 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     };
     let groups = plan.downcast_ref::<AggregateExec>();
     let groups_of_sets = groups.is_some_and(|groups| groups.group_expr().has_grouping_set());
+    if let Some(windows) = windows(&plan)
+        && windows.iter().any(|window| !window.as_any().is::<StandardWindowExpr>())
+    {
+        return Ok(Transformed::yes(SecretiveExec::around(plan, Hides::OwnColumns)));
+    }
     use Hides::{Constants, ConstantsForNow};
     let fences: &[Hides] = match (join, groups) {
         // What is constant on the side that keeps its rows may be forgotten by a later rule.
@@ -119,6 +130,13 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     }))
 }
 
+fn windows(plan: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
+    if let Some(windows) = plan.downcast_ref::<BoundedWindowAggExec>() {
+        return Some(windows.window_expr());
+    }
+    plan.downcast_ref::<WindowAggExec>().map(WindowAggExec::window_expr)
+}
+
 /// What a [`SecretiveExec`] does not say of its input's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Hides {
@@ -128,6 +146,8 @@ enum Hides {
     Constants,
     /// All that is said of its rows, their order too.
     Order,
+    /// What is said of the columns that the operator itself adds, only while sorts are placed.
+    OwnColumns,
 }
 
 /// Its input, of which it says no more than the order, or nothing.
@@ -143,6 +163,7 @@ impl SecretiveExec {
         let orders = input.equivalence_properties().oeq_class().iter().cloned();
         let told = match hides {
             Hides::Order => EquivalenceProperties::new(input.schema()),
+            Hides::OwnColumns => of_inputs(&input),
             _ => EquivalenceProperties::new_with_orderings(input.schema(), orders),
         };
         let properties = input.properties().as_ref().clone().with_eq_properties(told);
@@ -158,11 +179,27 @@ impl SecretiveExec {
     fn is_needed(&self) -> bool {
         let said = self.input.equivalence_properties();
         match self.hides {
-            Hides::ConstantsForNow => false,
+            Hides::ConstantsForNow | Hides::OwnColumns => false,
             Hides::Constants => !said.constants().is_empty(),
             Hides::Order => !said.oeq_class().is_empty(),
         }
     }
+}
+
+/// What an operator that adds columns to those of its input says of the latter.
+fn of_inputs(plan: &Arc<dyn ExecutionPlan>) -> EquivalenceProperties {
+    let columns = plan.children().first().map_or(0, |input| input.schema().fields().len());
+    let is_inputs = |expr: &Arc<dyn PhysicalExpr>| {
+        collect_columns(expr).iter().all(|column| column.index() < columns)
+    };
+    let said = plan.equivalence_properties();
+    let orders =
+        said.oeq_class().iter().filter(|order| order.iter().all(|key| is_inputs(&key.expr)));
+    let mut told = EquivalenceProperties::new_with_orderings(plan.schema(), orders.cloned());
+    let constants = said.constants().into_iter().filter(|constant| is_inputs(&constant.expr));
+    // They were constants of the same rows before.
+    let _ = told.add_constants(constants);
+    told
 }
 
 impl DisplayAs for SecretiveExec {
