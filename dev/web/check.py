@@ -16,7 +16,6 @@ import json
 import lzma
 import os
 import pathlib
-import shutil
 import signal
 import ssl
 import subprocess
@@ -34,6 +33,7 @@ HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "clients"))
 sys.path.insert(0, str(HERE.parent / "s3"))
 
+import install
 from check import KEYS, Server
 from checks import check, equal, main
 
@@ -302,8 +302,7 @@ def errors():
 
 @check("TLS: of a server that nobody vouches for, and of one that somebody does")
 def tls():
-    if not shutil.which("openssl"):
-        raise AssertionError("there is no openssl to make a certificate with")
+    install.programs(["openssl"])
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = pathlib.Path(folder, "c.pem"), pathlib.Path(folder, "k.pem")
         subprocess.run(
