@@ -78,29 +78,16 @@ pub async fn read(
     let (paths, format) = found(reading).await?;
     let is_here = paths.iter().all(|path| load::address(path).is_none());
     let name = &reading.name;
-    match format {
-        Format::Csv(_) | Format::Json(_) => {
-            let table = TextTable::new(name, paths, format, &reading.told, state, known);
-            Ok(Arc::new(table.await?))
-        }
-        Format::Parquet | Format::Arrow if is_here => {
-            let is_parquet = format == Format::Parquet;
-            let table = TypedTable::new(name, &paths, is_parquet, &reading.told, state).await?;
-            match table {
-                Some(table) => Ok(Arc::new(table)),
-                // The reader of loads knows columns by their places.
-                None => {
-                    let table = TextTable::new(name, paths, format, &reading.told, state, known);
-                    Ok(Arc::new(table.await?))
-                }
-            }
-        }
-        // What is read is asked for by ranges.
-        Format::Parquet | Format::Arrow => {
-            let table = TextTable::new(name, paths, format, &reading.told, state, known);
-            Ok(Arc::new(table.await?))
+    let is_typed = matches!(format, Format::Parquet | Format::Arrow);
+    if is_typed && is_here {
+        let is_parquet = format == Format::Parquet;
+        let table = TypedTable::new(name, &paths, is_parquet, &reading.told, state).await?;
+        if let Some(table) = table {
+            return Ok(Arc::new(table));
         }
     }
+    // The reader of loads knows columns by their places, and asks other machines for ranges.
+    Ok(Arc::new(TextTable::new(name, paths, format, &reading.told, state, known).await?))
 }
 
 /// The files that are meant, and the one format that they all have.

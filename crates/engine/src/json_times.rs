@@ -6,30 +6,44 @@
 use std::io::Write;
 
 use arrow::array::{Array, ArrayRef, make_array};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use arrow::error::ArrowError;
 use arrow::json::writer::Encoder;
 use thalweg_functions::calendar::{Parts, Times};
 
-/// The years of Arrow's calendar are between this one and its negative.
-const YEAR_MAX: i64 = 262_142;
+/// So many days from 1970 Arrow's calendar goes in both directions, and somewhat further: to the year 262142.
+const DAYS_MAX: u64 = 260_000 * 365;
 
 /// The encoder of an array that has such values; `None`: Arrow's own writes it rightly.
 pub fn far_times(array: &dyn Array) -> Result<Option<Box<dyn Encoder>>, ArrowError> {
-    if !matches!(array.data_type(), DataType::Date32 | DataType::Timestamp(..)) {
+    if !may_be_far(array) {
         return Ok(None);
     }
     let array: ArrayRef = make_array(array.to_data());
     let times = Times::new(&array).map_err(|e| ArrowError::ExternalError(e.into()))?;
-    let mut is_far = false;
-    let parts = (0..array.len()).map(|row| {
-        let parts = times.parts(row).map_err(|e| ArrowError::ExternalError(e.into()))?;
-        is_far |= parts.is_some_and(|parts| parts.year.abs() > YEAR_MAX);
-        Ok(parts)
-    });
-    let parts = parts.collect::<Result<Vec<_>, ArrowError>>()?;
+    let parts = (0..array.len()).map(|row| times.parts(row));
+    let parts = parts.collect::<Result<Vec<_>, _>>();
+    let parts = parts.map_err(|e| ArrowError::ExternalError(e.into()))?;
     let is_date = *array.data_type() == DataType::Date32;
-    Ok(is_far.then(|| Box::new(FarTimes { parts, is_date }) as _))
+    Ok(Some(Box::new(FarTimes { parts, is_date })))
+}
+
+/// A look at the numbers alone, as most arrays have no such values.
+fn may_be_far(array: &dyn Array) -> bool {
+    let data = array.to_data();
+    let per_day = match array.data_type() {
+        DataType::Date32 => {
+            let mut days = data.buffer::<i32>(0)[..data.len()].iter();
+            return days.any(|day| u64::from(day.unsigned_abs()) > DAYS_MAX);
+        }
+        DataType::Timestamp(TimeUnit::Second, _) => 86_400,
+        DataType::Timestamp(TimeUnit::Millisecond, _) => 86_400_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 86_400_000_000,
+        // 64 bits of nanoseconds end in 2262.
+        _ => return false,
+    };
+    let mut times = data.buffer::<i64>(0)[..data.len()].iter();
+    times.any(|time| time.unsigned_abs() > DAYS_MAX * per_day)
 }
 
 struct FarTimes {
