@@ -16,6 +16,7 @@ pub mod fuse;
 pub mod ignored_nulls;
 pub mod interval_keys;
 pub mod join_order;
+pub mod joined_keys;
 pub mod known_aggregates;
 pub mod late_columns;
 pub mod lone_groups;
@@ -60,6 +61,7 @@ pub fn install(
     let builder = window_limits::install(builder);
     let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
     let builder = missing_sorts::install(late_columns::install(builder));
+    let builder = joined_keys::install(builder);
     fuse::install(file_order::install(builder), wants_pipelines)
 }
 

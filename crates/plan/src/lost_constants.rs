@@ -17,8 +17,13 @@
 //! And it takes totals over windows for sorted, as `max(a) OVER (ORDER BY a …)` grows with its rows: but
 //! frames without rows give NULL, which stands first among them and last in the order that is asked for.
 //!
+//! And it keeps of groups that what they are grouped by is unique, but at the place of the first columns, which
+//! a projection may have given to others: rows in the order of `n`, taken for unique, needed no sort by
+//! `n, d`. The uniqueness of groups is of use where rows are ordered twice, and there it is hidden.
+//!
 //! The operator stays where the plan would be wrong without it, because DataFusion's operators ask their
-//! inputs again whenever a later rule changes them. There are two such places. An outer join says of a
+//! inputs again whenever a later rule changes them. There are three such places. Groups whose rows are
+//! ordered twice are one. An outer join says of a
 //! column that is constant on the side that it fills with NULLs that it is constant above: an aggregate
 //! by that column would then end a group wherever NULL and the constant follow each other. And
 //! DataFusion says of the groups of a ROLLUP that they have the order of its input, although those of a
@@ -29,15 +34,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result};
+use datafusion::common::{Constraints, JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{StandardWindowExpr, WindowExpr};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
@@ -68,7 +75,7 @@ impl PhysicalOptimizerRule for LostConstants {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match self {
-            LostConstants::Fence => plan.transform_up(fenced),
+            LostConstants::Fence => keyless(&plan, 0)?.transform_up(fenced),
             LostConstants::Unfence => {
                 plan.transform_up(|plan| match plan.downcast_ref::<SecretiveExec>() {
                     Some(fence) if !fence.is_needed() => {
@@ -91,6 +98,35 @@ impl PhysicalOptimizerRule for LostConstants {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// With fences above the groups that two operators above want to be ordered. `orders` is how many have been
+/// met on the way from the root.
+fn keyless(plan: &Arc<dyn ExecutionPlan>, orders: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_order = plan.is::<SortExec>()
+        || !plan.is::<OutputRequirementExec>()
+            && plan.required_input_ordering().iter().any(Option::is_some);
+    let orders = orders + usize::from(is_order);
+    let mut children = vec![];
+    let mut changed = false;
+    for child in plan.children() {
+        let made = keyless(child, orders)?;
+        changed |= !Arc::ptr_eq(&made, child);
+        children.push(made);
+    }
+    let plan = if changed {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        Arc::clone(plan).replace_children(children, options)?
+    } else {
+        Arc::clone(plan)
+    };
+    let is_groups =
+        plan.downcast_ref::<AggregateExec>().is_some_and(|a| *a.mode() != AggregateMode::Partial);
+    let has_keys = !plan.equivalence_properties().constraints().is_empty();
+    Ok(match orders > 1 && is_groups && has_keys {
+        true => SecretiveExec::around(plan, Hides::Keys),
+        false => plan,
+    })
 }
 
 /// With fences above the inputs whose columns are NULL in more rows above.
@@ -146,6 +182,8 @@ enum Hides {
     Constants,
     /// All that is said of its rows, their order too.
     Order,
+    /// Which columns are unique.
+    Keys,
     /// What is said of the columns that the operator itself adds, only while sorts are placed.
     OwnColumns,
 }
@@ -164,6 +202,10 @@ impl SecretiveExec {
         let told = match hides {
             Hides::Order => EquivalenceProperties::new(input.schema()),
             Hides::OwnColumns => of_inputs(&input),
+            Hides::Keys => {
+                let said = input.equivalence_properties().clone();
+                said.with_constraints(Constraints::default())
+            }
             _ => EquivalenceProperties::new_with_orderings(input.schema(), orders),
         };
         let properties = input.properties().as_ref().clone().with_eq_properties(told);
@@ -182,6 +224,7 @@ impl SecretiveExec {
             Hides::ConstantsForNow | Hides::OwnColumns => false,
             Hides::Constants => !said.constants().is_empty(),
             Hides::Order => !said.oeq_class().is_empty(),
+            Hides::Keys => !said.constraints().is_empty(),
         }
     }
 }
@@ -222,7 +265,8 @@ impl ExecutionPlan for SecretiveExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![self.hides != Hides::Order]
+        // A sort by columns of its own that wanders below would find them sorted there.
+        vec![!matches!(self.hides, Hides::Order | Hides::OwnColumns)]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
