@@ -209,7 +209,8 @@ class Job:
         for mode in modes:
             answer = self.timed(mode, self.ours.sessions[mode], query.sql("thalweg"))
             self.count["asked"] += 1
-            found = verdict.judge(answer, expected, duckdb, mode, query.total, query.strict)
+            asked = query.sql("postgresql")
+            found = verdict.judge(answer, expected, duckdb, mode, query.total, query.strict, asked)
             if answer.kind == "error" and expected.kind == "error" and answer.code != expected.code:
                 self.count[f"code {expected.code} is {answer.code}"] += 1
             if found:
@@ -329,7 +330,9 @@ class Job:
         answer = self.ours.sessions[mode].ask(query.sql("thalweg"))
         if answer.kind in ("hang", "crash"):
             raise Lost(answer.kind, f"{answer.message}: {query.sql('thalweg')}")
-        found = verdict.judge(answer, expected, lambda: self.duckdb.ask(query.sql("duckdb")), mode, query.total, query.strict)
+        duckdb = lambda: self.duckdb.ask(query.sql("duckdb"))
+        asked = query.sql("postgresql")
+        found = verdict.judge(answer, expected, duckdb, mode, query.total, query.strict, asked)
         if found and found[0] == kind and verdict.signature(*found) == key:
             self.last = (expected, answer)
             return True

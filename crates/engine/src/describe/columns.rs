@@ -1,6 +1,7 @@
 //! `DESCRIBE t` and `DESCRIBE SELECT …`: the columns, by the names that their types have in SQL; and where
 //! they come from files, what decided that.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -29,8 +30,7 @@ pub(crate) fn described(
         ("data_type", strings(fields.iter().map(|f| Some(sql_type_of(f))).collect())),
         ("is_nullable", strings(fields.iter().map(nullable).collect())),
     ];
-    let notes: Vec<Option<Note>> =
-        (0..fields.len()).map(|column| note(plan, column)).collect::<Result<_>>()?;
+    let notes = notes(plan, &(0..fields.len()).map(Some).collect::<Vec<_>>())?;
     if notes.iter().any(Option::is_some) {
         let why = notes.iter().map(|note| note.as_ref().map(|note| note.why.clone()));
         columns.push(("why", strings(why.collect())));
@@ -50,41 +50,57 @@ struct Note {
     format: String,
 }
 
-fn of_provider(table: &dyn TableProvider, column: usize) -> Option<Note> {
-    let (mut why, format) = if let Some(table) = table.downcast_ref::<TextTable>() {
+/// Of columns of a table, if it is one of files.
+fn of_provider(table: &dyn TableProvider, columns: &[Option<usize>]) -> Vec<Option<Note>> {
+    let (why, format) = if let Some(table) = table.downcast_ref::<TextTable>() {
         table.notes()
     } else if let Some(table) = table.downcast_ref::<ForeignTable>() {
         table.notes()
+    } else if let Some(table) = table.downcast_ref::<TypedTable>() {
+        table.notes()
     } else {
-        table.downcast_ref::<TypedTable>()?.notes()
+        (vec![], String::new())
     };
-    (column < why.len()).then(|| Note { why: why.swap_remove(column), format })
+    let note = |column: &Option<usize>| {
+        let why = why.get((*column)?)?.clone();
+        Some(Note { why, format: format.clone() })
+    };
+    columns.iter().map(note).collect()
 }
 
-/// Of a column that comes from a file as it is.
-fn note(plan: &LogicalPlan, column: usize) -> Result<Option<Note>> {
-    Ok(match plan {
+/// Of columns of a plan that come from a file as they are; `None` is a column that does not.
+fn notes(plan: &LogicalPlan, columns: &[Option<usize>]) -> Result<Vec<Option<Note>>> {
+    match plan {
         LogicalPlan::TableScan(scan) => {
-            let column = scan.projection.as_ref().map_or(column, |columns| columns[column]);
+            let place = |column: usize| match &scan.projection {
+                Some(places) => places[column],
+                None => column,
+            };
+            let columns: Vec<Option<usize>> = columns.iter().map(|c| c.map(place)).collect();
             let table = source_as_provider(&scan.source)?;
             match table.get_logical_plan() {
-                Some(inner) => note(&inner, column)?,
-                None => of_provider(table.as_ref(), column),
+                Some(inner) => notes(&inner, &columns),
+                None => Ok(of_provider(table.as_ref(), &columns)),
             }
         }
-        LogicalPlan::SubqueryAlias(alias) => note(&alias.input, column)?,
-        LogicalPlan::Filter(filter) => note(&filter.input, column)?,
-        LogicalPlan::Sort(sort) => note(&sort.input, column)?,
-        LogicalPlan::Limit(limit) => note(&limit.input, column)?,
-        LogicalPlan::Projection(projection) => match origin(&projection.expr[column]) {
-            Some(from) => {
-                let schema = projection.input.schema();
-                note(&projection.input, schema.index_of_column(from)?)?
-            }
-            None => None,
-        },
-        _ => None,
-    })
+        LogicalPlan::SubqueryAlias(alias) => notes(&alias.input, columns),
+        LogicalPlan::Filter(filter) => notes(&filter.input, columns),
+        LogicalPlan::Sort(sort) => notes(&sort.input, columns),
+        LogicalPlan::Limit(limit) => notes(&limit.input, columns),
+        LogicalPlan::Projection(projection) => {
+            let schema = projection.input.schema();
+            let named = schema.iter().enumerate();
+            let places: HashMap<_, usize> =
+                named.map(|(place, (table, field))| ((table, field.name()), place)).collect();
+            let below = |column: &Option<usize>| {
+                let from = origin(&projection.expr[(*column)?])?;
+                let place = places.get(&(from.relation.as_ref(), &from.name)).copied();
+                place.or_else(|| schema.maybe_index_of_column(from))
+            };
+            notes(&projection.input, &columns.iter().map(below).collect::<Vec<_>>())
+        }
+        _ => Ok(columns.iter().map(|_| None).collect()),
+    }
 }
 
 /// The column that an expression is, but for its name and for how equal floats are written.

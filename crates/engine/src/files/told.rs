@@ -17,6 +17,7 @@ use thalweg_bind::{READERS, Reads};
 use thalweg_storage::load::{BookOptions, Compression, CsvOptions, Format, JsonOptions, Sniff};
 use thalweg_storage::stored_type;
 
+use crate::declared;
 use crate::dialect::Thalweg;
 
 /// Which files, and how they are read.
@@ -479,6 +480,11 @@ fn data_type(option: &str, text: &str) -> Result<DataType> {
     let parsed = parser.parse_data_type().map_err(|_| bad())?;
     if parser.peek_token_ref().token != Token::EOF {
         return Err(bad());
+    }
+    if declared::length(&parsed)?.is_some() {
+        let message = format!("option {option}: files have texts of any length, not {}", quoted(text));
+        return Err(Error::unsupported(message)
+            .hint("say VARCHAR; a table whose column has the length, and COPY, check it"));
     }
     let found = thalweg_bind::sql_type(&parsed, Some("UTC")).map_err(|_| bad())?;
     stored_type(&found).ok_or_else(bad)

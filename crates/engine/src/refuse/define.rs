@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use thalweg_base::Result;
 
 use super::{expr, no, unsupported};
+use crate::declared;
 
 /// What is not here is refused as a whole, by those who run statements.
 pub(super) fn statement(statement: &Statement) -> Result<()> {
@@ -288,7 +289,10 @@ pub(super) fn external(create: &CreateExternalTable) -> Result<()> {
     } = create;
     let instead = "leave it out: nobody checks what is in a file";
     no(!constraints.is_empty(), "a constraint of an external table", instead)?;
-    for ColumnDef { name, data_type: _, options } in columns {
+    for ColumnDef { name, data_type, options } in columns {
+        let what = "a length of texts in an external table";
+        let instead = "declare it varchar: nobody checks what is in a file; COPY into a table checks it";
+        no(declared::length(data_type)?.is_some(), what, instead)?;
         for ColumnOptionDef { name: _, option } in options {
             match option {
                 ColumnOption::Null | ColumnOption::NotNull => {}
