@@ -10,7 +10,8 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::planner::RawAggregateExpr;
 use datafusion::logical_expr::type_coercion::functions::{UDFCoercionExt, fields_with_udf};
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, Operator, ReturnFieldArgs, ScalarUDF, TypeSignature, lit,
+    AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ReturnFieldArgs, ScalarUDF,
+    Sort as LogicalSort, TypeSignature, lit,
 };
 use datafusion::sql::sqlparser::ast::{
     self, DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
@@ -652,6 +653,20 @@ fn since_midnight(time: &ast::Expr) -> ast::Expr {
 }
 
 /// An expression of an order.
+/// Rows in order. DataFusion's builder looks for expressions below under the names of the columns that are
+/// sorted by, and names leave casts out: of `ts::date AS day, min(v) AS ts`, `ts` was the day.
+pub(crate) fn sorted(rows: LogicalPlanBuilder, order: Vec<Sort>) -> Result<LogicalPlanBuilder> {
+    let input = rows.build()?;
+    let schema = input.schema();
+    let is_there = |column: &&Column| schema.maybe_index_of_column(column).is_some();
+    if !order.iter().all(|key| key.expr.column_refs().iter().all(is_there)) {
+        return Ok(LogicalPlanBuilder::from(input).sort(order)?);
+    }
+    let input = Arc::new(input);
+    let sorted = LogicalPlan::Sort(LogicalSort { expr: order, input, fetch: None });
+    Ok(LogicalPlanBuilder::from(sorted))
+}
+
 pub(crate) fn sort(expr: Expr, options: &OrderByOptions) -> Sort {
     let asc = options.asc.unwrap_or(true);
     Sort::new(expr, asc, options.nulls_first.unwrap_or(!asc))

@@ -39,11 +39,18 @@ enum Operand<'a, T: ArrowPrimitiveType> {
 impl<'a, T: ArrowPrimitiveType> Operand<'a, T> {
     /// `one` holds the value of a scalar as an array.
     fn of(value: &'a ColumnarValue, one: &'a mut Option<ArrayRef>) -> Result<Self> {
-        match value {
-            ColumnarValue::Array(array) => Ok(Operand::Each(array.as_primitive::<T>())),
-            ColumnarValue::Scalar(scalar) => {
-                let array = one.insert(scalar.to_array()?).as_primitive::<T>();
-                Ok(Operand::One(array.iter().next().flatten()))
+        let (array, is_one) = match value {
+            ColumnarValue::Array(array) => (array, false),
+            ColumnarValue::Scalar(scalar) => (&*one.insert(scalar.to_array()?), true),
+        };
+        match array.as_primitive_opt::<T>() {
+            Some(array) if is_one => Ok(Operand::One(array.iter().next().flatten())),
+            Some(array) => Ok(Operand::Each(array)),
+            // Optimizer rules ask what comes of columns of NULLs without a type, and of what becomes of them.
+            None if array.logical_null_count() == array.len() => Ok(Operand::One(None)),
+            None => {
+                let (of, is) = (T::DATA_TYPE, array.data_type());
+                failed("XX000", format!("an operand of type {of} is of type {is}"))
             }
         }
     }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
-use crate::failure::{Failure, Result, not_covered};
+use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::scope::Scope;
 
 /// Expressions that have been computed, and the columns that hold them.
@@ -93,15 +93,25 @@ impl Binder<'_> {
         if has_sets {
             // Between the keys and the aggregates is the number of the set, which is nobody's business.
             columns.remove(keys.len());
-            let shown = columns.iter().cloned().map(Expr::Column);
-            plan = LogicalPlanBuilder::from(plan).project(shown)?.build()?;
         }
         let written = |key: Expr| {
             let written = stand_ins.iter().find(|(_, stand_in)| **stand_in == key);
             written.map_or(key.clone(), |(written, _)| written.clone())
         };
-        let keys = keys.into_iter().map(written);
-        Ok((plan, keys.chain(aggregates).zip(columns).collect()))
+        let all: Vec<Expr> = keys.into_iter().map(written).chain(aggregates).collect();
+        if has_sets {
+            // Queries within the expressions above know a column by its own name.
+            let shown =
+                columns.into_iter().enumerate().map(|(place, column)| match all.get(place) {
+                    Some(Expr::Column(own)) => {
+                        Expr::Column(column).alias_qualified(own.relation.clone(), &own.name)
+                    }
+                    _ => Expr::Column(column),
+                });
+            plan = LogicalPlanBuilder::from(plan).project(shown)?.build()?;
+            columns = plan.schema().columns();
+        }
+        Ok((plan, all.into_iter().zip(columns).collect()))
     }
 
     /// Keys of grouping sets that are no columns are computed below the groups: optimizer rules take
@@ -115,6 +125,7 @@ impl Binder<'_> {
         let [Expr::GroupingSet(set)] = &groups[..] else {
             return Ok((input, groups, HashMap::new()));
         };
+        let set = without_repeats(set.clone());
         let keys = set.distinct_expr();
         let has_namesake = |column: &Column| {
             let is = |key: &&&Expr| matches!(key, Expr::Column(c) if c.name == column.name);
@@ -125,7 +136,6 @@ impl Binder<'_> {
             _ => true,
         };
         let computed: Vec<Expr> = keys.iter().filter(is_computed).map(|k| (*k).clone()).collect();
-        let set = without_repeats(set.clone());
         if computed.is_empty() {
             return Ok((input, vec![Expr::GroupingSet(set)], HashMap::new()));
         }
@@ -165,25 +175,39 @@ impl Binder<'_> {
         input: LogicalPlan,
         exprs: impl IntoIterator<Item = &'e Expr>,
     ) -> Result<(LogicalPlan, Computed)> {
-        let windows = find_window_exprs(exprs);
-        if windows.is_empty() {
-            return Ok((input, Computed::new()));
+        let mut windows = find_window_exprs(exprs);
+        let mut plan = input;
+        let mut computed: Vec<(Expr, Column)> = vec![];
+        while !windows.is_empty() {
+            // Two that differ in a cast alone have one name: each is computed below an alias for the others.
+            let mut taken: HashSet<String> =
+                plan.schema().columns().iter().map(Column::flat_name).collect();
+            let (now, later): (Vec<Expr>, Vec<Expr>) =
+                windows.into_iter().partition(|w| taken.insert(w.schema_name().to_string()));
+            if now.is_empty() {
+                let name = later.first().map(|w| w.schema_name().to_string()).unwrap_or_default();
+                return wrong("42702", format!("column reference \"{name}\" is ambiguous"));
+            }
+            let above = plan.schema().columns();
+            plan = LogicalPlanBuilder::window_plan(plan, now.clone())?;
+            let named = |window: &Expr| {
+                let (relation, name) = window.qualified_name();
+                Column::new(relation, name)
+            };
+            if later.is_empty() && computed.is_empty() {
+                computed.extend(now.into_iter().map(|window| (window.clone(), named(&window))));
+            } else {
+                let mut columns: Vec<Expr> = above.into_iter().map(Expr::Column).collect();
+                for window in now {
+                    let own = Column::from_name(self.fresh("window"));
+                    columns.push(Expr::Column(named(&window)).alias(&own.name));
+                    computed.push((window, own));
+                }
+                plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
+            }
+            windows = later;
         }
-        let mut taken: HashSet<String> =
-            input.schema().columns().iter().map(Column::flat_name).collect();
-        let named: Vec<Expr> = windows
-            .iter()
-            .map(|window| {
-                let mut named = window.clone();
-                self.name_apart(&mut named, &mut taken);
-                named
-            })
-            .collect();
-        let names: Vec<_> = named.iter().map(Expr::qualified_name).collect();
-        let plan = LogicalPlanBuilder::window_plan(input, named)?;
-        let computed = windows.into_iter().zip(names);
-        let computed = computed.map(|(expr, (relation, name))| (expr, Column::new(relation, name)));
-        Ok((plan, computed.collect()))
+        Ok((plan, computed.into_iter().collect()))
     }
 
     /// Nothing above groups may name what is in the rows below them.

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{self, Fetch, LimitClause};
 
 use crate::binder::{Binder, Ctes, Relation};
+use crate::call::sorted;
 use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::row_count::{negative, row_count};
@@ -136,7 +137,7 @@ impl Binder<'_> {
         let rows = rows.project(columns)?;
         Ok(match order.is_empty() {
             true => rows.build()?,
-            false => rows.sort(order)?.build()?,
+            false => sorted(rows, order)?.build()?,
         })
     }
 

@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::binder::{Binder, Ctes, Named, Output, Relation};
-use crate::call::sort;
+use crate::call::{sort, sorted};
 use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::scope::{Part, Scope};
@@ -551,7 +551,7 @@ impl Binder<'_> {
             let by = relation.columns.iter();
             let by = by.map(|output| sort(Expr::Column(output.column.clone()), options));
             let by: Vec<_> = by.collect();
-            let plan = LogicalPlanBuilder::from(relation.plan).sort(by)?.build()?;
+            let plan = sorted(relation.plan.into(), by)?.build()?;
             return Ok(Relation { plan, columns: relation.columns });
         }
         if order.by.is_empty() {
@@ -594,7 +594,7 @@ impl Binder<'_> {
             };
             sorts.push(self.sort(expr, by).at(by)?);
         }
-        let plan = LogicalPlanBuilder::from(relation.plan).sort(sorts)?.build()?;
+        let plan = sorted(relation.plan.into(), sorts)?.build()?;
         Ok(Relation { plan, columns: relation.columns })
     }
 }

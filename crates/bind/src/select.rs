@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use thalweg_base::{Error, Subject};
 
 use crate::binder::{Binder, Ctes, Output, Relation};
-use crate::call::sort;
+use crate::call::{sort, sorted};
 use crate::expr::Place;
 use crate::failure::{Failure, Placed, Result, not_covered, wrong};
 use crate::grouping::{Computed, has_aggregates, one_set, rebase, subquery};
@@ -551,7 +551,7 @@ impl Binder<'_> {
             }
         }
         if !sorts.is_empty() {
-            builder = builder.sort(sorts)?;
+            builder = sorted(builder, sorts)?;
         }
         if !hidden.is_empty() {
             let columns = outputs[..shown].iter().map(|o| Expr::Column(o.column.clone()));

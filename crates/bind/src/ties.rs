@@ -10,6 +10,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::binder::Binder;
+use crate::call::sorted;
 use crate::failure::{Result, not_covered};
 use crate::operator::binary;
 
@@ -54,7 +55,7 @@ impl Binder<'_> {
                     .and(binary(number(rank), Operator::LtEq, last));
                 let rows = LogicalPlanBuilder::from(input).window(windows)?;
                 let rows = rows.filter(kept)?.project(columns)?;
-                Ok(rows.sort(expr)?.build()?)
+                Ok(sorted(rows, expr)?.build()?)
             }
             // Ordered by constants alone, all rows are equal.
             other => {

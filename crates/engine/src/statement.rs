@@ -35,7 +35,7 @@ use crate::{
 use thalweg_base::Notice;
 use thalweg_errors::from_datafusion;
 use thalweg_exec::adapted;
-use thalweg_plan::{estimate, joined_keys};
+use thalweg_plan::estimate;
 use thalweg_runtime::{Run, checkpoint};
 
 pub(crate) use crate::parse::statement as parse;
@@ -523,7 +523,8 @@ async fn optimize(
     plan: &LogicalPlan,
     titles: Titles,
 ) -> Result<Arc<Planned>> {
-    let optimized = state.optimize(plan).and_then(joined_keys::reveal).map_err(from_datafusion)?;
+    let optimized =
+        state.optimize(plan).and_then(thalweg_plan::finished).map_err(from_datafusion)?;
     checkpoint().await;
     Ok(Planned::new(optimized, titles))
 }

@@ -19,6 +19,7 @@
 //! * [`numbers`]: `width_bucket`, `div`; [`partial`]: roots and logarithms of numbers that have none;
 //!   [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
+//! * [`moving`]: aggregates over frames that move
 //! * [`array_remove`], [`percentile`]: functions that DataFusion has otherwise
 //! * [`bytea`]: bytes as texts
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
@@ -40,6 +41,7 @@ pub mod letters;
 pub mod list_key;
 pub mod list_text;
 pub mod long_lists;
+pub mod moving;
 pub mod number_pattern;
 pub mod numbers;
 pub mod operators;

@@ -20,6 +20,8 @@ use datafusion::physical_plan::{
 
 use thalweg_exec::{self, FileScanExec};
 
+use super::lost_constants::SecretiveExec;
+
 /// Adds the rule behind those that decide how many partitions there are.
 pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
@@ -64,6 +66,7 @@ fn in_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPla
         || plan.is::<FilterExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<CooperativeExec>()
+        || plan.is::<SecretiveExec>()
         || plan.is::<GlobalLimitExec>()
         || plan.is::<LocalLimitExec>();
     if !keeps && !dealt {

@@ -13,6 +13,9 @@
 //! column, `t.d` included, and often as unique: orders lost `t.d`, groups above fell together, and a join
 //! with the groups found one row of each `s.id`. So where a side's key is among what is grouped by, a function
 //! hides it, which is its argument: [`reveal`] takes it away again once the rules have run.
+//!
+//! The same is done where a cast of a key is grouped by. Names leave casts out, so that DataFusion took
+//! `ts::date` for `ts`, of which no two rows were the same.
 
 use std::sync::{Arc, LazyLock};
 
@@ -59,30 +62,35 @@ impl AnalyzerRule for JoinedKeys {
 /// The groups of `node`, if it makes some, over an input that hides the keys of joined sides among what is
 /// grouped by.
 fn without_joined_keys(node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
-    let (input, names): (_, Vec<String>) = match node {
-        LogicalPlan::Aggregate(aggregate) => {
-            let names = aggregate.group_expr.iter().map(|e| e.schema_name().to_string());
-            (&aggregate.input, names.collect())
-        }
+    let (input, grouped): (_, Vec<Expr>) = match node {
+        LogicalPlan::Aggregate(aggregate) => (&aggregate.input, aggregate.group_expr.clone()),
         LogicalPlan::Distinct(Distinct::On(distinct)) => {
-            let names = distinct.on_expr.iter().map(|e| e.schema_name().to_string());
-            (&distinct.input, names.collect())
+            (&distinct.input, distinct.on_expr.clone())
         }
-        LogicalPlan::Distinct(Distinct::All(input)) => (input, input.schema().field_names()),
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            (input, input.schema().columns().into_iter().map(Expr::Column).collect())
+        }
         _ => return Ok(None),
     };
     let schema = input.schema();
     let fields = schema.field_names();
+    let names: Vec<String> = grouped.iter().map(|key| key.schema_name().to_string()).collect();
     // A later rule makes groups of DISTINCT, and keys of its columns.
     let keys: Vec<usize> = if joins_distinct_rows(input)? {
         (0..fields.len()).filter(|&index| names.contains(&fields[index])).collect()
     } else {
+        let is_cast = |source: &usize| {
+            let mut named =
+                names.iter().zip(&grouped).filter(|(name, _)| **name == fields[*source]);
+            named.any(|(_, key)| !matches!(key, Expr::Column(_)))
+        };
         let dependencies = schema.functional_dependencies().iter();
-        let joined = dependencies.filter(|dependency| {
-            dependency.mode == Dependency::Multi
-                && dependency.source_indices.iter().all(|&source| names.contains(&fields[source]))
+        let believed = dependencies.filter(|dependency| {
+            let sources = &dependency.source_indices;
+            sources.iter().all(|&source| names.contains(&fields[source]))
+                && (dependency.mode == Dependency::Multi || sources.iter().any(is_cast))
         });
-        joined.filter_map(|dependency| dependency.source_indices.first().copied()).collect()
+        believed.filter_map(|dependency| dependency.source_indices.first().copied()).collect()
     };
     if keys.is_empty() {
         return Ok(None);

@@ -4,6 +4,7 @@
 //!
 //! The crate knows no sessions, no threads and no statements: a plan comes in, and a plan goes out.
 
+mod as_written;
 pub mod bytea_casts;
 pub mod cardinality;
 mod casts;
@@ -16,12 +17,13 @@ pub mod fuse;
 pub mod ignored_nulls;
 pub mod interval_keys;
 pub mod join_order;
-pub mod joined_keys;
+mod joined_keys;
 pub mod known_aggregates;
 pub mod late_columns;
 pub mod lone_groups;
 pub mod lost_constants;
 pub mod missing_sorts;
+pub mod moving_frames;
 pub mod needless_outer_joins;
 pub mod null_keys;
 pub mod ordered_limits;
@@ -29,6 +31,7 @@ pub mod push_down;
 pub mod pushed_filters;
 pub mod range_frames;
 pub mod read_times;
+pub mod repeated_orders;
 pub mod simplify;
 pub mod single_distinct;
 pub mod window_limits;
@@ -61,8 +64,14 @@ pub fn install(
     let builder = window_limits::install(builder);
     let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
     let builder = missing_sorts::install(late_columns::install(builder));
-    let builder = joined_keys::install(builder);
+    let builder = repeated_orders::install(joined_keys::install(builder));
+    let builder = moving_frames::install(builder);
     fuse::install(file_order::install(builder), wants_pipelines)
+}
+
+/// A plan as its operators are made from it, once all rules for logical plans have run.
+pub fn finished(plan: LogicalPlan) -> Result<LogicalPlan> {
+    as_written::hide(joined_keys::reveal(plan)?)
 }
 
 /// Adds a rule for logical plans before the named one, or at the end if there is none.

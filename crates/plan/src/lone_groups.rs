@@ -4,13 +4,14 @@
 //! below the aggregate, which then counted no rows and gave 0; and so it did with `… LEFT JOIN (SELECT
 //! count(*) …) ON false`. The same goes for the total of a ROLLUP. And a condition on what is computed
 //! anew at each place, `SELECT DISTINCT random() AS r … WHERE r < 0.5`, is about another number below
-//! the aggregate. While DataFusion's rule runs, such aggregates stand below a limit that limits nothing,
-//! which it pushes nothing through.
+//! the aggregate. So is a condition that is itself volatile: `random() < 0.5` above groups or windows chose
+//! among the rows below them. While DataFusion's rule runs, such aggregates, and what such conditions are
+//! above, stand below a limit that limits nothing, which it pushes nothing through.
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, Limit, LogicalPlan};
 
 /// Runs a rule on a plan whose lone groups are fenced off.
@@ -20,13 +21,16 @@ pub fn apart(
 ) -> Result<Transformed<LogicalPlan>> {
     let mut concerned = false;
     plan.apply_with_subqueries(|plan| {
-        concerned |= is_lone(plan);
+        concerned |= is_lone(plan) || is_random_choice(plan)?;
         Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     if !concerned {
         return rule(plan);
     }
     let fenced = plan.transform_up_with_subqueries(|plan| {
+        if is_random_choice(&plan)? {
+            return plan.map_children(|input| Ok(Transformed::yes(fenced(input))));
+        }
         Ok(if is_lone(&plan) { Transformed::yes(fenced(plan)) } else { Transformed::no(plan) })
     })?;
     let rewritten = rule(fenced.data)?;
@@ -48,6 +52,18 @@ fn fenced(plan: LogicalPlan) -> LogicalPlan {
 fn is_lone(plan: &LogicalPlan) -> bool {
     let LogicalPlan::Aggregate(Aggregate { group_expr, .. }) = plan else { return false };
     group_expr.is_empty() || group_expr.iter().any(|e| has_total(e) || e.is_volatile())
+}
+
+/// Whether rows that depend on others are chosen by chance.
+fn is_random_choice(plan: &LogicalPlan) -> Result<bool> {
+    let LogicalPlan::Filter(filter) = plan else { return Ok(false) };
+    let depend = |plan: &LogicalPlan| {
+        Ok(matches!(
+            plan,
+            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Distinct(_)
+        ))
+    };
+    Ok(filter.predicate.is_volatile() && filter.input.exists(depend)?)
 }
 
 /// Whether one of the sets is empty.

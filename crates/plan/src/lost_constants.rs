@@ -14,21 +14,23 @@
 //! drops rows of another. While the rule runs that
 //! places sorts, such inputs stand below an operator that keeps to itself what it knows of its rows.
 //!
-//! And it takes totals over windows for sorted, as `max(a) OVER (ORDER BY a …)` grows with its rows: but
-//! frames without rows give NULL, which stands first among them and last in the order that is asked for.
+//! There is more that DataFusion concludes and that is not so:
 //!
-//! And it keeps of groups that what they are grouped by is unique, but at the place of the first columns, which
-//! a projection may have given to others: rows in the order of `n`, taken for unique, needed no sort by
-//! `n, d`. The uniqueness of groups is of use where rows are ordered twice, and there it is hidden.
+//! * **Filters**: `g / 10 = 3` and `ts::date = DATE '…'` leave many values of a column, and not one.
+//! * **Computed columns**: `ts::time` has not the order of `ts`, and `a > b` and `a OR NULL` not that of their
+//!   NULLs. So nothing is said of the order of a computed column, and an operator that wants rows in the order
+//!   of something computed is told nothing of the order that they have.
+//! * **Joins** of two sides in order: rows of one are followed by their matches in order, but several rows of
+//!   one key each begin anew.
+//! * **Groups**: what they are grouped by is unique, but DataFusion keeps that at the place of the first
+//!   columns, which a projection may have given to others: rows in the order of `n`, taken for unique, needed
+//!   no sort by `n, d`. The uniqueness of groups is of use where rows are ordered twice, and there it is hidden.
+//! * **Totals over windows**: `max(a) OVER (ORDER BY a …)` grows with its rows, but frames without rows give
+//!   NULL, which stands first among them and last in the order that is asked for.
 //!
 //! The operator stays where the plan would be wrong without it, because DataFusion's operators ask their
-//! inputs again whenever a later rule changes them. There are three such places. Groups whose rows are
-//! ordered twice are one. An outer join says of a
-//! column that is constant on the side that it fills with NULLs that it is constant above: an aggregate
-//! by that column would then end a group wherever NULL and the constant follow each other. And
-//! DataFusion says of the groups of a ROLLUP that they have the order of its input, although those of a
-//! total stand among the others: there the operator says of no order. Pipelines rely on neither, and
-//! leave the operator out.
+//! inputs again whenever a later rule changes them: an aggregate by a column that is no constant would end a
+//! group wherever its values change. Pipelines rely on none of this, and leave the operator out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,13 +39,18 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{Constraints, JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{StandardWindowExpr, WindowExpr};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
@@ -114,12 +121,7 @@ fn keyless(plan: &Arc<dyn ExecutionPlan>, orders: usize) -> Result<Arc<dyn Execu
         changed |= !Arc::ptr_eq(&made, child);
         children.push(made);
     }
-    let plan = if changed {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        Arc::clone(plan).replace_children(children, options)?
-    } else {
-        Arc::clone(plan)
-    };
+    let plan = if changed { with_children(Arc::clone(plan), children)? } else { Arc::clone(plan) };
     let is_groups =
         plan.downcast_ref::<AggregateExec>().is_some_and(|a| *a.mode() != AggregateMode::Partial);
     let has_keys = !plan.equivalence_properties().constraints().is_empty();
@@ -129,8 +131,76 @@ fn keyless(plan: &Arc<dyn ExecutionPlan>, orders: usize) -> Result<Arc<dyn Execu
     })
 }
 
-/// With fences above the inputs whose columns are NULL in more rows above.
+/// With fences above operators of which DataFusion says what is not so, and below those that would believe it.
 fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if plan.is::<FilterExec>() || computes_over_order(&plan) {
+        return Ok(Transformed::yes(SecretiveExec::around(plan, Hides::Derived)));
+    }
+    if wants_computed_order(&plan) && plan.children().into_iter().any(may_be_ordered) {
+        let children = plan.children().into_iter().map(Arc::clone);
+        let children = children.map(|child| SecretiveExec::around(child, Hides::Order)).collect();
+        return joins_fenced(with_children(plan, children)?).map(Transformed::yes);
+    }
+    let is_join = is_equality_join(&plan);
+    let fenced = joins_fenced(plan)?;
+    Ok(Transformed::yes(match is_join && fenced.children().into_iter().all(may_be_ordered) {
+        true => SecretiveExec::around(fenced, Hides::Order),
+        false => fenced,
+    }))
+}
+
+fn is_equality_join(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<HashJoinExec>() || plan.is::<SortMergeJoinExec>()
+}
+
+/// Whether rows may come in an order, now or when sorts have been placed.
+fn may_be_ordered(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<SortExec>()
+        || plan.output_ordering().is_some()
+        || plan.required_input_ordering().iter().any(Option::is_some)
+        || plan.children().into_iter().any(may_be_ordered)
+}
+
+fn computes_over_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.downcast_ref::<ProjectionExec>().is_some_and(|projection| {
+        !projection.expr().iter().all(|made| is_plain(&made.expr))
+            && may_be_ordered(projection.input())
+    })
+}
+
+/// Whether an operator looks for rows in the order of what has yet to be computed.
+fn wants_computed_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(sort) = plan.downcast_ref::<SortExec>() {
+        return sort.expr().iter().any(|key| !is_plain(&key.expr));
+    }
+    if let Some(groups) = plan.downcast_ref::<AggregateExec>() {
+        let mut keys = groups.group_expr().expr().iter().map(|(key, _)| key);
+        let functions = groups.aggr_expr().iter();
+        let mut orders = functions.flat_map(|f| f.order_bys().iter().map(|key| &key.expr));
+        return keys.any(|key| !is_plain(key)) || orders.any(|key| !is_plain(key));
+    }
+    windows(plan).is_some_and(|windows| {
+        windows.iter().any(|window| {
+            let mut keys = window.partition_by().iter();
+            let mut orders = window.order_by().iter().map(|key| &key.expr);
+            keys.any(|key| !is_plain(key)) || orders.any(|key| !is_plain(key))
+        })
+    })
+}
+
+fn is_plain(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.is::<Column>() || expr.is::<Literal>()
+}
+
+fn with_children(
+    plan: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+/// With fences above the inputs whose columns are NULL in more rows above.
+fn joins_fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let join = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
         Some(*join.join_type())
     } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
@@ -143,7 +213,7 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     if let Some(windows) = windows(&plan)
         && windows.iter().any(|window| !window.as_any().is::<StandardWindowExpr>())
     {
-        return Ok(Transformed::yes(SecretiveExec::around(plan, Hides::OwnColumns)));
+        return Ok(SecretiveExec::around(plan, Hides::OwnColumns));
     }
     use Hides::{Constants, ConstantsForNow};
     let fences: &[Hides] = match (join, groups) {
@@ -153,17 +223,15 @@ fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         (Some(JoinType::Full), _) => &[Constants, Constants],
         _ if groups_of_sets => &[ConstantsForNow],
         _ if plan.is::<UnionExec>() => &vec![ConstantsForNow; plan.children().len()],
-        _ => return Ok(Transformed::no(plan)),
+        _ => return Ok(plan),
     };
     let children = plan.children().into_iter().zip(fences);
     let children = children.map(|(child, hides)| SecretiveExec::around(Arc::clone(child), *hides));
-    let children = children.collect();
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    let fenced = plan.replace_children(children, options)?;
-    Ok(Transformed::yes(match groups_of_sets {
+    let fenced = with_children(Arc::clone(&plan), children.collect())?;
+    Ok(match groups_of_sets {
         true => SecretiveExec::around(fenced, Hides::Order),
         false => fenced,
-    }))
+    })
 }
 
 fn windows(plan: &Arc<dyn ExecutionPlan>) -> Option<&[Arc<dyn WindowExpr>]> {
@@ -182,6 +250,8 @@ enum Hides {
     Constants,
     /// All that is said of its rows, their order too.
     Order,
+    /// What a filter or a projection concludes.
+    Derived,
     /// Which columns are unique.
     Keys,
     /// What is said of the columns that the operator itself adds, only while sorts are placed.
@@ -202,6 +272,7 @@ impl SecretiveExec {
         let told = match hides {
             Hides::Order => EquivalenceProperties::new(input.schema()),
             Hides::OwnColumns => of_inputs(&input),
+            Hides::Derived => of_columns(&input),
             Hides::Keys => {
                 let said = input.equivalence_properties().clone();
                 said.with_constraints(Constraints::default())
@@ -223,10 +294,38 @@ impl SecretiveExec {
         match self.hides {
             Hides::ConstantsForNow | Hides::OwnColumns => false,
             Hides::Constants => !said.constants().is_empty(),
-            Hides::Order => !said.oeq_class().is_empty(),
+            Hides::Order => !said.oeq_class().is_empty() || !said.constants().is_empty(),
             Hides::Keys => !said.constraints().is_empty(),
+            Hides::Derived => {
+                let told = self.properties.equivalence_properties();
+                !said.constants().is_empty()
+                    || said.oeq_class().iter().any(|order| !told.oeq_class().contains(order))
+            }
         }
     }
+}
+
+/// What a filter or a projection says of the order of columns that it does not compute.
+fn of_columns(plan: &Arc<dyn ExecutionPlan>) -> EquivalenceProperties {
+    let schema = plan.schema();
+    let Some(input) = plan.children().first().map(|input| input.equivalence_properties()) else {
+        return EquivalenceProperties::new(schema);
+    };
+    let place = |column: &Column| match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) => projection.expr().iter().position(|made| {
+            made.expr.downcast_ref::<Column>().is_some_and(|from| from.index() == column.index())
+        }),
+        None => Some(column.index()).filter(|_| input.schema().fields() == schema.fields()),
+    };
+    let orders = input.oeq_class().iter().filter_map(|order| {
+        let keys = order.iter().map_while(|key| {
+            let place = place(key.expr.downcast_ref::<Column>()?)?;
+            let column = Column::new(schema.field(place).name(), place);
+            Some(PhysicalSortExpr::new(Arc::new(column), key.options))
+        });
+        LexOrdering::new(keys)
+    });
+    EquivalenceProperties::new_with_orderings(Arc::clone(&schema), orders.collect::<Vec<_>>())
 }
 
 /// What an operator that adds columns to those of its input says of the latter.

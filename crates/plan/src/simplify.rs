@@ -3,13 +3,15 @@
 //! It takes a cast out of a comparison with a constant also where the cast rounds, so that
 //! `cast(d AS int) = 2` became `d = 2.0` and lost 2.4. And of two lists for one value it makes one
 //! without regard to NULLs and to what is no constant: `x IN (1, 2) AND x NOT IN (2, NULL)` became
-//! `x IN (1)`, which is never NULL. This rule takes out the casts itself, where they are
-//! [exact](super::casts); and it puts what DataFusion must not look into behind a function that gives
+//! `x IN (1)`, which is never NULL. Of `x # x` it makes 0, also for a NULL. And of `sum(n + 1)` it makes
+//! `sum(n) + 1 * count(n)`, whose count need not fit into a numeric's digits. This rule takes out the
+//! casts itself, where they are [exact](super::casts); and it puts what DataFusion must not look into behind a function that gives
 //! its argument, for as long as the simplifier runs:
 //!
 //! ```text
 //! cast(d AS int) = 2              =>    as_is(cast(d AS int)) = 2
 //! x IN (1, 2) AND x IN (y, 3)     =>    x IN (1, 2) AND as_is(x IN (y, 3))
+//! x # x                           =>    x # as_is(x)
 //! ```
 
 use std::sync::{Arc, LazyLock};
@@ -55,7 +57,8 @@ impl OptimizerRule for Simplify {
     ) -> Result<Transformed<LogicalPlan>> {
         let mut concerned = false;
         plan.apply_expressions(|expr| {
-            concerned = expr.exists(|e| Ok(is_cast(e) || is_pair(e)))?;
+            concerned =
+                expr.exists(|e| Ok(is_cast(e) || is_pair(e) || is_xor(e) || adds_numeric(e)))?;
             Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         if !concerned {
@@ -113,6 +116,26 @@ fn is_cast(expr: &Expr) -> bool {
     }
 }
 
+/// Whether a numeric constant is added, which a sum would take out of itself.
+fn adds_numeric(expr: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus | Operator::Minus, right }) = expr
+    else {
+        return false;
+    };
+    let is_numeric = |e: &Expr| match e {
+        Expr::Literal(value, _) => value.data_type().is_decimal(),
+        Expr::Cast(Cast { expr, field }) => {
+            field.data_type().is_decimal() && matches!(expr.as_ref(), Expr::Literal(..))
+        }
+        _ => false,
+    };
+    is_numeric(left) || is_numeric(right)
+}
+
+fn is_xor(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::BitwiseXor, .. }))
+}
+
 /// Whether these are two conditions on one value that the simplifier would make one of.
 fn is_pair(expr: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return false };
@@ -159,8 +182,8 @@ fn is_negated(expr: &Expr) -> bool {
 
 fn hide(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
-        expr if is_cast(&expr) => Ok(Transformed::yes(as_is(expr))),
-        expr if is_pair(&expr) => {
+        expr if is_cast(&expr) || adds_numeric(&expr) => Ok(Transformed::yes(as_is(expr))),
+        expr if is_pair(&expr) || is_xor(&expr) => {
             let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
                 return Ok(Transformed::no(expr));
             };

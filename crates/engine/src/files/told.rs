@@ -482,7 +482,8 @@ fn data_type(option: &str, text: &str) -> Result<DataType> {
         return Err(bad());
     }
     if declared::length(&parsed)?.is_some() {
-        let message = format!("option {option}: files have texts of any length, not {}", quoted(text));
+        let message =
+            format!("option {option}: files have texts of any length, not {}", quoted(text));
         return Err(Error::unsupported(message)
             .hint("say VARCHAR; a table whose column has the length, and COPY, check it"));
     }

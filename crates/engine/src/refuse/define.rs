@@ -291,7 +291,8 @@ pub(super) fn external(create: &CreateExternalTable) -> Result<()> {
     no(!constraints.is_empty(), "a constraint of an external table", instead)?;
     for ColumnDef { name, data_type, options } in columns {
         let what = "a length of texts in an external table";
-        let instead = "declare it varchar: nobody checks what is in a file; COPY into a table checks it";
+        let instead =
+            "declare it varchar: nobody checks what is in a file; COPY into a table checks it";
         no(declared::length(data_type)?.is_some(), what, instead)?;
         for ColumnOptionDef { name: _, option } in options {
             match option {

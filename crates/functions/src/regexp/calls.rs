@@ -145,7 +145,9 @@ fn as_operator(args: &[Expr]) -> Result<Option<Expr>> {
     let (Some(pattern), Some(letters)) = (text(pattern), letters) else { return Ok(None) };
     let flags = flags_without_all("regexp_like", Some(&Arg::Text(&letters)))?;
     let regexp = kept(&(pattern, flags))?;
-    Ok(regexp.plain().map(|words| {
+    // The optimizer makes a LIKE of them, in which a backslash escapes what follows.
+    let words = regexp.plain().filter(|words| !words.contains(r"\\") && !words.contains(r"\x"));
+    Ok(words.map(|words| {
         let right = Expr::Literal(ScalarValue::Utf8View(Some(words.to_string())), None);
         let op = Operator::RegexMatch;
         Expr::BinaryExpr(BinaryExpr::new(Box::new(left.clone()), op, Box::new(right)))

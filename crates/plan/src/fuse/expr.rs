@@ -16,10 +16,12 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use thalweg_pipeline::expr::{Arithmetic, Expr};
 
 use super::function::{Foreign, nullable};
+use crate::as_written;
 use thalweg_exec::{comparison, may_fail, remap};
 
 /// The expression over `columns`, which stand for those of `schema`.
 pub fn translate(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, columns: &[Expr]) -> Result<Expr> {
+    let expr = as_written::shown(expr);
     let sub = |e: &Arc<dyn PhysicalExpr>| translate(e, schema, columns).map(Box::new);
     if let Some(column) = expr.downcast_ref::<Column>() {
         return Ok(columns[column.index()].clone());

@@ -466,6 +466,8 @@ pub(super) fn ticks(seconds: i64, nanos: u32, per_second: i64) -> Result<i64, Ba
 pub(super) enum Look {
     Boolean,
     Integer,
+    /// An integer that no double is.
+    Long,
     Float,
     /// A name, or infinite or no number: `Inf`, `Nan`.
     Worded,
@@ -533,7 +535,11 @@ pub(super) fn look_exact(bytes: &[u8]) -> Look {
         // 00501 is a postal code, +49 a prefix; 20 digits are an identifier. As numbers they would
         // lose something.
         let padded = magnitude.len() > 1 && magnitude[0] == b'0' || bytes[0] == b'+';
-        return if padded || signed(bytes).is_err() { Look::Text } else { Look::Integer };
+        return match signed(bytes) {
+            Ok(number) if !padded && number as f64 as i128 == i128::from(number) => Look::Integer,
+            Ok(_) if !padded => Look::Long,
+            _ => Look::Text,
+        };
     }
     if bytes.len() >= 10 && bytes[4] == b'-' {
         let Ok(moment) = moment(bytes) else { return otherwise_dated(bytes) };
@@ -684,6 +690,9 @@ mod tests {
             ("0", Look::Integer),
             ("-12", Look::Integer),
             (" 12 ", Look::Integer),
+            ("9007199254740992", Look::Integer),
+            ("-9007199254740993", Look::Long),
+            ("9223372036854775807", Look::Long),
             ("00501", Look::Text),
             ("+4930123", Look::Text),
             ("99999999999999999999", Look::Text),

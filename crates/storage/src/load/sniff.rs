@@ -136,7 +136,7 @@ pub(super) fn csv(head: &[u8], whole: bool, options: &CsvOptions, newline: u8) -
     let trial = best.map(|(_, trial)| trial).unwrap_or_else(|| one_column(others, told));
     found.dialect = trial.dialect;
     found.unnamed = trial.unnamed;
-    found.commas = trial.commas.sure().filter(|_| sniff.numbers && !options.all_varchar);
+    found.commas = Commas::sure(&trial.commas).filter(|_| sniff.numbers && !options.all_varchar);
     found.fields = trial.trailing.then_some(trial.fields);
     found.skipped_bytes = above;
     if sniff.skip && trial.first > 0 {
@@ -258,10 +258,11 @@ struct Trial {
     steady: bool,
     /// A field is quoted behind blanks.
     spaced: bool,
-    commas: Commas,
+    /// By columns.
+    commas: Vec<Commas>,
 }
 
-/// Fields with commas in them, between other delimiters.
+/// Fields of a column with commas in them, between other delimiters.
 #[derive(Clone, Copy, Default)]
 struct Commas {
     all: usize,
@@ -304,10 +305,25 @@ impl Commas {
         self.all > 0 && self.all == self.decimals
     }
 
-    /// What they are if they can be nothing else, and nothing speaks against it.
-    fn sure(&self) -> Option<DecimalCommas> {
-        let sure = self.decimal() && self.sure > 0 && self.pointed == 0;
-        let thousands = match (self.points, self.blanks) {
+    fn sum(columns: &[Commas]) -> Commas {
+        let sum = |of: fn(&Commas) -> usize| columns.iter().map(of).sum();
+        Commas {
+            all: sum(|c| c.all),
+            decimals: sum(|c| c.decimals),
+            sure: sum(|c| c.sure),
+            points: sum(|c| c.points),
+            blanks: sum(|c| c.blanks),
+            pointed: sum(|c| c.pointed),
+        }
+    }
+
+    /// What those of all columns are if they can be nothing else, and nothing speaks against it. A column
+    /// of words, in some of which are commas, says nothing.
+    fn sure(columns: &[Commas]) -> Option<DecimalCommas> {
+        let numbers: Vec<Commas> = columns.iter().filter(|c| c.decimal()).copied().collect();
+        let numbers = Commas::sum(&numbers);
+        let sure = numbers.sure > 0 && columns.iter().all(|c| c.pointed == 0);
+        let thousands = match (numbers.points, numbers.blanks) {
             (0, 0) => None,
             (_, 0) => Some(b'.'),
             (0, _) => Some(b' '),
@@ -358,7 +374,7 @@ impl Trial {
             columns: Vec::new(),
             steady: false,
             spaced: false,
-            commas: Commas::default(),
+            commas: Vec::new(),
         };
         trial.read(text, whole);
         trial.judge(options);
@@ -420,7 +436,11 @@ impl Trial {
                         self.records.len() + 1;
                 }
                 if self.dialect.delimiter != b',' && !quoted {
-                    self.commas.see(field.trim_ascii());
+                    let place = column.min(COLUMNS - 1);
+                    if self.commas.len() <= place {
+                        self.commas.resize(place + 1, Commas::default());
+                    }
+                    self.commas[place].see(field.trim_ascii());
                 }
             }
             self.records.push(record);
@@ -579,7 +599,7 @@ impl Trial {
             !clean,
             anomalies,
             self.first > 0 || self.unnamed,
-            !self.commas.decimal(),
+            !Commas::sum(&self.commas).decimal(),
             Reverse(self.fields),
             turn,
         ))
@@ -647,6 +667,8 @@ mod tests {
         check("1,5;2,5\n3,5;4,5\n", "; \\\" - commas -");
         check("a;b\n1.234,50;2\n2,5;3\n", "; \\\" - commas .");
         check("a;b\n1 234,50;2\n2,5;3\n", "; \\\" - commas  ");
+        check("name;price\nMüller, Hans;2,50\nMeier;3,99\n", "; \\\" - commas -");
+        check("name;price\nMüller, Hans;2,50\nMeier;n, a\n", "; \\\" -");
         // Digits may be grouped by commas, and points may be decimal ones.
         check("a;b\n1,234;2\n2,500;3\n", "; \\\" -");
         check("a;b\n1,5;2.25\n2,5;3.5\n", "; \\\" -");

@@ -136,7 +136,7 @@ impl Spellings {
         }
         let look = match &self.numbers {
             Some(numbers) => match numbers.plain(value, out).map(look_exact) {
-                Some(number @ (Look::Integer | Look::Float)) => return number,
+                Some(number @ (Look::Integer | Look::Long | Look::Float)) => return number,
                 _ => look_exact(value),
             },
             None => look_exact(value),
@@ -144,7 +144,7 @@ impl Spellings {
         let date = matches!(look, Look::Date { .. } | Look::Ordered(_));
         let stamp = matches!(look, Look::Timestamp { .. });
         match look {
-            Look::Integer | Look::Float if self.numbers.is_some() => Look::Text,
+            Look::Integer | Look::Long | Look::Float if self.numbers.is_some() => Look::Text,
             _ if date && self.date.is_some() => Look::Text,
             _ if stamp && self.timestamp.is_some() => Look::Text,
             Look::Ordered(o) if o.clock && self.timestamp.is_some() => Look::Text,

@@ -927,7 +927,7 @@ fn model(values: &[String]) -> DataType {
     let unit = if fine { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
     if all(&|l| *l == Look::Boolean) {
         DataType::Boolean
-    } else if all(&|l| *l == Look::Integer) {
+    } else if all(&|l| matches!(l, Look::Integer | Look::Long)) {
         DataType::Int64
     } else if all(&|l| matches!(l, Look::Integer | Look::Float)) {
         DataType::Float64

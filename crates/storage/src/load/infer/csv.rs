@@ -409,10 +409,11 @@ fn alike(last: Look, field: &[u8]) -> bool {
         _ => field,
     };
     match last {
-        Look::Integer => {
-            // Eighteen digits always fit; a leading zero would be lost.
+        Look::Integer | Look::Long => {
+            // Doubles hold all of fifteen digits, and 64 bits all of eighteen, some of which no double is;
+            // a leading zero would be lost.
             matches!(digits, [b'0'] | [b'1'..=b'9', ..])
-                && digits.len() <= 18
+                && digits.len() <= if last == Look::Integer { 15 } else { 18 }
                 && digits.iter().all(u8::is_ascii_digit)
         }
         Look::Float => {

@@ -47,12 +47,15 @@ const LIST: Seen = 1 << 20;
 const STRUCT: Seen = 1 << 21;
 /// A word for what is no finite number that is a name as well: it is the former among numbers.
 const WORDED: Seen = 1 << 22;
+/// An integer that no double is.
+const LONG: Seen = 1 << 23;
 
 fn bits(look: Look) -> Seen {
     let if_so = |so: bool, bit: Seen| if so { bit } else { 0 };
     match look {
         Look::Boolean | Look::Answer => BOOLEAN,
         Look::Integer => INTEGER,
+        Look::Long => INTEGER | LONG,
         Look::Float => FLOAT,
         Look::Worded => WORDED,
         Look::Date { ancient } => DATE | if_so(ancient, ANCIENT),
@@ -116,7 +119,8 @@ fn is_text(seen: Seen) -> bool {
     // Without a zone of its own a date or a local time among zoned ones is ambiguous.
     let ambiguous = any(ZONED) && any(LOCAL | DATE);
     let no_order = orders(seen).is_some_and(|orders| orders.is_empty());
-    any(TEXT) || mixed || ambiguous || no_order || (any(FINE) && any(ANCIENT))
+    let inexact = any(LONG) && any(FLOAT | WORDED);
+    any(TEXT) || mixed || ambiguous || no_order || inexact || (any(FINE) && any(ANCIENT))
 }
 
 /// The narrowest type for such values; `None`: there were none. Dates whose order is not known yet
