@@ -237,6 +237,16 @@ impl Binder<'_> {
                     let args = args.into_iter().map(with_another_digit).collect();
                     return self.call_udf(udf, args).map(without_fraction);
                 }
+                if name == "to_timestamp" && args.len() == 2 {
+                    // The function reads the clock in UTC: it is one of the session's zone.
+                    let read = self.call_udf(udf, args)?;
+                    if !matches!(read.data_type, DataType::Timestamp(_, Some(_))) {
+                        return Ok(read);
+                    }
+                    let utc = Typed::new(lit("UTC"), DataType::Utf8, false);
+                    let clock = self.scalar("clock_of", vec![read, utc])?;
+                    return Ok(clock.cast(&self.instant(TimeUnit::Microsecond)));
+                }
                 if let Some(item) = series_item(name, &args) {
                     let list = DataType::new_list(item, true);
                     return Ok(self.call_udf(udf, args)?.cast(&list));
@@ -304,11 +314,19 @@ impl Binder<'_> {
         Ok(self.now().map(|now| now.cast(&to)))
     }
 
-    fn call_udf(&self, udf: Arc<ScalarUDF>, args: Vec<Typed>) -> Result<Typed> {
+    fn call_udf(&self, udf: Arc<ScalarUDF>, mut args: Vec<Typed>) -> Result<Typed> {
         if args.is_empty()
             && let Some(moment) = self.moment(&udf)
         {
             return Ok(moment);
+        }
+        // The origin of instants is one as well, read in the session's zone and not in UTC.
+        if udf.name() == "date_bin"
+            && let [_, value, origin] = &mut args[..]
+            && matches!(value.data_type, DataType::Timestamp(_, Some(_)))
+            && !matches!(origin.data_type, DataType::Timestamp(_, Some(_)))
+        {
+            *origin = origin.clone().cast(&value.data_type);
         }
         let args = self.coerced(&*udf, args)?;
         let fields: Vec<FieldRef> = args.iter().map(Typed::field).collect();

@@ -132,6 +132,25 @@ impl Binder<'_> {
                 let (l, r) = (self.expr(l, place)?, self.expr(r, place)?);
                 self.compare(l, Operator::IsNotDistinctFrom, r)
             }
+            Sql::Between { expr, negated, low, high } if as_row(expr).is_some() => {
+                let compared = |op, bound: &Sql| Sql::BinaryOp {
+                    left: expr.clone(),
+                    op,
+                    right: Box::new(bound.clone()),
+                };
+                let within = Sql::Nested(Box::new(Sql::BinaryOp {
+                    left: Box::new(compared(ast::BinaryOperator::GtEq, low)),
+                    op: ast::BinaryOperator::And,
+                    right: Box::new(compared(ast::BinaryOperator::LtEq, high)),
+                }));
+                match negated {
+                    true => {
+                        let (op, expr) = (UnaryOperator::Not, Box::new(within));
+                        self.expr(&Sql::UnaryOp { op, expr }, place)
+                    }
+                    false => self.expr(&within, place),
+                }
+            }
             Sql::Between { expr, negated, low, high } => {
                 let items = self.exprs([&**expr, &**low, &**high], place)?;
                 let nullable = items.iter().any(|i| i.nullable);

@@ -423,9 +423,11 @@ impl Binder<'_> {
             };
             value.cast(&to).expr
         });
-        let values = values.collect();
+        let values: Vec<Expr> = values.collect();
+        // Scans of one name are taken for one, where subqueries are compared.
+        let spelled: Vec<String> = values.iter().map(ToString::to_string).collect();
+        let scanned = TableReference::bare(format!("{function}({})", spelled.join(", ")));
         let source = self.names.get_table_function_source(function, values)?;
-        let scanned = TableReference::bare(format!("{function}()"));
         let mut builder = LogicalPlanBuilder::scan(scanned.clone(), source, None)?;
         let table = alias.map_or(function.to_string(), |a| Part::of(&a.name).text);
         let own = match alias {

@@ -516,8 +516,19 @@ impl Binder<'_> {
             }
             Some(Distinct::On(_)) => {
                 // The keys come first in the order, so that it says which row of each is kept.
-                let first = &all.keys[..all.on.len().min(all.keys.len())];
-                if !first.iter().all(|key| all.on.contains(key)) {
+                let mut on: Vec<Expr> = vec![];
+                for key in &all.on {
+                    if !on.contains(key) {
+                        on.push(key.clone());
+                    }
+                }
+                let mut before: Vec<&Expr> = vec![];
+                for key in &all.keys {
+                    if !before.contains(&key) {
+                        before.push(key);
+                    }
+                }
+                if !before.iter().take(on.len()).all(|key| on.contains(key)) {
                     return wrong(
                         "42P10",
                         "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
@@ -530,7 +541,6 @@ impl Binder<'_> {
                         once.push(sort);
                     }
                 }
-                let mut on = all.on.clone();
                 let mut chosen = exprs.clone();
                 let sorted = once.iter_mut().map(|sort| &mut sort.expr);
                 let computed = on.iter_mut().chain(&mut chosen).chain(sorted);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{NullTreatment, WindowFunction, WindowFunctionParams};
-use datafusion::logical_expr::{Expr, WindowFrame, WindowFunctionDefinition, WindowUDF, lit, when};
+use datafusion::logical_expr::{
+    self, Expr, WindowFrame, WindowFunctionDefinition, WindowUDF, lit, when,
+};
 use datafusion::sql::sqlparser::ast::{
     self, NamedWindowExpr, WindowFrameBound, WindowFrameUnits, WindowSpec, WindowType,
 };
@@ -46,7 +48,7 @@ impl Binder<'_> {
             partition_by.filter(|p| !matches!(p, Expr::Literal(..))).collect();
         let mut order_by = self.sorts(&spec.order_by, inside)?;
         let mut has_no_rows = false;
-        let window_frame = match &spec.window_frame {
+        let mut window_frame = match &spec.window_frame {
             Some(frame) => {
                 self.check_distance(frame, &spec, inside)?;
                 has_no_rows = is_empty(frame);
@@ -64,6 +66,10 @@ impl Binder<'_> {
             }
             None => WindowFrame::new((!order_by.is_empty()).then_some(false)),
         };
+        let first = self.exprs(spec.order_by.first().map(|key| &key.expr), inside)?;
+        if first.iter().any(|key| !has_ranges(&key.data_type)) && is_of_peers(&window_frame) {
+            window_frame.units = logical_expr::WindowFrameUnits::Groups;
+        }
         let filter = match call.filter {
             Some(filter) => Some(Box::new(self.condition(filter, inside, "FILTER")?)),
             None => None,
@@ -128,7 +134,7 @@ impl Binder<'_> {
         let mut udaf = udaf;
         let moves = !matches!(
             window_frame.start_bound,
-            datafusion::logical_expr::WindowFrameBound::Preceding(ref by) if by.is_null()
+            logical_expr::WindowFrameBound::Preceding(ref by) if by.is_null()
         );
         let joining = self.joining(&mut udaf, &mut args, &mut by, call.distinct, moves)?;
         let value = self.aggregated(udaf, args, |udaf, args| {
@@ -266,6 +272,28 @@ impl Binder<'_> {
 }
 
 /// Whether no row can be between the bounds of a frame: the first is behind the last.
+/// Whether DataFusion has RANGE for values of this type.
+fn has_ranges(data_type: &DataType) -> bool {
+    data_type.is_numeric()
+        || data_type.is_string()
+        || data_type.is_null()
+        || data_type.is_list()
+        || matches!(data_type, DataType::Boolean | DataType::Date32 | DataType::Timestamp(..))
+}
+
+/// Whether rows with equal keys are what a frame begins and ends with, and no distance: RANGE and GROUPS are
+/// the same then.
+fn is_of_peers(frame: &WindowFrame) -> bool {
+    use logical_expr::WindowFrameBound::{CurrentRow, Following, Preceding};
+    let plain = |bound: &_| match bound {
+        CurrentRow => true,
+        Preceding(distance) | Following(distance) => distance.is_null(),
+    };
+    frame.units == logical_expr::WindowFrameUnits::Range
+        && plain(&frame.start_bound)
+        && plain(&frame.end_bound)
+}
+
 fn is_empty(frame: &ast::WindowFrame) -> bool {
     let distance = |bound: &WindowFrameBound| {
         let (sign, by) = match bound {

@@ -44,6 +44,7 @@ use crate::walk::walk;
 use crate::{names, quantified};
 use thalweg_errors::{from_datafusion, into_datafusion};
 use thalweg_exec::IntSeries;
+use thalweg_functions::long_lists;
 use thalweg_plan::equal_floats;
 
 /// What the columns of a result are called, where that is not what the plan calls them.
@@ -619,6 +620,14 @@ impl ContextProvider for Names<'_> {
             .into_iter()
             .map(|arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg)));
         let args = args.collect::<DfResult<Vec<Expr>>>()?;
+        if args.iter().any(|arg| match arg {
+            Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(step)), _) => {
+                long_lists::goes_both_ways(*step)
+            }
+            _ => false,
+        }) {
+            return Err(long_lists::both_ways());
+        }
         // The function knows bigints alone; of ints its values are ints.
         let is_int = |arg: &Expr| matches!(arg, Expr::Literal(ScalarValue::Int32(_), _));
         let of_ints = !args.is_empty() && args.iter().all(is_int);

@@ -52,8 +52,6 @@ pub struct PipelineExec {
     /// One [`StageExec`] per pipeline, to be shown.
     stages: Vec<Arc<dyn ExecutionPlan>>,
     properties: Arc<PlanProperties>,
-    /// It is a copy of one that is executed at other times too.
-    again: bool,
     /// Common to all partitions; made by the first to be executed.
     execution: Mutex<Option<Arc<Execution>>>,
     metrics: ExecutionPlanMetricsSet,
@@ -78,7 +76,6 @@ impl PipelineExec {
             values: values.into(),
             original,
             properties: Arc::new(properties),
-            again: false,
             execution: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -120,7 +117,6 @@ impl PipelineExec {
             original: Arc::clone(&self.original),
             stages,
             properties: Arc::clone(&self.properties),
-            again: self.again,
             execution: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -179,8 +175,7 @@ impl ExecutionPlan for PipelineExec {
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         self.values.iter().for_each(SubqueryValue::clear);
-        let copy = self.with_stages(self.stages.clone())?;
-        Ok(Arc::new(PipelineExec { again: true, ..copy }))
+        Ok(Arc::new(self.with_stages(self.stages.clone())?))
     }
 
     fn execute(

@@ -20,7 +20,7 @@
 //!   [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
 //! * [`moving`]: aggregates over frames that move
-//! * [`array_remove`], [`percentile`]: functions that DataFusion has otherwise
+//! * [`array_remove`], [`list_contains`], [`percentile`]: functions that DataFusion has otherwise
 //! * [`bytea`]: bytes as texts
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
 
@@ -38,6 +38,7 @@ pub mod interval_key;
 pub mod interval_max;
 pub mod interval_times;
 pub mod letters;
+pub mod list_contains;
 pub mod list_key;
 pub mod list_text;
 pub mod long_lists;
@@ -162,6 +163,7 @@ pub fn register(state: &mut SessionState) {
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(true)));
     array_remove::register(state);
+    list_contains::register(state);
     percentile::register(state);
 }
 

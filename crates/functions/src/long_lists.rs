@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, FieldRef, Int64Type, IntervalMonthDayNanoType, TimeUnit,
-    TimestampNanosecondType,
+    DataType, Date32Type, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    TimeUnit, TimestampNanosecondType,
 };
-use datafusion::common::Result as DfResult;
+use datafusion::common::{DataFusionError, Result as DfResult};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature,
@@ -82,6 +82,20 @@ fn item_count(array: &ArrayRef, row: usize) -> u128 {
     items.max(1) as u128
 }
 
+/// Whether a step has parts that go back in time beside others that go ahead: how far it goes depends on the
+/// month, and DataFusion's series end nowhere, or before they begin.
+pub fn goes_both_ways(step: IntervalMonthDayNano) -> bool {
+    let parts = [i64::from(step.months), i64::from(step.days), step.nanoseconds];
+    parts.iter().any(|part| *part < 0) && parts.iter().any(|part| *part > 0)
+}
+
+pub fn both_ways() -> DataFusionError {
+    let error =
+        Error::unsupported("a step that goes back in some of its parts and ahead in others")
+            .hint("give its months, its days and its time the same sign");
+    into_datafusion(error)
+}
+
 /// The items of the series of each row.
 fn series(arrays: &[ArrayRef]) -> DfResult<Vec<u128>> {
     let points = |array: &ArrayRef| -> DfResult<Vec<Option<i128>>> {
@@ -98,8 +112,11 @@ fn series(arrays: &[ArrayRef]) -> DfResult<Vec<u128>> {
             }
             DataType::Interval(_) => {
                 let spans = cast(array, &INTERVAL)?;
-                let spans = spans.as_primitive::<IntervalMonthDayNanoType>().iter();
-                spans.map(|span| span.map(key_ns)).collect()
+                let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
+                if spans.iter().flatten().any(goes_both_ways) {
+                    return Err(both_ways());
+                }
+                spans.iter().map(|span| span.map(key_ns)).collect()
             }
             _ => numbers(array)?,
         })

@@ -32,7 +32,7 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 pub fn moving(function: &AggregateUDF, arguments: &[DataType]) -> Option<AggregateUDF> {
     let floats = arguments.iter().any(DataType::is_floating);
     let is_right = match function.name() {
-        "count" | "min" | "max" => true,
+        "count" | "min" | "max" | "median" => true,
         "sum" | "avg" => !floats,
         _ => false,
     };
@@ -104,15 +104,9 @@ impl AggregateUDFImpl for Moving {
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
         let floats = args.expr_fields.iter().any(|field| field.data_type().is_floating());
-        if let (true, Some(figure)) = (floats, Figure::of(self.name())) {
+        if let (true, Some(figure)) = (floats && !args.is_distinct, Figure::of(self.name())) {
             let result = args.return_field.data_type().clone();
             return Ok(Box::new(MovingFloats { figure, result, rows: Queue::default() }));
-        }
-        if !floats && let Ok(own) = self.0.create_sliding_accumulator(args.clone()) {
-            let is_text = matches!(self.name(), "array_agg" | "string_agg");
-            if own.supports_retract_batch() && !is_text {
-                return Ok(own);
-            }
         }
         let call = Call {
             function: self.0.clone(),

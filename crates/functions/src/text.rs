@@ -133,7 +133,13 @@ impl ScalarUDFImpl for Bounded {
 
 /// Lengths below nothing are nothing.
 fn without_negatives(lengths: &ColumnarValue) -> DfResult<ColumnarValue> {
-    let ColumnarValue::Array(array) = lengths else { return Ok(lengths.clone()) };
+    let array = match lengths {
+        ColumnarValue::Array(array) => array,
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(..0))) => {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Int64(Some(0))));
+        }
+        ColumnarValue::Scalar(_) => return Ok(lengths.clone()),
+    };
     let Some(numbers) = array.as_primitive_opt::<Int64Type>() else { return Ok(lengths.clone()) };
     if numbers.iter().flatten().all(|n| n >= 0) {
         return Ok(lengths.clone());

@@ -317,7 +317,14 @@ fn key_column(subquery: Subquery) -> Result<Subquery> {
 /// Groups by keys; the interval or list that is shown of a group is its first.
 fn aggregated(mut aggregate: Aggregate, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     let mut any = false;
-    for expr in &mut aggregate.aggr_expr {
+    let groups = aggregate.group_expr.iter_mut().flat_map(|group| match group {
+        Expr::GroupingSet(GroupingSet::Rollup(keys) | GroupingSet::Cube(keys)) => {
+            keys.iter_mut().collect::<Vec<_>>()
+        }
+        Expr::GroupingSet(GroupingSet::GroupingSets(lists)) => lists.iter_mut().flatten().collect(),
+        key => vec![key],
+    });
+    for expr in groups.chain(&mut aggregate.aggr_expr) {
         let (relation, name) = expr.qualified_name();
         if key_expr(expr, schema)? {
             any = true;

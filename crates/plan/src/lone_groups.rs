@@ -21,14 +21,14 @@ pub fn apart(
 ) -> Result<Transformed<LogicalPlan>> {
     let mut concerned = false;
     plan.apply_with_subqueries(|plan| {
-        concerned |= is_lone(plan) || is_random_choice(plan)?;
+        concerned |= is_lone(plan) || is_random_choice(plan);
         Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     if !concerned {
         return rule(plan);
     }
     let fenced = plan.transform_up_with_subqueries(|plan| {
-        if is_random_choice(&plan)? {
+        if is_random_choice(&plan) {
             return plan.map_children(|input| Ok(Transformed::yes(fenced(input))));
         }
         Ok(if is_lone(&plan) { Transformed::yes(fenced(plan)) } else { Transformed::no(plan) })
@@ -54,16 +54,19 @@ fn is_lone(plan: &LogicalPlan) -> bool {
     group_expr.is_empty() || group_expr.iter().any(|e| has_total(e) || e.is_volatile())
 }
 
-/// Whether rows that depend on others are chosen by chance.
-fn is_random_choice(plan: &LogicalPlan) -> Result<bool> {
-    let LogicalPlan::Filter(filter) = plan else { return Ok(false) };
-    let depend = |plan: &LogicalPlan| {
-        Ok(matches!(
-            plan,
-            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Distinct(_)
-        ))
-    };
-    Ok(filter.predicate.is_volatile() && filter.input.exists(depend)?)
+/// Whether rows that are made of others are chosen by chance.
+fn is_random_choice(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Filter(filter) = plan else { return false };
+    filter.predicate.is_volatile() && !is_scan(&filter.input)
+}
+
+/// Whether rows are those of a table.
+fn is_scan(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_scan(&alias.input),
+        _ => false,
+    }
 }
 
 /// Whether one of the sets is empty.

@@ -50,6 +50,7 @@ use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::limit::GlobalLimitExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
@@ -112,6 +113,7 @@ impl PhysicalOptimizerRule for LostConstants {
 fn keyless(plan: &Arc<dyn ExecutionPlan>, orders: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let is_order = plan.is::<SortExec>()
         || !plan.is::<OutputRequirementExec>()
+            && !plan.is::<GlobalLimitExec>()
             && plan.required_input_ordering().iter().any(Option::is_some);
     let orders = orders + usize::from(is_order);
     let mut children = vec![];

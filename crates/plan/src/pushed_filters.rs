@@ -184,11 +184,13 @@ fn push(
 }
 
 /// Whether an operator needs only the rows that it asks for. `min` and `max` of columns ask for rows that
-/// exceed what they have, also where other aggregates beside them need the rest.
+/// exceed what they have, also where other aggregates beside them need the rest: two of them, too, as
+/// DataFusion forgets the one that has seen no value yet.
 fn wants_no_others(plan: &Plan) -> bool {
     let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else { return true };
     let is_of_column = |args: &[Filter]| matches!(args, [arg] if arg.is::<Column>());
-    aggregate.filter_expr().iter().all(Option::is_none)
+    aggregate.aggr_expr().len() == 1
+        && aggregate.filter_expr().iter().all(Option::is_none)
         && aggregate.aggr_expr().iter().all(|call| {
             is_of_column(&call.expressions()) && matches!(call.fun().name(), "min" | "max")
         })

@@ -66,8 +66,6 @@ struct Shared {
     inputs: Vec<Input>,
     values: Arc<[SubqueryValue]>,
     original: Arc<dyn ExecutionPlan>,
-    /// Others execute it, too.
-    again: bool,
     context: Arc<TaskContext>,
     schema: SchemaRef,
     /// One for each sink.
@@ -105,7 +103,6 @@ impl Execution {
             inputs: exec.inputs.clone(),
             values: Arc::clone(&exec.values),
             original: Arc::clone(&exec.original),
-            again: exec.again,
             schema: exec.original.schema(),
             reservations: (0..exec.plan.sinks.len()).map(reservation).collect(),
             spilling: Mutex::default(),
@@ -209,11 +206,8 @@ impl Shared {
     /// Runs the operators that the pipelines stand for: those spill.
     async fn operators(&self, outputs: &[Sender]) -> Result<()> {
         self.values.iter().for_each(SubqueryValue::clear);
-        let plan = match self.again {
-            true => unfed(again(&self.original)?)?,
-            false => Arc::clone(&self.original).reset_state()?,
-        };
-        let plan = adapted(plan)?;
+        // Pipelines may have read some of what lies below, down to its scans.
+        let plan = adapted(unfed(again(&self.original)?)?)?;
         let count = plan.output_partitioning().partition_count();
         let tasks = (0..count).map(|partition| {
             let mut stream = plan.execute(partition, Arc::clone(&self.context))?;

@@ -82,7 +82,7 @@ fn without_subqueries(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> 
 fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let is_filter =
         plan.downcast_ref::<FilterExec>().is_some_and(|filter| filter.fetch().is_none());
-    if plan.is::<ProjectionExec>() || is_filter {
+    if plan.is::<ProjectionExec>() || plan.is::<SecretiveExec>() || is_filter {
         return plan.children().into_iter().all(is_root);
     }
     covers_join(plan) || covers_aggregate(plan).is_some() || windows(plan).is_some()
@@ -102,6 +102,8 @@ fn is_sorted_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
             below = merge.input();
         } else if let Some(projection) = below.downcast_ref::<ProjectionExec>() {
             below = projection.input();
+        } else if let Some(secretive) = below.downcast_ref::<SecretiveExec>() {
+            below = secretive.input();
         } else if let Some(sort) = below.downcast_ref::<SortExec>() {
             return is_root(sort.input());
         } else {

@@ -238,8 +238,8 @@ pub(super) fn covers_aggregate(
     } else if *top.mode() == AggregateMode::Partial {
         return None;
     }
-    // MIN and MAX of a whole table, which skips chunks by what it has found.
-    if !bottom.dynamic_expressions_produced().is_empty() {
+    // MIN or MAX of a whole table, which skips chunks by what it has found.
+    if bottom.aggr_expr().len() == 1 && !bottom.dynamic_expressions_produced().is_empty() {
         return None;
     }
     let covered = (!bottom.group_expr().has_grouping_set() || are_combined(bottom))

@@ -1,0 +1,103 @@
+//! `@>`, `<@` and `&&` of lists, which are `array_has_all` and `array_has_any`, as PostgreSQL has them: a list
+//! that is NULL gives NULL, and no NULL in a list is one in the other. DataFusion's say something of a NULL
+//! list where the other one is empty, and take NULLs for equal.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{filter, is_not_null};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::functions_nested::array_has::{array_has_all_udf, array_has_any_udf};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+
+/// Puts the functions in the place of DataFusion's.
+pub fn register(state: &mut SessionState) {
+    for (any, function) in [(false, array_has_all_udf()), (true, array_has_any_udf())] {
+        let function = ListContains { any, function };
+        // A session takes every function; what it gives is the one that goes.
+        let _ = state.register_udf(Arc::new(ScalarUDF::new_from_impl(function)));
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ListContains {
+    /// One item is enough.
+    any: bool,
+    function: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for ListContains {
+    fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.function.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.function.signature()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.function.coerce_types(types)
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.function.return_type(types)
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let one = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if one { 1 } else { args.number_rows };
+        let lists = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        let [of, items] = &lists[..] else { return internal_err!("two lists are compared") };
+        let nulls = NullBuffer::union(of.nulls(), items.nulls());
+        let Some(found) = items.as_list_opt::<i32>() else {
+            return self.function.invoke_with_args(args);
+        };
+        // A NULL among the items is in no list: of one it is not, and of all it makes none.
+        let lacks: Vec<bool> = (0..rows).map(|row| found.value(row).null_count() > 0).collect();
+        let wanted: ArrayRef = match lacks.contains(&true) {
+            true => Arc::new(without_nulls(found)?),
+            false => Arc::clone(items),
+        };
+        args.args = vec![ColumnarValue::Array(Arc::clone(of)), ColumnarValue::Array(wanted)];
+        args.number_rows = rows;
+        let result = self.function.invoke_with_args(args)?.to_array(rows)?;
+        let result = result.as_boolean();
+        let values = (0..rows)
+            .map(|row| result.is_valid(row) && result.value(row) && (self.any || !lacks[row]));
+        let result = BooleanArray::new(values.collect(), nulls);
+        Ok(match one {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
+            false => ColumnarValue::Array(Arc::new(result)),
+        })
+    }
+}
+
+fn without_nulls(lists: &ListArray) -> Result<ListArray> {
+    let DataType::List(field) = lists.data_type() else {
+        return internal_err!("a list of {}", lists.data_type());
+    };
+    let offsets = lists.value_offsets();
+    let (first, last) = (offsets[0] as usize, offsets[lists.len()] as usize);
+    let values = lists.values().slice(first, last - first);
+    let kept = is_not_null(&values)?;
+    let lengths = offsets.windows(2).map(|ends| {
+        let from = ends[0] as usize - first;
+        kept.slice(from, (ends[1] - ends[0]) as usize).true_count()
+    });
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(ListArray::try_new(
+        Arc::clone(field),
+        offsets,
+        filter(&values, &kept)?,
+        lists.nulls().cloned(),
+    )?)
+}
