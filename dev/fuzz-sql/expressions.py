@@ -414,6 +414,11 @@ class Expressions:
             if self.is_tame(a) and self.is_tame(b):
                 span = rng.choice(["1 month", "30 days", "24 hours", "1 day", "400 days", "-3 hours"])
                 return E("bool", f"(({{}} - {{}}) {rng.choice(COMPARISONS)} INTERVAL '{span}')", a, b)
+        # What takes many values to one, of which an optimizer may think that it takes one.
+        if type == "ts" and self.chance(0.15):
+            return E("bool", f"(CAST({{}} AS date) {rng.choice(COMPARISONS)} {{}})", a, self.literal("date"))
+        if type == "int" and self.chance(0.1):
+            return E("bool", f"(({{}} / {rng.choice([2, 7, 10, 1000])}) {rng.choice(['=', '=', '>=', '<'])} {rng.randint(-2, 9)})", a)
         if self.chance(0.65):
             b = self.literal(type, a)
         elif type in ("int", "num") and self.chance(0.2):

@@ -86,6 +86,9 @@ class Grammar(Expressions, Groups):
             query.total = True
             if keeps_first:
                 query.order = Items([self.order_item(str(i + 1)) for i in range(len(columns))])
+            # A key that is there again changes nothing.
+            if self.chance(0.1):
+                query.order.items.append(self.order_item(str(rng.randint(1, len(columns)))))
             if limited and not fuzzy:
                 query.limit = limit_rows or rng.choice([0, 1, 2, 5, 10, 50])
                 if self.chance(0.3) and not limit_rows:
@@ -208,7 +211,9 @@ class Grammar(Expressions, Groups):
         x = rng.random()
         if depth > 0 and x < 0.16:
             alias = self.alias("s")
-            query, columns, rows = self.full_query(lateral, budget, depth - 1)
+            # Rows that come in an order, which operators above may think that they keep.
+            ordered = rng.choice([5, 50, 400]) if self.chance(0.25) else None
+            query, columns, rows = self.full_query(lateral, budget, depth - 1, limit_rows=ordered)
             return Derived(query, alias, lateral=lateral is not None), Source(alias, columns, rows)
         fitting = [s for s in self.ctes if s.rows <= budget]
         if fitting and x < 0.45:
