@@ -670,7 +670,6 @@ fn since_midnight(time: &ast::Expr) -> ast::Expr {
     ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Minus, right }
 }
 
-/// An expression of an order.
 /// Rows in order. DataFusion's builder looks for expressions below under the names of the columns that are
 /// sorted by, and names leave casts out: of `ts::date AS day, min(v) AS ts`, `ts` was the day.
 pub(crate) fn sorted(rows: LogicalPlanBuilder, order: Vec<Sort>) -> Result<LogicalPlanBuilder> {
@@ -685,6 +684,7 @@ pub(crate) fn sorted(rows: LogicalPlanBuilder, order: Vec<Sort>) -> Result<Logic
     Ok(LogicalPlanBuilder::from(sorted))
 }
 
+/// An expression of an order.
 pub(crate) fn sort(expr: Expr, options: &OrderByOptions) -> Sort {
     let asc = options.asc.unwrap_or(true);
     Sort::new(expr, asc, options.nulls_first.unwrap_or(!asc))

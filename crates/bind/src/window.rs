@@ -271,7 +271,6 @@ impl Binder<'_> {
     }
 }
 
-/// Whether no row can be between the bounds of a frame: the first is behind the last.
 /// Whether DataFusion has RANGE for values of this type.
 fn has_ranges(data_type: &DataType) -> bool {
     data_type.is_numeric()
@@ -294,6 +293,7 @@ fn is_of_peers(frame: &WindowFrame) -> bool {
         && plain(&frame.end_bound)
 }
 
+/// Whether no row can be between the bounds of a frame: the first is behind the last.
 fn is_empty(frame: &ast::WindowFrame) -> bool {
     let distance = |bound: &WindowFrameBound| {
         let (sign, by) = match bound {

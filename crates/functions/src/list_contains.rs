@@ -12,7 +12,7 @@ use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_nested::array_has::{array_has_all_udf, array_has_any_udf};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 
 /// Puts the functions in the place of DataFusion's.
@@ -52,33 +52,59 @@ impl ScalarUDFImpl for ListContains {
         self.function.return_type(types)
     }
 
+    fn documentation(&self) -> Option<&Documentation> {
+        self.function.documentation()
+    }
+
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let one = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if one { 1 } else { args.number_rows };
-        let lists = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<_>>>()?;
-        let [of, items] = &lists[..] else { return internal_err!("two lists are compared") };
-        let nulls = NullBuffer::union(of.nulls(), items.nulls());
-        let Some(found) = items.as_list_opt::<i32>() else {
-            return self.function.invoke_with_args(args);
-        };
+        let [of, items] = &args.args[..] else { return internal_err!("two lists are compared") };
+        let nulls = NullBuffer::union(nulls(of, rows).as_ref(), nulls(items, rows).as_ref());
         // A NULL among the items is in no list: of one it is not, and of all it makes none.
-        let lacks: Vec<bool> = (0..rows).map(|row| found.value(row).null_count() > 0).collect();
-        let wanted: ArrayRef = match lacks.contains(&true) {
-            true => Arc::new(without_nulls(found)?),
-            false => Arc::clone(items),
+        let mut lacks = vec![];
+        let stripped = match items {
+            ColumnarValue::Array(array) => match stripped(array, &mut lacks)? {
+                Some(items) => Some(ColumnarValue::Array(items)),
+                None => None,
+            },
+            // A constant stays one: it is looked at once for all rows.
+            ColumnarValue::Scalar(list) => match stripped(&list.to_array()?, &mut lacks)? {
+                Some(items) => Some(ColumnarValue::Scalar(ScalarValue::try_from_array(&items, 0)?)),
+                None => None,
+            },
         };
-        args.args = vec![ColumnarValue::Array(Arc::clone(of)), ColumnarValue::Array(wanted)];
-        args.number_rows = rows;
+        if let Some(items) = stripped {
+            args.args[1] = items;
+        }
         let result = self.function.invoke_with_args(args)?.to_array(rows)?;
         let result = result.as_boolean();
-        let values = (0..rows)
-            .map(|row| result.is_valid(row) && result.value(row) && (self.any || !lacks[row]));
+        let lacks = |row: usize| lacks.get(row).or(lacks.first()).copied().unwrap_or(false);
+        let holds = |row: usize| result.is_valid(row) && result.value(row);
+        let values = (0..rows).map(|row| holds(row) && (self.any || !lacks(row)));
         let result = BooleanArray::new(values.collect(), nulls);
         Ok(match one {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
             false => ColumnarValue::Array(Arc::new(result)),
         })
     }
+}
+
+fn nulls(list: &ColumnarValue, rows: usize) -> Option<NullBuffer> {
+    match list {
+        ColumnarValue::Array(lists) => lists.logical_nulls(),
+        ColumnarValue::Scalar(list) => list.is_null().then(|| NullBuffer::new_null(rows)),
+    }
+}
+
+/// The lists without NULLs among their items, if there are any; `lacks` says which lists have some.
+fn stripped(lists: &ArrayRef, lacks: &mut Vec<bool>) -> Result<Option<ArrayRef>> {
+    let Some(lists) = lists.as_list_opt::<i32>() else { return Ok(None) };
+    if lists.values().logical_null_count() == 0 {
+        return Ok(None);
+    }
+    lacks.extend((0..lists.len()).map(|row| lists.value(row).logical_null_count() > 0));
+    Ok(Some(Arc::new(without_nulls(lists)?)))
 }
 
 fn without_nulls(lists: &ListArray) -> Result<ListArray> {

@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, SetMonotonicity, Signature,
 };
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use thalweg_storage::canonical_f64;
 
 /// The aggregate as it is computed over windows; `None`: DataFusion's own is right for these arguments.
 pub fn moving(function: &AggregateUDF, arguments: &[DataType]) -> Option<AggregateUDF> {
@@ -174,7 +175,8 @@ struct Moments {
 
 impl Moments {
     fn one(value: f64) -> Moments {
-        Moments { count: 1, sum: value, mean: value, squares: 0.0 * value }
+        let squares = if value.is_finite() { 0.0 } else { f64::NAN };
+        Moments { count: 1, sum: value, mean: value, squares }
     }
 
     fn and(self, other: Moments) -> Moments {
@@ -260,7 +262,8 @@ impl Accumulator for MovingFloats {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        ScalarValue::Float64(self.figure.from(self.rows.all())).cast_to(&self.result)
+        let figure = self.figure.from(self.rows.all()).map(canonical_f64);
+        ScalarValue::Float64(figure).cast_to(&self.result)
     }
 
     fn size(&self) -> usize {

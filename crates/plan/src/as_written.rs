@@ -25,7 +25,7 @@ pub fn hide(plan: LogicalPlan) -> Result<LogicalPlan> {
             return Ok(Transformed::no(node));
         };
         // Scans take conditions over, and skip by them.
-        if is_scan(&input) {
+        if super::is_of_scan(&input) {
             return Ok(Transformed::no(LogicalPlan::Filter(Filter::try_new(predicate, input)?)));
         }
         let mut any = false;
@@ -39,15 +39,6 @@ pub fn hide(plan: LogicalPlan) -> Result<LogicalPlan> {
         Ok(if any { Transformed::yes(filter) } else { Transformed::no(filter) })
     })?;
     Ok(hidden.data)
-}
-
-fn is_scan(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::TableScan(_) => true,
-        LogicalPlan::SubqueryAlias(alias) => is_scan(&alias.input),
-        LogicalPlan::Projection(projection) => is_scan(&projection.input),
-        _ => false,
-    }
 }
 
 fn is_many_to_one(expr: &Expr) -> bool {

@@ -74,6 +74,16 @@ pub fn finished(plan: LogicalPlan) -> Result<LogicalPlan> {
     as_written::hide(joined_keys::reveal(plan)?)
 }
 
+/// Whether rows are those of a table, perhaps with other columns.
+fn is_of_scan(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_of_scan(&alias.input),
+        LogicalPlan::Projection(projection) => is_of_scan(&projection.input),
+        _ => false,
+    }
+}
+
 /// Adds a rule for logical plans before the named one, or at the end if there is none.
 fn add_before(
     name: &str,

@@ -11,8 +11,9 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, Limit, LogicalPlan};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Aggregate, Expr, Filter, GroupingSet, Limit, LogicalPlan};
 
 /// Runs a rule on a plan whose lone groups are fenced off.
 pub fn apart(
@@ -28,8 +29,20 @@ pub fn apart(
         return rule(plan);
     }
     let fenced = plan.transform_up_with_subqueries(|plan| {
-        if is_random_choice(&plan) {
-            return plan.map_children(|input| Ok(Transformed::yes(fenced(input))));
+        if is_random_choice(&plan)
+            && let LogicalPlan::Filter(Filter { predicate, input, .. }) = plan
+        {
+            let conditions = split_conjunction_owned(predicate);
+            let (chance, others): (Vec<_>, Vec<_>) =
+                conditions.into_iter().partition(Expr::is_volatile);
+            let below = match conjunction(others) {
+                Some(others) => Arc::new(LogicalPlan::Filter(Filter::try_new(others, input)?)),
+                None => input,
+            };
+            let fenced = Arc::new(fenced(Arc::unwrap_or_clone(below)));
+            let chance = conjunction(chance).unwrap_or_default();
+            let filter = LogicalPlan::Filter(Filter::try_new(chance, fenced)?);
+            return Ok(Transformed::yes(filter));
         }
         Ok(if is_lone(&plan) { Transformed::yes(fenced(plan)) } else { Transformed::no(plan) })
     })?;
@@ -57,16 +70,7 @@ fn is_lone(plan: &LogicalPlan) -> bool {
 /// Whether rows that are made of others are chosen by chance.
 fn is_random_choice(plan: &LogicalPlan) -> bool {
     let LogicalPlan::Filter(filter) = plan else { return false };
-    filter.predicate.is_volatile() && !is_scan(&filter.input)
-}
-
-/// Whether rows are those of a table.
-fn is_scan(plan: &LogicalPlan) -> bool {
-    match plan {
-        LogicalPlan::TableScan(_) => true,
-        LogicalPlan::SubqueryAlias(alias) => is_scan(&alias.input),
-        _ => false,
-    }
+    filter.predicate.is_volatile() && !super::is_of_scan(&filter.input)
 }
 
 /// Whether one of the sets is empty.

@@ -313,6 +313,11 @@ fn of_columns(plan: &Arc<dyn ExecutionPlan>) -> EquivalenceProperties {
     let Some(input) = plan.children().first().map(|input| input.equivalence_properties()) else {
         return EquivalenceProperties::new(schema);
     };
+    // A sort may have been put below the fence.
+    let input = match plan.is::<ProjectionExec>() || plan.is::<FilterExec>() {
+        true => input,
+        false => plan.equivalence_properties(),
+    };
     let place = |column: &Column| match plan.downcast_ref::<ProjectionExec>() {
         Some(projection) => projection.expr().iter().position(|made| {
             made.expr.downcast_ref::<Column>().is_some_and(|from| from.index() == column.index())
