@@ -64,10 +64,7 @@ impl ScalarUDFImpl for ListContains {
         // A NULL among the items is in no list: of one it is not, and of all it makes none.
         let mut lacks = vec![];
         let stripped = match items {
-            ColumnarValue::Array(array) => match stripped(array, &mut lacks)? {
-                Some(items) => Some(ColumnarValue::Array(items)),
-                None => None,
-            },
+            ColumnarValue::Array(array) => stripped(array, &mut lacks)?.map(ColumnarValue::Array),
             // A constant stays one: it is looked at once for all rows.
             ColumnarValue::Scalar(list) => match stripped(&list.to_array()?, &mut lacks)? {
                 Some(items) => Some(ColumnarValue::Scalar(ScalarValue::try_from_array(&items, 0)?)),
