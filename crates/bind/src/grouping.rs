@@ -177,7 +177,7 @@ impl Binder<'_> {
     ) -> Result<(LogicalPlan, Computed)> {
         let mut windows = find_window_exprs(exprs);
         let mut plan = input;
-        let mut computed: Vec<(Expr, Column)> = vec![];
+        let mut computed = Computed::new();
         while !windows.is_empty() {
             // Two that differ in a cast alone have one name: each is computed below an alias for the others.
             let mut taken: HashSet<String> =
@@ -201,13 +201,13 @@ impl Binder<'_> {
                 for window in now {
                     let own = Column::from_name(self.fresh("window"));
                     columns.push(Expr::Column(named(&window)).alias(&own.name));
-                    computed.push((window, own));
+                    computed.insert(window, own);
                 }
                 plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
             }
             windows = later;
         }
-        Ok((plan, computed.into_iter().collect()))
+        Ok((plan, computed))
     }
 
     /// Nothing above groups may name what is in the rows below them.

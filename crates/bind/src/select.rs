@@ -516,36 +516,22 @@ impl Binder<'_> {
             }
             Some(Distinct::On(_)) => {
                 // The keys come first in the order, so that it says which row of each is kept.
-                let mut on: Vec<Expr> = vec![];
-                for key in &all.on {
-                    if !on.contains(key) {
-                        on.push(key.clone());
-                    }
-                }
-                let mut before: Vec<&Expr> = vec![];
-                for key in &all.keys {
-                    if !before.contains(&key) {
-                        before.push(key);
-                    }
-                }
-                if !before.iter().take(on.len()).all(|key| on.contains(key)) {
+                let mut on: Vec<Expr> = once(&all.on).cloned().collect();
+                if !once(&all.keys).take(on.len()).all(|key| on.contains(key)) {
                     return wrong(
                         "42P10",
                         "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
                     );
                 }
                 let by = all.keys.iter().zip(keys).map(|(e, key)| sort(e.clone(), key.options));
-                let mut once: Vec<Sort> = vec![];
-                for sort in by {
-                    if !once.iter().any(|other| other.expr == sort.expr) {
-                        once.push(sort);
-                    }
-                }
+                let mut seen = HashSet::new();
+                let by = by.filter(|key| seen.insert(key.expr.clone()));
+                let mut order: Vec<Sort> = by.collect();
                 let mut chosen = exprs.clone();
-                let sorted = once.iter_mut().map(|sort| &mut sort.expr);
+                let sorted = order.iter_mut().map(|sort| &mut sort.expr);
                 let computed = on.iter_mut().chain(&mut chosen).chain(sorted);
                 builder = self.computed_below(builder, computed.collect())?;
-                let by = (!once.is_empty()).then_some(once);
+                let by = (!order.is_empty()).then_some(order);
                 builder = builder.distinct_on(on, chosen, by)?;
                 // Its columns have lost their qualifiers.
                 let mut named = vec![];
@@ -730,6 +716,12 @@ fn makes_one_group(select: &Select) -> bool {
         GroupByExpr::All(_) => false,
     };
     select.having.is_some() || is_empty
+}
+
+/// The expressions without those that have been there before.
+fn once(exprs: &[Expr]) -> impl Iterator<Item = &Expr> {
+    let mut seen = HashSet::new();
+    exprs.iter().filter(move |expr| seen.insert(*expr))
 }
 
 /// `ORDER BY 2`

@@ -8,7 +8,7 @@ use arrow::datatypes::{
     DataType, Date32Type, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
     TimeUnit, TimestampNanosecondType,
 };
-use datafusion::common::{DataFusionError, Result as DfResult};
+use datafusion::common::Result as DfResult;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature,
@@ -82,18 +82,17 @@ fn item_count(array: &ArrayRef, row: usize) -> u128 {
     items.max(1) as u128
 }
 
-/// Whether a step has parts that go back in time beside others that go ahead: how far it goes depends on the
-/// month, and DataFusion's series end nowhere, or before they begin.
-pub fn goes_both_ways(step: IntervalMonthDayNano) -> bool {
+/// An error if a step has parts that go back in time beside others that go ahead: how far it goes depends on
+/// the month, and DataFusion's series end nowhere, or before they begin.
+pub fn check_step(step: IntervalMonthDayNano) -> DfResult<()> {
     let parts = [i64::from(step.months), i64::from(step.days), step.nanoseconds];
-    parts.iter().any(|part| *part < 0) && parts.iter().any(|part| *part > 0)
-}
-
-pub fn both_ways() -> DataFusionError {
+    if parts.iter().all(|part| *part >= 0) || parts.iter().all(|part| *part <= 0) {
+        return Ok(());
+    }
     let error =
         Error::unsupported("a step that goes back in some of its parts and ahead in others")
             .hint("give its months, its days and its time the same sign");
-    into_datafusion(error)
+    Err(into_datafusion(error))
 }
 
 /// The items of the series of each row.
@@ -113,9 +112,7 @@ fn series(arrays: &[ArrayRef]) -> DfResult<Vec<u128>> {
             DataType::Interval(_) => {
                 let spans = cast(array, &INTERVAL)?;
                 let spans = spans.as_primitive::<IntervalMonthDayNanoType>();
-                if spans.iter().flatten().any(goes_both_ways) {
-                    return Err(both_ways());
-                }
+                spans.iter().flatten().try_for_each(check_step)?;
                 spans.iter().map(|span| span.map(key_ns)).collect()
             }
             _ => numbers(array)?,

@@ -121,46 +121,54 @@ impl AggregateUDFImpl for Moving {
             exprs: args.exprs.to_vec(),
             expr_fields: args.expr_fields.to_vec(),
         };
-        Ok(Box::new(MovingStates { call, older: vec![], newer: vec![], total: None }))
+        Ok(Box::new(MovingStates { call, rows: Queue::default() }))
     }
 }
 
-/// The rows of a frame in two stacks.
+/// The rows of a frame in two stacks, each with what it comes to.
 #[derive(Debug)]
 struct Queue<T> {
     /// Totals of a row of the older stack and all that follow in it; the last is that of the oldest row.
     older: Vec<T>,
     newer: Vec<T>,
-    /// Of the newer ones.
-    total: T,
+    /// Of the newer ones, if there are any.
+    total: Option<T>,
 }
 
-impl<T: Default> Default for Queue<T> {
+impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Queue { older: vec![], newer: vec![], total: T::default() }
+        Queue { older: vec![], newer: vec![], total: None }
     }
 }
 
-impl Queue<Moments> {
-    fn push(&mut self, row: Moments) {
-        self.total = self.total.and(row);
+impl<T: Clone> Queue<T> {
+    /// `merged` gives the total of two, the earlier one first.
+    fn push(&mut self, row: T, merged: impl Fn(&T, &T) -> Result<T>) -> Result<()> {
+        self.total = Some(match &self.total {
+            Some(total) => merged(total, &row)?,
+            None => row.clone(),
+        });
         self.newer.push(row);
+        Ok(())
     }
 
-    fn pop(&mut self) {
+    fn pop(&mut self, merged: impl Fn(&T, &T) -> Result<T>) -> Result<()> {
         if self.older.is_empty() {
-            let mut total = Moments::default();
             for row in self.newer.drain(..).rev() {
-                total = row.and(total);
-                self.older.push(total);
+                self.older.push(match self.older.last() {
+                    Some(following) => merged(&row, following)?,
+                    None => row,
+                });
             }
-            self.total = Moments::default();
+            self.total = None;
         }
         self.older.pop();
+        Ok(())
     }
 
-    fn all(&self) -> Moments {
-        self.older.last().copied().unwrap_or_default().and(self.total)
+    /// The totals that come to that of the frame, in the order of its rows.
+    fn totals(&self) -> impl Iterator<Item = &T> {
+        self.older.last().into_iter().chain(&self.total)
     }
 }
 
@@ -177,6 +185,10 @@ impl Moments {
     fn one(value: f64) -> Moments {
         let squares = if value.is_finite() { 0.0 } else { f64::NAN };
         Moments { count: 1, sum: value, mean: value, squares }
+    }
+
+    fn merged(&self, other: &Moments) -> Result<Moments> {
+        Ok(self.and(*other))
     }
 
     fn and(self, other: Moments) -> Moments {
@@ -247,14 +259,14 @@ impl Accumulator for MovingFloats {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = cast(&values[0], &DataType::Float64)?;
         for value in values.as_primitive::<Float64Type>() {
-            self.rows.push(value.map_or_else(Moments::default, Moments::one));
+            let row = value.map_or_else(Moments::default, Moments::one);
+            self.rows.push(row, Moments::merged)?;
         }
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        (0..values[0].len()).for_each(|_| self.rows.pop());
-        Ok(())
+        (0..values[0].len()).try_for_each(|_| self.rows.pop(Moments::merged))
     }
 
     fn supports_retract_batch(&self) -> bool {
@@ -262,7 +274,8 @@ impl Accumulator for MovingFloats {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let figure = self.figure.from(self.rows.all()).map(canonical_f64);
+        let all = self.rows.totals().fold(Moments::default(), |all, total| all.and(*total));
+        let figure = self.figure.from(all).map(canonical_f64);
         ScalarValue::Float64(figure).cast_to(&self.result)
     }
 
@@ -323,8 +336,8 @@ impl Call {
         Ok(all)
     }
 
-    fn merged<'a>(&self, states: impl Iterator<Item = &'a State>) -> Result<State> {
-        self.of(states)?.state()
+    fn merged(&self, one: &State, following: &State) -> Result<State> {
+        self.of([one, following].into_iter())?.state()
     }
 }
 
@@ -332,9 +345,7 @@ impl Call {
 #[derive(Debug)]
 struct MovingStates {
     call: Call,
-    older: Vec<State>,
-    newer: Vec<State>,
-    total: Option<State>,
+    rows: Queue<State>,
 }
 
 impl Accumulator for MovingStates {
@@ -343,28 +354,14 @@ impl Accumulator for MovingStates {
             let mut one = self.call.accumulator()?;
             let row: Vec<ArrayRef> = values.iter().map(|values| values.slice(row, 1)).collect();
             one.update_batch(&row)?;
-            let state = one.state()?;
-            self.total = Some(match &self.total {
-                Some(total) => self.call.merged([total, &state].into_iter())?,
-                None => state.clone(),
-            });
-            self.newer.push(state);
+            self.rows.push(one.state()?, |one, following| self.call.merged(one, following))?;
         }
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for _ in 0..values.first().map_or(0, |values| values.len()) {
-            if self.older.is_empty() {
-                for state in std::mem::take(&mut self.newer).into_iter().rev() {
-                    self.older.push(match self.older.last() {
-                        Some(following) => self.call.merged([&state, following].into_iter())?,
-                        None => state,
-                    });
-                }
-                self.total = None;
-            }
-            self.older.pop();
+            self.rows.pop(|one, following| self.call.merged(one, following))?;
         }
         Ok(())
     }
@@ -374,11 +371,12 @@ impl Accumulator for MovingStates {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.call.of(self.older.last().into_iter().chain(&self.total))?.evaluate()
+        self.call.of(self.rows.totals())?.evaluate()
     }
 
     fn size(&self) -> usize {
-        let states = self.older.iter().chain(&self.newer).chain(&self.total);
+        let Queue { older, newer, total } = &self.rows;
+        let states = older.iter().chain(newer).chain(total);
         size_of_val(self) + states.flatten().map(ScalarValue::size).sum::<usize>()
     }
 

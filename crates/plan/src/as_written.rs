@@ -8,37 +8,40 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, Filter, LogicalPlan, Operator, ReturnFieldArgs,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{BinaryExpr, Expr, Filter, LogicalPlan, Operator, ScalarUDF};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+
+use super::transparent::transparent;
 
 /// The plan with such conditions of its filters hidden.
 pub fn hide(plan: LogicalPlan) -> Result<LogicalPlan> {
     let hidden = plan.transform_up_with_subqueries(|node| {
-        let LogicalPlan::Filter(Filter { predicate, input, .. }) = node else {
+        let LogicalPlan::Filter(Filter { predicate, input, .. }) = &node else {
             return Ok(Transformed::no(node));
         };
         // Scans take conditions over, and skip by them.
-        if super::is_of_scan(&input) {
-            return Ok(Transformed::no(LogicalPlan::Filter(Filter::try_new(predicate, input)?)));
+        if super::is_of_scan(input) || !misleads(predicate)? {
+            return Ok(Transformed::no(node));
         }
-        let mut any = false;
-        let conditions = split_conjunction_owned(predicate).into_iter().map(|condition| {
-            let misleads = condition.exists(|expr| Ok(is_many_to_one(expr)))?;
-            any |= misleads;
-            Ok(if misleads { AS_WRITTEN.call(vec![condition]) } else { condition })
+        let conditions = split_conjunction(predicate).into_iter().map(|condition| {
+            Ok(match misleads(condition)? {
+                true => AS_WRITTEN.call(vec![condition.clone()]),
+                false => condition.clone(),
+            })
         });
         let predicate = conjunction(conditions.collect::<Result<Vec<_>>>()?).unwrap_or_default();
-        let filter = LogicalPlan::Filter(Filter::try_new(predicate, input)?);
-        Ok(if any { Transformed::yes(filter) } else { Transformed::no(filter) })
+        let filter = Filter::try_new(predicate, Arc::clone(input))?;
+        Ok(Transformed::yes(LogicalPlan::Filter(filter)))
     })?;
     Ok(hidden.data)
+}
+
+/// Whether a condition has something in it that takes many values to one.
+fn misleads(condition: &Expr) -> Result<bool> {
+    condition.exists(|expr| Ok(is_many_to_one(expr)))
 }
 
 fn is_many_to_one(expr: &Expr) -> bool {
@@ -58,34 +61,4 @@ pub fn shown(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     }
 }
 
-static AS_WRITTEN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(AsWritten { signature }))
-});
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct AsWritten {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for AsWritten {
-    fn name(&self) -> &str {
-        "as_written"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types[0].clone())
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        Ok(Arc::new(Field::clone(&args.arg_fields[0]).with_name(self.name())))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Ok(args.args[0].clone())
-    }
-}
+static AS_WRITTEN: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| transparent("as_written"));

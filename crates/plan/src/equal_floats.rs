@@ -27,10 +27,8 @@ use thalweg_functions::canonical_float::{CANONICAL_FLOAT, scalar};
 struct EqualFloats;
 
 /// Puts the rule behind all others.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.analyzer().take().unwrap_or_default().rules;
-    rules.push(Arc::new(EqualFloats));
-    builder.with_analyzer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::analyze_last(EqualFloats, builder)
 }
 
 impl AnalyzerRule for EqualFloats {

@@ -19,26 +19,22 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Dependency, Result};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{
-    ColumnarValue, Distinct, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Projection, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
+
+use super::transparent::transparent;
 
 #[derive(Debug, Default)]
 struct JoinedKeys;
 
 /// Puts the rule behind all others of the analyzer.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.analyzer().take().unwrap_or_default().rules;
-    rules.push(Arc::new(JoinedKeys));
-    builder.with_analyzer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::analyze_last(JoinedKeys, builder)
 }
 
 impl AnalyzerRule for JoinedKeys {
@@ -136,34 +132,4 @@ pub fn reveal(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// `__keyless(value)` is the value, of which nobody takes it that it is a key.
-static KEYLESS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(Keyless { signature }))
-});
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Keyless {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Keyless {
-    fn name(&self) -> &str {
-        "__keyless"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        Ok(types[0].clone())
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        Ok(Arc::new(Field::clone(&args.arg_fields[0]).with_name(self.name())))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Ok(args.args[0].clone())
-    }
-}
+static KEYLESS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| transparent("__keyless"));

@@ -34,6 +34,7 @@ pub mod read_times;
 pub mod repeated_orders;
 pub mod simplify;
 pub mod single_distinct;
+mod transparent;
 pub mod window_limits;
 pub mod zones;
 
@@ -45,7 +46,7 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::{AnalyzerRule, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 /// Adds our rules to a session that has DataFusion's defaults.
@@ -94,6 +95,16 @@ fn add_before(
     let place = rules.iter().position(|r| r.name() == name);
     rules.insert(place.unwrap_or(rules.len()), Arc::new(rule));
     builder.with_optimizer_rules(rules)
+}
+
+/// Adds a rule behind all others of the analyzer.
+fn analyze_last(
+    rule: impl AnalyzerRule + Send + Sync + 'static,
+    mut builder: SessionStateBuilder,
+) -> SessionStateBuilder {
+    let mut rules = builder.analyzer().take().unwrap_or_default().rules;
+    rules.push(Arc::new(rule));
+    builder.with_analyzer_rules(rules)
 }
 
 /// Puts a rule for logical plans in the place of those of its name.

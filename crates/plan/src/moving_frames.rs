@@ -14,10 +14,8 @@ use thalweg_functions::moving::moving;
 struct MovingFrames;
 
 /// Puts the rule behind all others of the analyzer, when arguments have their types.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.analyzer().take().unwrap_or_default().rules;
-    rules.push(Arc::new(MovingFrames));
-    builder.with_analyzer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::analyze_last(MovingFrames, builder)
 }
 
 impl AnalyzerRule for MovingFrames {

@@ -26,10 +26,8 @@ use thalweg_functions::text_as::{TextAs, is_read, is_text};
 pub struct ReadTimes;
 
 /// Puts the rule behind all others, which add casts.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.analyzer().take().unwrap_or_default().rules;
-    rules.push(Arc::new(ReadTimes));
-    builder.with_analyzer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::analyze_last(ReadTimes, builder)
 }
 
 impl AnalyzerRule for ReadTimes {

@@ -5,13 +5,14 @@
 //! without regard to NULLs and to what is no constant: `x IN (1, 2) AND x NOT IN (2, NULL)` became
 //! `x IN (1)`, which is never NULL. Of `x # x` it makes 0, also for a NULL. And of `sum(n + 1)` it makes
 //! `sum(n) + 1 * count(n)`, whose count need not fit into a numeric's digits. This rule takes out the
-//! casts itself, where they are [exact](super::casts); and it puts what DataFusion must not look into behind a function that gives
-//! its argument, for as long as the simplifier runs:
+//! casts itself, where they are [exact](super::casts); and it puts what DataFusion must not look into
+//! behind a function that gives its argument, for as long as the simplifier runs:
 //!
 //! ```text
 //! cast(d AS int) = 2              =>    as_is(cast(d AS int)) = 2
 //! x IN (1, 2) AND x IN (y, 3)     =>    x IN (1, 2) AND as_is(x IN (y, 3))
 //! x # x                           =>    x # as_is(x)
+//! sum(n + 1)                      =>    sum(as_is(n + 1))
 //! ```
 
 use std::sync::{Arc, LazyLock};

@@ -24,10 +24,8 @@ use thalweg_functions::zones::{CLOCK_OF, INSTANT_MINUS, INSTANT_OF, INSTANT_PLUS
 struct ZoneCasts;
 
 /// Puts the rule behind all others.
-pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
-    let mut rules = builder.analyzer().take().unwrap_or_default().rules;
-    rules.push(Arc::new(ZoneCasts));
-    builder.with_analyzer_rules(rules)
+pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
+    super::analyze_last(ZoneCasts, builder)
 }
 
 impl AnalyzerRule for ZoneCasts {
