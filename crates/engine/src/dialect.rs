@@ -135,10 +135,44 @@ impl Dialect for Thalweg {
         }
     }
 
-    /// `'a' || n + 1` adds first, as in PostgreSQL, and compares last; `2 * 3 ^ 2` begins with the power.
+    /// As in PostgreSQL: `2 * 3 ^ 2` begins with the power, and all operators that are none of arithmetic and
+    /// none of comparison have one level, between the two: `'a' || n + 1` adds first, and compares last.
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
         let precedence = match &parser.peek_token_ref().token {
-            Token::StringConcat | Token::Sharp => Precedence::Pipe,
+            Token::StringConcat
+            | Token::Sharp
+            | Token::Ampersand
+            | Token::Pipe
+            | Token::ShiftLeft
+            | Token::ShiftRight
+            | Token::CaretAt
+            | Token::AtArrow
+            | Token::ArrowAt
+            | Token::Overlap
+            | Token::Tilde
+            | Token::TildeAsterisk
+            | Token::ExclamationMarkTilde
+            | Token::ExclamationMarkTildeAsterisk
+            | Token::DoubleTilde
+            | Token::DoubleTildeAsterisk
+            | Token::ExclamationMarkDoubleTilde
+            | Token::ExclamationMarkDoubleTildeAsterisk
+            | Token::Arrow
+            | Token::LongArrow
+            | Token::HashArrow
+            | Token::HashLongArrow
+            | Token::HashMinus
+            | Token::AtQuestion
+            | Token::AtAt
+            | Token::Question
+            | Token::QuestionAnd
+            | Token::QuestionPipe
+            | Token::CustomBinaryOperator(_) => Precedence::Pipe,
+            Token::Word(word)
+                if word.keyword == Keyword::OPERATOR && word.quote_style.is_none() =>
+            {
+                Precedence::Pipe
+            }
             Token::Caret => Precedence::AtTz,
             token if null_test(token).is_some() => Precedence::Is,
             _ => return None,
@@ -146,16 +180,31 @@ impl Dialect for Thalweg {
         Some(Ok(self.prec_value(precedence)))
     }
 
+    /// `a LIKE b = true` compares what LIKE gives.
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        match precedence {
+            Precedence::Like => GenericDialect.prec_value(Precedence::Between),
+            Precedence::Eq => GenericDialect.prec_value(Precedence::Like),
+            other => GenericDialect.prec_value(other),
+        }
+    }
+
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let operators = self.prec_value(Precedence::Pipe);
+        // A sign belongs to what follows it, but for casts: `-2 ^ 2` is 4.
+        let signs = self.prec_value(Precedence::AtTz) + 1;
         let op = match parser.peek_token_ref().token {
-            Token::AtSign => Some(UnaryOperator::PGAbs),
-            Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
-            Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
+            Token::Minus => Some((UnaryOperator::Minus, signs)),
+            Token::Plus => Some((UnaryOperator::Plus, signs)),
+            Token::Tilde => Some((UnaryOperator::BitwiseNot, operators)),
+            Token::AtSign => Some((UnaryOperator::PGAbs, operators)),
+            Token::PGSquareRoot => Some((UnaryOperator::PGSquareRoot, operators)),
+            Token::PGCubeRoot => Some((UnaryOperator::PGCubeRoot, operators)),
             _ => None,
         };
-        if let Some(op) = op {
+        if let Some((op, precedence)) = op {
             parser.next_token();
-            let expr = parser.parse_subexpr(self.prec_value(Precedence::Pipe));
+            let expr = parser.parse_subexpr(precedence);
             return Some(expr.map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) }));
         }
         if parser.peek_token_ref().token == Token::LParen
