@@ -94,6 +94,7 @@ mod sql_type;
 mod statement;
 mod system;
 mod table;
+pub mod text_values;
 mod transaction;
 mod walk;
 mod workload;

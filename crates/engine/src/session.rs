@@ -201,6 +201,13 @@ impl Session {
         pg::value(&self.inner, name)
     }
 
+    /// The zone of instants that name none: `SET timezone`.
+    pub fn time_zone(&self) -> String {
+        let state = self.inner.context.state_ref();
+        let zone = state.read().config_options().execution.time_zone.clone();
+        zone.unwrap_or_else(|| thalweg_plan::zones::STORED_ZONE.into())
+    }
+
     /// `SET name = value`, as a client's startup message asks for it.
     pub fn set(&self, name: &str, value: &str) -> Result<String> {
         pg::set_value(&self.inner, name, value, false)

@@ -67,6 +67,11 @@ impl TextAs {
         ScalarValue::try_from_array(&array, 0).map_err(thalweg_errors::from_datafusion)
     }
 
+    /// An array of texts.
+    pub fn array(&self, texts: &StringArray) -> Result<ArrayRef> {
+        self.rows(texts.iter())
+    }
+
     fn rows<'t>(&self, texts: impl Iterator<Item = Option<&'t str>>) -> Result<ArrayRef> {
         use DataType as D;
         use TimeUnit as U;
@@ -83,8 +88,8 @@ impl TextAs {
         };
         let time_ns = |text: &str| read(text, "time")?.time_ns(text);
         let instant = |text: &str, ns_per_unit: i128| -> Result<i64> {
-            let ns = match exact_date(text.as_bytes()) {
-                Some(days) if zone.is_none() => i128::from(days) * i128::from(DAY_US) * 1000,
+            let ns = match exact_instant(text.as_bytes()) {
+                Some(ns) if zone.is_none() => ns,
                 _ => read(text, "timestamp")?.timestamp_ns(text, zone.as_ref())?,
             };
             let nearest = nearest_instant(ns, 1_000_000_000, ns_per_unit);
@@ -266,6 +271,35 @@ fn exact_date(bytes: &[u8]) -> Option<i64> {
     };
     let year = number(&bytes[..4]).filter(|year| *year > 0)?;
     checked_date(year, number(&bytes[5..7])?, number(&bytes[8..])?)
+}
+
+/// `2024-01-30`, `2024-01-30 10:20:30` and `2024-01-30 10:20:30.4`, in nanoseconds, which most timestamps
+/// look like.
+fn exact_instant(bytes: &[u8]) -> Option<i128> {
+    let (date, time) = bytes.split_at_checked(10)?;
+    let day_ns = i128::from(exact_date(date)?) * i128::from(DAY_US) * 1000;
+    if time.is_empty() {
+        return Some(day_ns);
+    }
+    let (time, fraction) = time.split_at_checked(9)?;
+    let &[b' ' | b'T', h1, h2, b':', m1, m2, b':', s1, s2] = time else { return None };
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| i128::from(byte - b'0'));
+    let two = |tens, ones, below| Some(digit(tens)? * 10 + digit(ones)?).filter(|n| *n < below);
+    let seconds = (two(h1, h2, 24)? * 60 + two(m1, m2, 60)?) * 60 + two(s1, s2, 60)?;
+    let mut ns = seconds * 1_000_000_000;
+    if let Some((b'.', digits)) = fraction.split_first() {
+        if digits.is_empty() || digits.len() > 9 {
+            return None;
+        }
+        let mut unit = 100_000_000;
+        for byte in digits {
+            ns += digit(*byte)? * unit;
+            unit /= 10;
+        }
+    } else if !fraction.is_empty() {
+        return None;
+    }
+    Some(day_ns + ns)
 }
 
 impl ScalarUDFImpl for TextAs {

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
-use thalweg_engine::{ClientCopy, Ingest};
+use thalweg_engine::{ClientCopy, Ingest, text_values};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
@@ -183,7 +183,8 @@ impl Connection {
         inserting.spawn(async move { session.ingest(ingest, until_end(receiver)).await });
         self.output.out.copy(b'G', layout.form == Form::Binary, columns.fields().len());
         self.flush().await?;
-        let mut reader = Reader::new(layout, columns, table.clone());
+        let zone = self.session.time_zone();
+        let mut reader = Reader::new(layout, columns, table.clone(), zone);
         let rows = loop {
             let message = tokio::select! {
                 biased;
@@ -239,6 +240,8 @@ struct Reader {
     layout: Layout,
     columns: SchemaRef,
     table: String,
+    /// Of instants that name none.
+    zone: String,
     /// What is not a whole row yet.
     rest: BytesMut,
     /// Of `rest` it is known that no row ends before.
@@ -262,7 +265,7 @@ enum Values {
 }
 
 impl Reader {
-    fn new(layout: Layout, columns: SchemaRef, table: String) -> Reader {
+    fn new(layout: Layout, columns: SchemaRef, table: String, zone: String) -> Reader {
         let count = columns.fields().len();
         let rows = match layout.form {
             Form::Binary => Values::Binary(vec![vec![]; count]),
@@ -272,6 +275,7 @@ impl Reader {
             layout,
             columns,
             table,
+            zone,
             rest: BytesMut::new(),
             seen: 0,
             in_quotes: false,
@@ -455,12 +459,13 @@ impl Reader {
         self.line += 1;
         let mut body = Body(self.rest.split_to(at).freeze());
         body.i16()?;
-        let (table, line) = (&self.table, self.line);
+        let (table, line, zone) = (&self.table, self.line, &self.zone);
         if let Values::Binary(columns) = &mut self.rows {
             for (field, column) in self.columns.fields().iter().zip(columns) {
                 let value: Option<Bytes> = body.value()?;
                 let oid = types::oid(field.data_type());
-                let value = parameter::read(value, Format::Binary, oid, field.data_type());
+                let value = parameter::read(value, Format::Binary, oid, field.data_type(), zone)
+                    .and_then(|value| fitted(value, field.data_type()));
                 column.push(value.map_err(|e| {
                     e.context(format!(
                         "COPY {}, row {line}, column {}",
@@ -480,14 +485,15 @@ impl Reader {
             Values::Text(builders) => {
                 let texts: Vec<StringArray> = builders.iter_mut().map(|b| b.finish()).collect();
                 for (field, texts) in columns.fields().iter().zip(texts) {
-                    let parsed = parse(&texts, field.data_type()).map_err(|(row, e)| {
-                        let line = self.first_line + row as u64;
-                        e.context(format!(
-                            "COPY {}, line {line}, column {}",
-                            quoted(&self.table),
-                            field.name()
-                        ))
-                    });
+                    let parsed =
+                        parse(&texts, field.data_type(), &self.zone).map_err(|(row, e)| {
+                            let line = self.first_line + row as u64;
+                            e.context(format!(
+                                "COPY {}, line {line}, column {}",
+                                quoted(&self.table),
+                                field.name()
+                            ))
+                        });
                     arrays.push(parsed?);
                 }
             }
@@ -513,11 +519,29 @@ fn nullable(columns: &SchemaRef) -> SchemaRef {
     Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()))
 }
 
+/// A value as the column has it: numerics come with the digits that they have.
+fn fitted(value: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    if value.data_type() == data_type {
+        return Ok(value);
+    }
+    let options = CastOptions { safe: false, format_options: FormatOptions::new() };
+    cast_with_options(&value, data_type, &options).map_err(|_| {
+        Error::user(format!("the number does not fit {}", thalweg_engine::sql_type(data_type)))
+            .code("22003")
+    })
+}
+
 /// All texts of a column; an error with the number of the first that is no value.
-fn parse(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, (usize, Error)> {
+fn parse(
+    texts: &StringArray,
+    data_type: &DataType,
+    zone: &str,
+) -> Result<ArrayRef, (usize, Error)> {
+    if text_values::are_read(data_type) {
+        return text_values::read(texts, data_type, zone);
+    }
     // What Arrow spells as PostgreSQL does is cast at once.
-    let alike = data_type.is_numeric() || data_type.is_string() || data_type.is_temporal();
-    if alike {
+    if data_type.is_integer() || data_type.is_string() {
         let options = CastOptions { safe: false, format_options: FormatOptions::new() };
         if let Ok(array) = cast_with_options(texts, data_type, &options) {
             return Ok(array);
@@ -526,7 +550,9 @@ fn parse(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, (usize, 
     let mut values = vec![];
     for (row, text) in texts.iter().enumerate() {
         values.push(match text {
-            Some(text) => parameter::parse(text, data_type).map_err(|e| (row, e))?,
+            Some(text) => parameter::parse(text, data_type, zone)
+                .and_then(|value| fitted(value, data_type))
+                .map_err(|e| (row, e))?,
             None => arrow::array::new_null_array(data_type, 1),
         });
     }

@@ -208,10 +208,11 @@ impl Connection {
             .code("08P01"));
         }
         let mut values = vec![];
+        let zone = self.session.time_zone();
         let text = || Parameter { oid: 0, data_type: DataType::Utf8 };
         for (i, (bytes, format)) in bind.values.iter().zip(formats).enumerate() {
             let Parameter { oid, data_type } = parameters[i].clone().unwrap_or_else(text);
-            let value = parameter::read(bytes.clone(), format, oid, &data_type)
+            let value = parameter::read(bytes.clone(), format, oid, &data_type, &zone)
                 .map_err(|e| e.context(format!("parameter ${}", i + 1)))?;
             values.push(Value::new(value)?);
         }

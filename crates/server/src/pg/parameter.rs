@@ -14,25 +14,27 @@ use arrow::datatypes::{DataType, Field, IntervalMonthDayNano};
 use arrow::util::display::FormatOptions;
 use bytes::{Buf, Bytes};
 use thalweg_base::{Error, Result};
-use thalweg_engine::bytea;
+use thalweg_engine::{bytea, text_values};
 
 use super::encode::{EPOCH_US, Format};
 use super::message::Body;
 use super::{numeric, types};
 
-/// One value, as an array of one element. `oid`: what the client says that it sends; 0: nothing.
+/// One value, as an array of one element. `oid`: what the client says that it sends; 0: nothing. `zone`: of
+/// instants that name none. Numerics have a type of their own, with the digits that they have.
 pub fn read(
     bytes: Option<Bytes>,
     format: Format,
     oid: u32,
     data_type: &DataType,
+    zone: &str,
 ) -> Result<ArrayRef> {
     let Some(bytes) = bytes else { return Ok(new_null_array(data_type, 1)) };
     match format {
-        Format::Text => parse(utf8(&bytes)?, data_type),
+        Format::Text => parse(utf8(&bytes)?, data_type, zone),
         Format::Binary => {
             let oid = if oid == 0 { types::oid(data_type) } else { oid };
-            binary(bytes, oid, data_type)
+            binary(bytes, oid, data_type, zone)
         }
     }
 }
@@ -46,7 +48,7 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
 }
 
 /// A value as PostgreSQL's input functions read it.
-pub fn parse(text: &str, data_type: &DataType) -> Result<ArrayRef> {
+pub fn parse(text: &str, data_type: &DataType, zone: &str) -> Result<ArrayRef> {
     let wrong = || {
         Error::user(format!("{text:?} is no value of type {}", thalweg_engine::sql_type(data_type)))
             .code("22P02")
@@ -74,25 +76,25 @@ pub fn parse(text: &str, data_type: &DataType) -> Result<ArrayRef> {
             let array: ArrayRef = Arc::new(BinaryArray::from(vec![&value[..]]));
             return cast(&array, data_type, &wrong);
         }
-        // A time or a zone after the day is not looked at, as in PostgreSQL: JDBC sends one.
-        DataType::Date32 | DataType::Date64 => {
-            let day = trimmed.split([' ', 'T']).next().unwrap_or_default();
-            let day: ArrayRef = Arc::new(StringArray::from(vec![day]));
-            return cast(&day, data_type, &wrong);
-        }
-        DataType::Decimal128(38, 10) => decimal(trimmed).ok_or_else(wrong)?,
+        DataType::Decimal128(..) => decimal(trimmed).ok_or_else(wrong)?,
+        t if text_values::are_read(t) => text_values::read_one(text, t, zone)?,
         t => match types::item(t) {
             Some(item) => {
                 let mut rest = trimmed;
-                let list = list(&mut rest, item, 0)?;
+                let list = list(&mut rest, item, 0, zone)?;
                 if !rest.is_empty() {
                     return Err(wrong());
                 }
-                return cast(&list, t, &wrong);
+                return if innermost(t).is_decimal() { Ok(list) } else { cast(&list, t, &wrong) };
             }
             None => return cast(&(Arc::new(StringArray::from(vec![trimmed])) as _), t, &wrong),
         },
     })
+}
+
+/// What lists, or lists of lists, are of.
+fn innermost(data_type: &DataType) -> &DataType {
+    types::item(data_type).map_or(data_type, innermost)
 }
 
 fn cast(array: &ArrayRef, data_type: &DataType, wrong: &dyn Fn() -> Error) -> Result<ArrayRef> {
@@ -143,7 +145,7 @@ fn decimal(text: &str) -> Option<ArrayRef> {
 const LIST_DEPTH_MAX: usize = 6;
 
 /// `{a,"b c",NULL,{…}}` off the front of `rest`.
-fn list(rest: &mut &str, item: &DataType, depth: usize) -> Result<ArrayRef> {
+fn list(rest: &mut &str, item: &DataType, depth: usize, zone: &str) -> Result<ArrayRef> {
     let broken = |rest: &str| {
         Error::user("a list of the client is broken")
             .code("22P02")
@@ -165,12 +167,12 @@ fn list(rest: &mut &str, item: &DataType, depth: usize) -> Result<ArrayRef> {
     loop {
         if rest.starts_with('{') {
             let inner = types::item(item).unwrap_or(item);
-            items.push(list(rest, inner, depth + 1)?);
+            items.push(list(rest, inner, depth + 1, zone)?);
         } else {
             let (text, quoted) = element(rest).ok_or_else(|| broken(rest))?;
             items.push(match quoted {
                 false if text.eq_ignore_ascii_case("null") => new_null_array(item, 1),
-                _ => parse(&text, item)?,
+                _ => parse(&text, item, zone)?,
             });
         }
         *rest = rest.trim_start();
@@ -219,6 +221,7 @@ fn list_of(items: Vec<ArrayRef>, item: &DataType) -> Result<ArrayRef> {
     let broken = |e| {
         Error::user(format!("a list of the client has items of several types: {e}")).code("22P02")
     };
+    let items = of_one_type(items);
     let parts: Vec<&dyn Array> = items.iter().map(AsRef::as_ref).collect();
     let values = match parts[..] {
         [] => new_empty_array(item),
@@ -229,7 +232,26 @@ fn list_of(items: Vec<ArrayRef>, item: &DataType) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(field, offsets, values, None).map_err(broken)?))
 }
 
-fn binary(bytes: Bytes, oid: u32, data_type: &DataType) -> Result<ArrayRef> {
+/// Numerics, each with the digits that it has, as ones that have room for the digits of all.
+fn of_one_type(items: Vec<ArrayRef>) -> Vec<ArrayRef> {
+    let known = items.iter().filter(|item| item.is_valid(0));
+    let digits = known.filter_map(|item| match item.data_type() {
+        DataType::Decimal128(precision, scale) => Some((*precision as i8 - scale, *scale)),
+        _ => None,
+    });
+    let most = digits.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
+    let Some((before, behind)) = most.filter(|(before, behind)| before + behind <= 38) else {
+        return items;
+    };
+    let common = DataType::Decimal128((before + behind) as u8, behind);
+    let all = items.iter().map(|item| match item.data_type() {
+        DataType::Decimal128(..) => arrow::compute::cast(item, &common),
+        _ => Ok(Arc::clone(item)),
+    });
+    all.collect::<std::result::Result<Vec<_>, _>>().unwrap_or(items)
+}
+
+fn binary(bytes: Bytes, oid: u32, data_type: &DataType, zone: &str) -> Result<ArrayRef> {
     let sent = bytes.clone();
     let wrong = || {
         Error::user(format!("{} bytes are no value of PostgreSQL's type {oid}", sent.len()))
@@ -272,23 +294,23 @@ fn binary(bytes: Bytes, oid: u32, data_type: &DataType) -> Result<ArrayRef> {
             Arc::new(IntervalMonthDayNanoArray::from(vec![value]))
         }
         // jsonb has the version of its format before the text.
-        types::JSONB => return parse(utf8(bytes.get(1..).ok_or_else(wrong)?)?, data_type),
+        types::JSONB => return parse(utf8(bytes.get(1..).ok_or_else(wrong)?)?, data_type, zone),
         types::UUID => {
             let hex: String = fixed(16)?.iter().map(|b| format!("{b:02x}")).collect();
             let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-            return parse(&parts.join("-"), data_type);
+            return parse(&parts.join("-"), data_type, zone);
         }
-        _ if types::item(data_type).is_some() => binary_list(Body(bytes), data_type)?,
-        _ => return parse(utf8(&bytes)?, data_type),
+        _ if types::item(data_type).is_some() => binary_list(Body(bytes), data_type, zone)?,
+        _ => return parse(utf8(&bytes)?, data_type, zone),
     };
     match data_type {
         // Of any precision.
-        DataType::Decimal128(38, 10) if array.data_type().is_decimal() => Ok(array),
+        t if innermost(t).is_decimal() && innermost(array.data_type()).is_decimal() => Ok(array),
         t => cast(&array, t, &wrong),
     }
 }
 
-fn binary_list(mut body: Body, data_type: &DataType) -> Result<ArrayRef> {
+fn binary_list(mut body: Body, data_type: &DataType, zone: &str) -> Result<ArrayRef> {
     let broken = || Error::user("a list of the client is broken").code("08P01");
     let dimensions = body.u32()? as usize;
     body.u32()?;
@@ -305,16 +327,22 @@ fn binary_list(mut body: Body, data_type: &DataType) -> Result<ArrayRef> {
     if lengths.is_empty() {
         return list_of(vec![], item);
     }
-    let list = dimension(&mut body, &lengths, oid, item)?;
+    let list = dimension(&mut body, &lengths, oid, item, zone)?;
     body.end()?;
     Ok(list)
 }
 
-fn dimension(body: &mut Body, lengths: &[usize], oid: u32, item: &DataType) -> Result<ArrayRef> {
+fn dimension(
+    body: &mut Body,
+    lengths: &[usize],
+    oid: u32,
+    item: &DataType,
+    zone: &str,
+) -> Result<ArrayRef> {
     let Some((length, rest)) = lengths.split_first() else {
         return match body.value()? {
             None => Ok(new_null_array(item, 1)),
-            Some(bytes) => binary(bytes, oid, item),
+            Some(bytes) => binary(bytes, oid, item, zone),
         };
     };
     // Each item has four bytes at least.
@@ -322,6 +350,6 @@ fn dimension(body: &mut Body, lengths: &[usize], oid: u32, item: &DataType) -> R
         return Err(Error::user("a list of the client has fewer items than it says").code("08P01"));
     }
     let inner = if rest.is_empty() { item } else { types::item(item).unwrap_or(item) };
-    let items = (0..*length).map(|_| dimension(body, rest, oid, inner));
+    let items = (0..*length).map(|_| dimension(body, rest, oid, inner, zone));
     list_of(items.collect::<Result<_>>()?, item)
 }

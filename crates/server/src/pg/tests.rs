@@ -195,7 +195,10 @@ fn values_go_there_and_back() {
             for row in 0..2 {
                 rows.each(row, &mut BytesMut::new(), |value| {
                     let value = Some(value.unwrap().to_vec().into());
-                    let read = parameter::read(value, format, 0, column.data_type()).unwrap();
+                    let read =
+                        parameter::read(value, format, 0, column.data_type(), "UTC").unwrap();
+                    // Numerics have the digits that they have.
+                    let read = arrow::compute::cast(&read, column.data_type()).unwrap();
                     assert_eq!(&read, &column.slice(row, 1), "{format:?} {}", column.data_type());
                 });
             }
@@ -287,7 +290,7 @@ fn no_bytes_break_the_values() {
         let oid = [0, 16, 20, 23, 26, 700, 1007, 1082, 1184, 1186, 1700, 2950, 3802]
             [rng.below(13) as usize];
         let value = Some(bytes.clone().into());
-        if let Ok(read) = parameter::read(value, format, oid, data_type) {
+        if let Ok(read) = parameter::read(value, format, oid, data_type, "UTC") {
             assert_eq!(read.len(), 1);
         }
         bytes.retain(u8::is_ascii);
