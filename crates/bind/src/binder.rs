@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{self, Query};
 
 use crate::expr::Place;
 use crate::failure::{Failure, Result, wrong};
+use crate::kept::needed;
 use crate::scope::Scope;
 use crate::unnest::has_subquery;
 
@@ -81,8 +82,6 @@ pub(crate) struct Output {
 pub(crate) struct Named {
     pub name: String,
     pub relation: Relation,
-    /// Whether something has named it before.
-    pub used: Cell<bool>,
     pub before: Ctes,
 }
 
@@ -112,7 +111,7 @@ impl<'a> Binder<'a> {
     pub fn query(&self, query: &Query) -> Result<Bound> {
         let relation = self.bind_query(query, None, &None)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
-        Ok(Bound { plan: self.unnested(relation.plan)?, titles })
+        Ok(Bound { plan: needed(self.unnested(relation.plan)?)?, titles })
     }
 
     /// Binds a query whose rows are put into columns of these types; where there is `None`, they stay what
@@ -129,7 +128,7 @@ impl<'a> Binder<'a> {
     ) -> Result<Bound> {
         let relation = self.rows_for(query, types, fewer)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
-        Ok(Bound { plan: self.unnested(relation.plan)?, titles })
+        Ok(Bound { plan: needed(self.unnested(relation.plan)?)?, titles })
     }
 
     /// Binds the default of a column of this type.

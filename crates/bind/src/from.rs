@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::sql::sqlparser::ast::{
     self, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, TableAlias, TableFactor,
     TableWithJoins,
 };
-
-use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::Place;
@@ -298,13 +296,6 @@ impl Binder<'_> {
         if let TableReference::Bare { table } = &reference
             && let Some(named) = named(ctes, table)
         {
-            if named.used.replace(true) && is_volatile(&named.relation.plan)? {
-                return Err(Error::unsupported(format!(
-                    "WITH query \"{table}\" gives other rows each time, and is read more than once"
-                ))
-                .hint("put its rows into a table first: CREATE TABLE … AS …")
-                .into());
-            }
             return self.aliased(named.relation.clone(), Some(table), alias);
         }
         let source = self.names.get_table_source(reference.clone())?;
@@ -694,18 +685,6 @@ impl Binder<'_> {
         entries.extend(of_join(kind, l, r));
         Ok(Rows { plan, entries })
     }
-}
-
-/// Whether a plan may have other rows when it is computed again.
-pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
-    let mut volatile = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            volatile |= expr.is_volatile();
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    Ok(volatile)
 }
 
 /// A condition over columns of a query around, as a query within it has to name them.

@@ -25,6 +25,7 @@
 //! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
 //! * [`span`]: intervals as they are written.
+//! * [`kept`]: rows that stand in a plan more than once, and are computed once.
 //! * `unnest.rs`: correlated subqueries become joins.
 //! * [`Failure`] (`failure.rs`): why there is no plan.
 //!
@@ -41,6 +42,7 @@ mod from;
 mod functions;
 mod grouping;
 pub mod guard;
+pub mod kept;
 mod lambda;
 mod length;
 mod limits;

@@ -1,6 +1,5 @@
 //! Queries: `WITH`, set operations, `ORDER BY` and `LIMIT` around one `SELECT` or several.
 
-use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -20,6 +19,7 @@ use crate::binder::{Binder, Ctes, Named, Output, Relation};
 use crate::call::{sort, sorted};
 use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
+use crate::kept::kept;
 use crate::scope::{Part, Scope};
 use crate::select::{Order, unsupported_clause};
 use crate::typed::Typed;
@@ -124,7 +124,9 @@ impl Binder<'_> {
                 output.title = Part::of(&column.name).text;
                 output.other = None;
             }
-            own = Some(Rc::new(Named { name, relation, used: Cell::new(false), before: own }));
+            // It may be named more than once.
+            relation.plan = kept(relation.plan)?;
+            own = Some(Rc::new(Named { name, relation, before: own }));
         }
         Ok(own)
     }
@@ -204,12 +206,8 @@ impl Binder<'_> {
         let itself = LogicalPlanBuilder::scan(name, source, None)?.build()?;
         let columns = outputs(&itself);
         let itself = Relation { plan: itself, columns };
-        let own = Some(Rc::new(Named {
-            name: name.into(),
-            relation: itself,
-            used: Cell::new(false),
-            before: ctes.clone(),
-        }));
+        let own =
+            Some(Rc::new(Named { name: name.into(), relation: itself, before: ctes.clone() }));
         let further = self.apart(|| self.set_expr(right, parent, &own))?;
         if further.columns.len() != titles.len() {
             return wrong("42601", "each UNION query must have the same number of columns");

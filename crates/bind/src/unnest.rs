@@ -18,7 +18,6 @@
 //! groups that are found by equality.
 
 mod attach;
-mod decided;
 mod domain;
 mod fails;
 mod guarded;

@@ -8,6 +8,7 @@
 //!   of chunks are read and decoded once for all who want them ([`Flights`]).
 //! * [`FileScanExec`], [`in_order`], [`guarded`]: files outside of the database.
 //! * [`PipelineExec`]: what was [`Compiled`] into pipelines.
+//! * [`KeptExec`]: rows that several places read, computed once.
 //! * `spill_join.rs`, `spill_sort.rs`, `give_way.rs`: in the place of DataFusion's operators.
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ mod flights;
 mod give_way;
 mod guarded;
 mod in_order;
+mod kept;
 mod loading;
 mod narrow;
 mod pipeline;
@@ -44,6 +46,7 @@ pub use filter::{comparison, may_fail, remap};
 pub use flights::{Flights, Joiner, Landed, Leader, Part};
 pub use guarded::guarded;
 pub use in_order::in_order;
+pub use kept::{Keeping, KeptExec};
 pub use loading::Loading;
 pub use narrow::IntSeries;
 pub use pipeline::{MemoryBandwidth, PipelineExec};

@@ -8,6 +8,7 @@ mod as_written;
 pub mod bytea_casts;
 pub mod cardinality;
 mod casts;
+mod computed_keys;
 pub mod constant_filters;
 pub mod early_semi_joins;
 pub mod equal_floats;
@@ -18,6 +19,7 @@ pub mod ignored_nulls;
 pub mod interval_keys;
 pub mod join_order;
 mod joined_keys;
+mod kept;
 pub mod known_aggregates;
 pub mod late_columns;
 pub mod lone_groups;
@@ -67,12 +69,12 @@ pub fn install(
     let builder = missing_sorts::install(late_columns::install(builder));
     let builder = repeated_orders::install(joined_keys::install(builder));
     let builder = moving_frames::install(builder);
-    fuse::install(file_order::install(builder), wants_pipelines)
+    fuse::install(file_order::install(kept::install(builder)), wants_pipelines)
 }
 
 /// A plan as its operators are made from it, once all rules for logical plans have run.
 pub fn finished(plan: LogicalPlan) -> Result<LogicalPlan> {
-    as_written::hide(joined_keys::reveal(plan)?)
+    as_written::hide(computed_keys::below(joined_keys::reveal(plan)?)?)
 }
 
 /// Whether rows are those of a table, perhaps with other columns.

@@ -12,7 +12,6 @@ use datafusion::logical_expr::{
 use std::sync::Arc;
 
 use super::Standing;
-use super::decided::decided;
 use super::domain::{Domain, Keys, outer_columns};
 use super::fails::fails;
 use super::has_subquery;
@@ -21,12 +20,15 @@ use super::simple::{is_aggregated, is_filtered, is_of_one_row, stays_nullable};
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
 use crate::guard::guarded;
+use crate::kept::kept;
 use crate::operator::binary;
 
 /// Rows of an operator's input, to which subqueries are joined.
 pub(super) struct Below<'b, 'a> {
     binder: &'b Binder<'a>,
     plan: LogicalPlan,
+    /// What the last domain was taken from: the rows as they were then.
+    base: Option<LogicalPlan>,
     /// What is true of the rows for which the subquery in turn is asked.
     guards: Vec<Expr>,
 }
@@ -42,7 +44,7 @@ struct Joined {
 
 impl<'b, 'a> Below<'b, 'a> {
     pub fn new(binder: &'b Binder<'a>, plan: LogicalPlan) -> Self {
-        Below { binder, plan, guards: vec![] }
+        Below { binder, plan, base: None, guards: vec![] }
     }
 
     /// How many guards there are, for [`Below::unguard`].
@@ -431,10 +433,12 @@ impl<'b, 'a> Below<'b, 'a> {
         let (domain, (plan, keys)) = match pushed {
             Some(pushed) => pushed,
             None => {
-                self.plan = decided(std::mem::take(&mut self.plan))?;
                 let domain = match self.is_guarded(&plan)? {
-                    true => Domain::of_values(self.binder, &self.guarded_rows()?, columns)?,
-                    false => Domain::of_values(self.binder, &self.plan, columns)?,
+                    true => {
+                        self.keep_rows()?;
+                        Domain::of_values(self.binder, &self.guarded_rows()?, columns)?
+                    }
+                    false => Domain::of_values(self.binder, &self.rows_with(&columns)?, columns)?,
                 };
                 let pushed = domain.push(plan)?;
                 (domain, pushed)
@@ -448,6 +452,27 @@ impl<'b, 'a> Below<'b, 'a> {
             }
         };
         Ok(Joined { plan, on: outer.into_iter().zip(keys).collect(), null_equality })
+    }
+
+    /// The rows from here on are the same in all places that they are put into.
+    fn keep_rows(&mut self) -> Result<()> {
+        self.plan = kept(std::mem::take(&mut self.plan))?;
+        Ok(())
+    }
+
+    /// Rows that have these columns, and all values of them that there are here. A domain is of the rows as
+    /// they were before the subqueries that were joined to them, if these have the columns: those subqueries
+    /// have domains of their own, and the plan would double with each.
+    fn rows_with(&mut self, columns: &[Column]) -> Result<LogicalPlan> {
+        let has_all = |rows: &&LogicalPlan| {
+            columns.iter().all(|c| rows.schema().maybe_index_of_column(c).is_some())
+        };
+        if let Some(base) = self.base.as_ref().filter(has_all) {
+            return Ok(base.clone());
+        }
+        self.keep_rows()?;
+        self.base = Some(self.plan.clone());
+        Ok(self.plan.clone())
     }
 
     /// Joins a subquery, and gives the columns of these names.
