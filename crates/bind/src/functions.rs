@@ -2,6 +2,7 @@
 //!
 //! * [`checked`]: integers that fail where a result is out of their range, and division by zero of doubles
 //! * [`listed`]: casts of lists, item by item
+//! * [`places`]: numerics rounded to a number of digits that is no constant
 //! * [`quantified`]: comparisons with ANY or ALL items of a list
 //! * [`quotient`]: decimals divided exactly to the last digit that is kept
 //! * [`type_name`]: what `pg_typeof` gives
@@ -10,6 +11,7 @@
 pub(crate) mod checked;
 pub(crate) mod listed;
 pub(crate) mod overlaps;
+pub(crate) mod places;
 pub(crate) mod quantified;
 pub(crate) mod quotient;
 pub(crate) mod rounded;

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, Result, TableReference};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
@@ -65,11 +65,16 @@ pub fn guarded(operand: Expr, op: Operator, before: &[Expr], types: Types<'_>) -
     Ok(guarded?.data)
 }
 
-/// The conditions that say something about the columns of an expression.
+/// The conditions that say something about the columns of an expression, or about the rows that they are of.
+/// One that is of other rows as well would keep the expression from being asked where its own rows come from.
 fn guards_for<'g>(expr: &Expr, before: &'g [Expr]) -> impl Iterator<Item = &'g Expr> {
     let named: HashSet<Column> = expr.column_refs().into_iter().cloned().collect();
+    let rows: HashSet<Option<TableReference>> = named.iter().map(|c| c.relation.clone()).collect();
     before.iter().filter(move |guard| {
-        let concerns = guard.column_refs().iter().any(|column| named.contains(*column));
+        let columns = guard.column_refs();
+        let is_of_rows = |column: &&Column| rows.contains(&column.relation);
+        let concerns = columns.iter().any(|column| named.contains(*column))
+            || !columns.is_empty() && columns.iter().all(is_of_rows);
         concerns && !guard.is_volatile() && !has_subquery(guard)
     })
 }
@@ -113,10 +118,45 @@ pub fn guard_each_other(conditions: &[&Expr], types: Types<'_>) -> Result<Option
     Ok(Some(all))
 }
 
+/// The column that is cast, which may be rounded before.
+fn rounded_column(expr: &Expr) -> Option<&Column> {
+    match expr {
+        Expr::Column(column) => Some(column),
+        Expr::Cast(cast) => rounded_column(&cast.expr),
+        Expr::ScalarFunction(call) if call.func.name() == "nearest_whole" => {
+            rounded_column(call.args.first()?)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a cast to an integer leaves less room than there is.
+fn is_narrowed(from: &DataType, to: &DataType) -> bool {
+    to.is_integer()
+        && (from.is_floating()
+            || from.is_decimal()
+            || from.is_integer() && from.primitive_width() > to.primitive_width())
+}
+
 /// Functions that have no value for some numbers.
 const PARTIAL: [&str; 13] = [
     "divide", "modulo", "quotient", "div", "mod", "sqrt", "ln", "log", "log10", "log2", "acos",
     "asin", "exp",
+];
+
+/// Functions that are errors for some of their arguments.
+const CHOOSY: [&str; 11] = [
+    "make_date",
+    "make_time",
+    "make_timestamp",
+    "to_number",
+    "to_date",
+    "to_timestamp",
+    "chr",
+    "repeat",
+    "lpad",
+    "rpad",
+    "decode",
 ];
 
 /// Whether the expression itself (not what is in it) is an error for some values.
@@ -130,12 +170,19 @@ pub(crate) fn may_fail(expr: &Expr, types: Types<'_>) -> bool {
             match call.func.name() {
                 // Both operands decide.
                 "power" | "pow" | "log" => !call.args.iter().all(is_constant),
+                name if CHOOSY.contains(&name) => !call.args.iter().all(is_constant),
                 // A constant divisor, which is not zero: there would be no plan.
                 name => PARTIAL.contains(&name) && !call.args.last().is_none_or(is_constant),
             }
         }
         // Not every text spells a number or a time.
         Expr::Cast(cast) => {
+            // Not every number is one of a smaller type.
+            if let Some(column) = rounded_column(&cast.expr)
+                && types(column).is_some_and(|from| is_narrowed(&from, cast.field.data_type()))
+            {
+                return true;
+            }
             let is_text_column = |e: &Expr| match e {
                 Expr::Column(column) => types(column).is_some_and(|t| is_text(&t)),
                 Expr::OuterReferenceColumn(field, _) => is_text(field.data_type()),

@@ -8,7 +8,7 @@ use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
 use crate::failure::Result;
-use crate::functions::rounded;
+use crate::functions::{places, rounded};
 use crate::operator::{binary, whole};
 use crate::typed::Typed;
 use crate::types;
@@ -28,10 +28,21 @@ impl Binder<'_> {
             }
             // So many digits behind the point as are asked for, as far as these are known.
             ("round" | "trunc", [x, n]) if types::is_exact(&x.data_type) => {
-                let (Some(places), Some(DataType::Decimal128(precision, scale))) =
-                    (whole(&n.expr), types::as_decimal(&x.data_type))
+                let Some(DataType::Decimal128(precision, scale)) = types::as_decimal(&x.data_type)
                 else {
                     return Ok(Err(args));
+                };
+                let Some(places) = whole(&n.expr) else {
+                    if !n.data_type.is_integer() && !n.is_open() {
+                        return Ok(Err(args));
+                    }
+                    let exact = x.clone().cast(&DataType::Decimal128(precision, scale));
+                    let n = n.clone().cast(&DataType::Int64);
+                    let nullable = exact.nullable || n.nullable;
+                    let function = places::places(name == "round");
+                    let call = ScalarFunction::new_udf(function, vec![exact.expr, n.expr]);
+                    let to = places::places_type(precision, scale);
+                    return Ok(Ok(Typed::new(Expr::ScalarFunction(call), to, nullable)));
                 };
                 let places = places.clamp(-i128::from(types::DIGITS_MAX), types::DIGITS_MAX.into());
                 let exact = x.clone().cast(&DataType::Decimal128(precision, scale));

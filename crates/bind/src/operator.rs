@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::{Expr, Operator, lit};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr};
 
 use crate::binder::Binder;
@@ -497,6 +497,12 @@ impl Binder<'_> {
     fn other(&self, l: Typed, op: Operator, r: Typed) -> Result<Typed> {
         let nullable = l.nullable || r.nullable;
         let (l, r) = (Typed { unknown: false, ..l }, Typed { unknown: false, ..r });
+        if matches!(op, Operator::BitwiseShiftLeft | Operator::BitwiseShiftRight)
+            && l.data_type.is_integer()
+            && r.data_type.is_integer()
+        {
+            return Ok(shifted(l, op, r));
+        }
         let coercer = BinaryTypeCoercer::new(&l.data_type, &op, &r.data_type);
         let (Ok((left, right)), Ok(result)) =
             (coercer.get_input_types(), coercer.get_result_type())
@@ -506,6 +512,25 @@ impl Binder<'_> {
         let (l, r) = (l.cast(&left), r.cast(&right));
         Ok(Typed::new(binary(l.expr, op, r.expr), result, nullable))
     }
+}
+
+/// Bits that are shifted, in a number of the same type: by as many places as the last bits of the other
+/// number say, as the processor does it. Short numbers are shifted as ones of 32 bits, of which the last
+/// stay.
+fn shifted(l: Typed, op: Operator, r: Typed) -> Typed {
+    let (nullable, data_type) = (l.nullable || r.nullable, l.data_type.clone());
+    let cut = match data_type {
+        DataType::Int8 => Some(24),
+        DataType::Int16 => Some(16),
+        _ => None,
+    };
+    let wide = if cut.is_some() { DataType::Int32 } else { data_type.clone() };
+    let mut value = binary(l.cast(&wide).expr, op, r.cast(&wide).expr);
+    if let Some(bits) = cut {
+        value = binary(value, Operator::BitwiseShiftLeft, lit(bits));
+        value = binary(value, Operator::BitwiseShiftRight, lit(bits));
+    }
+    Typed::new(value, wide, nullable).cast(&data_type)
 }
 
 /// An operator of two numbers of one type, or of two decimals.

@@ -26,9 +26,11 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use thalweg_base::Error;
+use thalweg_errors::into_datafusion;
 use thalweg_functions::interval_key::{INTERVAL_KEY, IntervalExtreme};
 use thalweg_functions::interval_max::{INTERVAL_MAX, INTERVAL_MIN};
-use thalweg_functions::list_key::{LIST_KEY, ListExtreme, is_list};
+use thalweg_functions::list_key::{LIST_KEY, ListExtreme, SPAN_LENGTHS, is_list};
 
 #[derive(Debug)]
 struct IntervalKeys {
@@ -75,6 +77,33 @@ impl AnalyzerRule for IntervalKeys {
 fn is_span(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Interval(IntervalUnit::MonthDayNano | IntervalUnit::DayTime))
 }
+
+fn is_list_of_spans(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(item) if holds_spans(item.data_type()))
+}
+
+/// An interval, or a list of them.
+fn holds_spans(data_type: &DataType) -> bool {
+    is_span(data_type) || is_list_of_spans(data_type)
+}
+
+/// Functions that say where in a list something is, or whether it is there.
+const SEARCHES: [&str; 5] =
+    ["array_has", "array_has_all", "array_has_any", "array_position", "array_positions"];
+
+/// Functions that compare the items of a list, and give some of them.
+const PICKS: [&str; 10] = [
+    "array_distinct",
+    "array_except",
+    "array_intersect",
+    "array_max",
+    "array_min",
+    "array_remove",
+    "array_remove_all",
+    "array_replace_all",
+    "array_sort",
+    "array_union",
+];
 
 /// What is joined on and grouped by a key.
 fn is_keyed(data_type: &DataType) -> bool {
@@ -223,6 +252,27 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let func = Arc::new(ScalarUDF::new_from_impl(extreme));
             Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
         }
+        // Lists are searched for intervals by their lengths. What gives intervals out again cannot be.
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if SEARCHES.contains(&func.name())
+                && args.iter().any(|e| gives(e, schema, is_list_of_spans)) =>
+        {
+            let length = |arg: Expr| match gives(&arg, schema, holds_spans) {
+                true => {
+                    let call = ScalarFunction::new_udf(Arc::clone(&SPAN_LENGTHS), vec![arg]);
+                    Expr::ScalarFunction(call)
+                }
+                false => arg,
+            };
+            let args = args.into_iter().map(length).collect();
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args }))
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if PICKS.contains(&func.name())
+                && args.iter().any(|e| gives(e, schema, is_list_of_spans)) =>
+        {
+            return refused(&format!("{} of intervals", func.name()));
+        }
         Expr::ScalarFunction(ScalarFunction { func, args }) if args.iter().any(is) => {
             match (func.name(), &args[..]) {
                 ("nullif", [a, b]) => {
@@ -248,11 +298,8 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             {
                 call.func = Arc::clone(extreme);
                 any = true;
-            } else if call.params.distinct && call.func.name() == "count" {
-                for arg in call.params.args.iter_mut().filter(|arg| is(arg)) {
-                    *arg = key(std::mem::take(arg));
-                    any = true;
-                }
+            } else if call.params.distinct {
+                any |= key_distinct(call.func.name(), &mut call.params.args, schema)?;
             }
             Transformed::new_transformed(Expr::AggregateFunction(call), any)
         }
@@ -282,17 +329,35 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 {
                     *func = Arc::clone(extreme);
                     any = true;
-                } else if call.params.distinct && func.name() == "count" {
-                    for arg in call.params.args.iter_mut().filter(|arg| is(arg)) {
-                        *arg = key(std::mem::take(arg));
-                        any = true;
-                    }
+                } else if call.params.distinct {
+                    any |= key_distinct(func.name(), &mut call.params.args, schema)?;
                 }
             }
             Transformed::new_transformed(Expr::WindowFunction(call), any)
         }
         other => Transformed::no(other),
     })
+}
+
+/// What is counted of each length once. A total of different ones would have to choose between those of
+/// one length.
+fn key_distinct(aggregate: &str, args: &mut [Expr], schema: &DFSchema) -> Result<bool> {
+    let mut any = false;
+    for arg in args.iter_mut().filter(|arg| gives_span(arg, schema)) {
+        if aggregate != "count" {
+            return refused(&format!("{aggregate}(DISTINCT …) of intervals"));
+        }
+        *arg = key(std::mem::take(arg));
+        any = true;
+    }
+    Ok(any)
+}
+
+/// Of intervals that are equal and not the same, it would be chance which one is taken.
+fn refused<T>(what: &str) -> Result<T> {
+    let error = Error::unsupported(format!("{what} is not supported"));
+    let error = error.hint("intervals of one length are equal: 1 month is 30 days. Take numbers, such as extract(epoch FROM …), or group by them");
+    Err(into_datafusion(error))
 }
 
 fn extreme(name: &str) -> Option<&'static Arc<datafusion::logical_expr::AggregateUDF>> {

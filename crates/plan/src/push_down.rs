@@ -4,6 +4,9 @@
 //! * A condition on one side of an equation of a join is asked of the other side as well where it is a
 //!   plain comparison. Any other may fail for values that have no match: `WHERE 10 / t2.n > 0` divided by
 //!   zero for a row of `t1` that joins nothing.
+//! * The rule compares the conditions of one column with each other, and takes `1 = a` and `a = 1` for two
+//!   values, as it does with a constant that has the length of a `varchar(3)` and one that has none. So
+//!   columns stand on the left, and constants are what they are and no more.
 //! * Filters that stood above each other become one, whose conditions are asked of whole batches. So those
 //!   that may fail get the others as [guards](thalweg_bind::guard): `SELECT … FROM (SELECT s::int AS q
 //!   FROM t WHERE s ~ '^[0-9]+$') WHERE q > 1` casts no other texts.
@@ -13,8 +16,8 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, ExprSchema, Result};
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction};
-use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, TableScan};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{BinaryExpr, Expr, Filter, Join, LogicalPlan, TableScan, lit};
 use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use thalweg_bind::guard::guard_each_other;
@@ -43,7 +46,7 @@ impl OptimizerRule for PushDown {
     ) -> Result<Transformed<LogicalPlan>> {
         let pushed = lone_groups::apart(plan, |plan| {
             plan.transform_down_with_subqueries(|plan| {
-                without_copies(plan, |plan| self.rule.rewrite(plan, config))
+                without_copies(alike(plan)?, |plan| self.rule.rewrite(plan, config))
             })
         })?;
         pushed.transform_data(|plan| plan.transform_down_with_subqueries(guarded))
@@ -142,6 +145,27 @@ fn is_plain(condition: &Expr) -> bool {
         Ok(!plain)
     };
     !condition.exists(is_other).unwrap_or(true)
+}
+
+/// A filter whose conditions on a column are written alike.
+fn alike(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Filter(Filter { predicate, input, .. }) = plan else { return Ok(plan) };
+    let conditions = split_conjunction_owned(predicate).into_iter().map(|condition| {
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else { return condition };
+        let is_turned = matches!((&*left, &*right), (Expr::Literal(..), Expr::Column(_)));
+        let (left, op, right) = match op.swap().filter(|_| is_turned) {
+            Some(swapped) => (right, swapped, left),
+            None => (left, op, right),
+        };
+        let is_compared = matches!((&*left, &*right), (Expr::Column(_), Expr::Literal(..)));
+        let right = match *right {
+            Expr::Literal(value, Some(_)) if is_compared => Box::new(Expr::Literal(value, None)),
+            other => Box::new(other),
+        };
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+    });
+    let predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
+    Ok(LogicalPlan::Filter(Filter::try_new(predicate, input)?))
 }
 
 /// The conditions of a filter or a scan with each other as guards.

@@ -4,7 +4,9 @@
 //! `cast(d AS int) = 2` became `d = 2.0` and lost 2.4. And of two lists for one value it makes one
 //! without regard to NULLs and to what is no constant: `x IN (1, 2) AND x NOT IN (2, NULL)` became
 //! `x IN (1)`, which is never NULL. Of `x # x` it makes 0, also for a NULL. And of `sum(n + 1)` it makes
-//! `sum(n) + 1 * count(n)`, whose count need not fit into a numeric's digits. This rule takes out the
+//! `sum(n) + 1 * count(n)`, whose count need not fit into a numeric's digits. It takes a constant that has
+//! the length of a `varchar(3)` for another one than the same without: of `v = 'b'::varchar(3) AND v <> 'b'`
+//! it left the first. So a condition is asked of constants without lengths. This rule takes out the
 //! casts itself, where they are [exact](super::casts); and it puts what DataFusion must not look into
 //! behind a function that gives its argument, for as long as the simplifier runs:
 //!
@@ -19,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::expr::{Cast, InList, ScalarFunction, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -56,6 +58,7 @@ impl OptimizerRule for Simplify {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
+        let plan = without_lengths(plan)?;
         let mut concerned = false;
         plan.apply_expressions(|expr| {
             concerned =
@@ -87,6 +90,65 @@ impl OptimizerRule for Simplify {
         let rewritten = free_of_casts(shown.data)?;
         let changed = freed.transformed || simplified.transformed || rewritten.transformed;
         Ok(Transformed::new_transformed(rewritten.data, changed))
+    }
+}
+
+/// The same plan with constants in its comparisons that have no length of a type.
+fn without_lengths(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let names = NamePreserver::new(&plan);
+    let bare = plan.map_expressions(|expr| {
+        if !expr.exists(|e| Ok(operands(e).iter().any(|side| bare_constant(side).is_some())))? {
+            return Ok(Transformed::no(expr));
+        }
+        let name = names.save(&expr);
+        let bare = expr.transform_up(|expr| {
+            let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
+                return Ok(Transformed::no(expr));
+            };
+            if !compares(op) {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
+            let bare = |side: Box<Expr>| bare_constant(&side).map_or(side, Box::new);
+            let (left, right) = (bare(left), bare(right));
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        })?;
+        Ok(bare.update_data(|expr| name.restore(expr)))
+    })?;
+    Ok(bare.data)
+}
+
+/// The two sides of a comparison.
+fn operands(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if compares(*op) => vec![left, right],
+        _ => vec![],
+    }
+}
+
+/// A constant that says of which length texts of its type are, or a text that is cut to a length, as a
+/// constant that says nothing.
+fn bare_constant(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Literal(value, Some(_)) => Some(Expr::Literal(value.clone(), None)),
+        Expr::ScalarFunction(call) if call.func.name() == "cut_varchar" => {
+            let [Expr::Literal(text, _), Expr::Literal(length, _)] = &call.args[..] else {
+                return None;
+            };
+            let (text, length) = (text.try_as_str().flatten()?, whole(length)?);
+            let cut = match text.char_indices().nth(length) {
+                Some((end, _)) => &text[..end],
+                None => text,
+            };
+            Some(Expr::Literal(ScalarValue::Utf8View(Some(cut.into())), None))
+        }
+        _ => None,
+    }
+}
+
+fn whole(value: &ScalarValue) -> Option<usize> {
+    match value {
+        ScalarValue::Int64(Some(n)) => usize::try_from(*n).ok(),
+        _ => None,
     }
 }
 
