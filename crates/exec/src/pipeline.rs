@@ -38,6 +38,7 @@ use parking_lot::Mutex;
 use thalweg_pipeline::ir::{Plan, Source};
 
 use crate::ScanExec;
+use crate::again::again;
 use crate::compiled::{Compiled, Input, SubqueryValue};
 use execution::Execution;
 pub use figures::MemoryBandwidth;
@@ -54,6 +55,8 @@ pub struct PipelineExec {
     properties: Arc<PlanProperties>,
     /// Common to all partitions; made by the first to be executed.
     execution: Mutex<Option<Arc<Execution>>>,
+    /// For partitions that are executed a second time.
+    anew: Mutex<Option<Box<PipelineExec>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -77,6 +80,7 @@ impl PipelineExec {
             original,
             properties: Arc::new(properties),
             execution: Mutex::default(),
+            anew: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
@@ -118,6 +122,7 @@ impl PipelineExec {
             stages,
             properties: Arc::clone(&self.properties),
             execution: Mutex::default(),
+            anew: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
@@ -187,10 +192,24 @@ impl ExecutionPlan for PipelineExec {
             let mut execution = self.execution.lock();
             match &*execution {
                 Some(execution) => Arc::clone(execution),
-                None => Arc::clone(execution.insert(Execution::new(self, context)?)),
+                None => Arc::clone(execution.insert(Execution::new(self, Arc::clone(&context))?)),
             }
         };
-        execution.output(partition)
+        match execution.output(partition) {
+            Some(rows) => Ok(rows),
+            // An operator that was refused memory reads its input once more from the beginning.
+            None => {
+                let mut anew = self.anew.lock();
+                let anew = match &*anew {
+                    Some(anew) => anew,
+                    None => {
+                        let stages = self.stages.iter().map(again).collect::<Result<_>>()?;
+                        anew.insert(Box::new(self.with_stages(stages)?))
+                    }
+                };
+                anew.execute(partition, context)
+            }
+        }
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, TimeUnit};
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Int64Type, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
@@ -60,25 +60,59 @@ impl ScalarUDFImpl for AsText {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let array = args.args[0].clone().into_array(if scalar { 1 } else { args.number_rows })?;
-        let mut texts = StringViewBuilder::with_capacity(array.len());
-        let mut text = String::new();
-        let write = writer(&array)?;
-        for row in 0..array.len() {
-            text.clear();
-            match array.is_valid(row) {
-                true => {
-                    write(row, &mut text)?;
-                    texts.append_value(&text);
-                }
-                false => texts.append_null(),
-            }
-        }
-        let texts: ArrayRef = Arc::new(texts.finish());
+        let texts = texts(&array)?;
         match scalar {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?)),
             false => Ok(ColumnarValue::Array(texts)),
         }
     }
+}
+
+/// The values of an array as texts.
+pub fn texts(array: &ArrayRef) -> Result<ArrayRef> {
+    let mut texts = StringViewBuilder::with_capacity(array.len());
+    let mut text = String::new();
+    let write = writer(array)?;
+    let nulls = array.logical_nulls();
+    for row in 0..array.len() {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            texts.append_null();
+            continue;
+        }
+        text.clear();
+        write(row, &mut text)?;
+        texts.append_value(&text);
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+/// Lists, and lists of lists, of the texts of their items.
+fn lists_of_texts(array: &ArrayRef) -> Result<ArrayRef> {
+    let Some(lists) = array.as_list_opt::<i32>() else { return texts(array) };
+    let items = lists_of_texts(lists.values())?;
+    let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+    let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+    Ok(Arc::new(ListArray::try_new(field, offsets, items, nulls)?))
+}
+
+/// `array_to_string`, whose items are written as they are everywhere else.
+pub fn array_to_string(
+    function: &ScalarUDF,
+    mut args: ScalarFunctionArgs,
+) -> Result<ColumnarValue> {
+    if let Some(list) = args.args.first_mut()
+        && matches!(list.data_type(), DataType::List(_))
+    {
+        *list = match list {
+            ColumnarValue::Array(array) => ColumnarValue::Array(lists_of_texts(array)?),
+            ColumnarValue::Scalar(one) => {
+                let texts = lists_of_texts(&one.to_array()?)?;
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?)
+            }
+        };
+        args.arg_fields[0] = Arc::new(Field::new("", list.data_type(), true));
+    }
+    function.invoke_with_args(args)
 }
 
 /// Appends the text of a row that is not NULL.
@@ -164,12 +198,14 @@ fn list(items: &ArrayRef, out: &mut String) -> Result<()> {
     let write = writer(items)?;
     let nested = matches!(items.data_type(), T::List(_) | T::LargeList(_) | T::FixedSizeList(..));
     let mut item = String::new();
+    // An array of NULLs alone has no bits that say so.
+    let nulls = items.logical_nulls();
     out.push('{');
     for row in 0..items.len() {
         if row > 0 {
             out.push(',');
         }
-        if items.is_null(row) {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             out.push_str("NULL");
             continue;
         }

@@ -14,6 +14,7 @@
 //! * [`canonical_float`]: one zero and one NaN; [`cut_text`]: casts to `varchar(n)`
 //! * [`patterns`]: of LIKE and SIMILAR TO; [`text`]: `format`, and bounds of `lpad` and `repeat`;
 //!   [`letters`]: `upper` and its like; [`quoting`]: names and literals
+//! * [`around`]: functions of DataFusion's that are called in a way of ours
 //! * [`rowwise`]: functions that are given one row after the other; of them [`regexp`]: regular
 //!   expressions, and [`strings`]: others of texts and bytes
 //! * [`numbers`]: `width_bucket`, `div`; [`partial`]: roots and logarithms of numbers that have none;
@@ -25,6 +26,7 @@
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
 
 pub mod aggregates;
+pub mod around;
 pub mod array_remove;
 pub mod as_text;
 pub mod bytea;
@@ -68,6 +70,8 @@ use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder}
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, ScalarUDFImpl};
 use datafusion::{functions, functions_aggregate, functions_nested};
 
+use around::{around, around_strict};
+
 /// Puts our meaning of operators before DataFusion's.
 pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut planners = builder.expr_planners().take().unwrap_or_default();
@@ -83,8 +87,8 @@ pub fn register(state: &mut SessionState) {
         let _ = state.register_udf(Arc::new(function));
     };
     // Patterns of strftime keep DataFusion's function, under the names of DuckDB and MySQL.
-    let strftime = functions::datetime::to_char();
-    add(strftime.as_ref().clone().with_aliases(["strftime", "date_format"]));
+    let strftime = around(functions::datetime::to_char(), to_char::strftime);
+    add(strftime.with_aliases(["strftime", "date_format"]));
     add(of(to_char::ToChar::default()));
     add(of(from_char::FromChar::new(functions::datetime::to_date())));
     add(of(from_char::FromChar::new(to_timestamp)));
@@ -108,7 +112,7 @@ pub fn register(state: &mut SessionState) {
     for function in
         [functions::string::upper(), functions::string::lower(), functions::unicode::initcap()]
     {
-        add(of(letters::Letters::new(function)));
+        add(around(function, letters::call));
     }
     add(of(delimited::Joined::new(false)));
     add(of(delimited::Joined::new(true)));
@@ -117,10 +121,10 @@ pub fn register(state: &mut SessionState) {
     add(of(cut_text::CutText::new(false)));
     add(of(cut_text::CutText::new(true)));
     add(of(text::Format::default()));
-    for bounded in
+    for function in
         [functions::unicode::lpad(), functions::unicode::rpad(), functions::string::repeat()]
     {
-        add(of(text::Bounded::new(bounded)));
+        add(around(function, text::bounded));
     }
     for lists in [
         functions_nested::repeat::array_repeat_udf(),
@@ -128,7 +132,7 @@ pub fn register(state: &mut SessionState) {
         functions_nested::range::range_udf(),
         functions_nested::range::gen_series_udf(),
     ] {
-        add(of(long_lists::LongList::new(lists)));
+        add(around(lists, long_lists::call));
     }
     for function in [
         functions::math::sqrt(),
@@ -141,8 +145,21 @@ pub fn register(state: &mut SessionState) {
         functions::math::acos(),
         functions::math::asin(),
     ] {
-        add(of(partial::Partial::new(function)));
+        add(around_strict(function, partial::call));
     }
+    for function in [
+        // It makes IN of a constant list, which has another answer where the list has a NULL.
+        functions_nested::array_has::array_has_udf(),
+    ] {
+        add(around(function, |function, args| function.invoke_with_args(args)));
+    }
+    for function in [
+        functions_nested::array_has::array_has_all_udf(),
+        functions_nested::array_has::array_has_any_udf(),
+    ] {
+        add(around(function, list_contains::call));
+    }
+    add(around(functions_nested::string::array_to_string_udf(), as_text::array_to_string));
     add(functions::math::ceil().as_ref().clone().with_aliases(["ceiling"]));
     add(functions::math::signum().as_ref().clone().with_aliases(["sign"]));
     add(of(numbers::WidthBucket::default()));
@@ -163,7 +180,6 @@ pub fn register(state: &mut SessionState) {
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(true)));
     array_remove::register(state);
-    list_contains::register(state);
     percentile::register(state);
 }
 

@@ -9,82 +9,38 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{filter, is_not_null};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::functions_nested::array_has::{array_has_all_udf, array_has_any_udf};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 
-/// Puts the functions in the place of DataFusion's.
-pub fn register(state: &mut SessionState) {
-    for (any, function) in [(false, array_has_all_udf()), (true, array_has_any_udf())] {
-        let function = ListContains { any, function };
-        // A session takes every function; what it gives is the one that goes.
-        let _ = state.register_udf(Arc::new(ScalarUDF::new_from_impl(function)));
+pub fn call(function: &ScalarUDF, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    // One item is enough.
+    let any = function.name() == "array_has_any";
+    let one = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let rows = if one { 1 } else { args.number_rows };
+    let [of, items] = &args.args[..] else { return internal_err!("two lists are compared") };
+    let nulls = NullBuffer::union(nulls(of, rows).as_ref(), nulls(items, rows).as_ref());
+    // A NULL among the items is in no list: of one it is not, and of all it makes none.
+    let mut lacks = vec![];
+    let stripped = match items {
+        ColumnarValue::Array(array) => stripped(array, &mut lacks)?.map(ColumnarValue::Array),
+        // A constant stays one: it is looked at once for all rows.
+        ColumnarValue::Scalar(list) => match stripped(&list.to_array()?, &mut lacks)? {
+            Some(items) => Some(ColumnarValue::Scalar(ScalarValue::try_from_array(&items, 0)?)),
+            None => None,
+        },
+    };
+    if let Some(items) = stripped {
+        args.args[1] = items;
     }
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ListContains {
-    /// One item is enough.
-    any: bool,
-    function: Arc<ScalarUDF>,
-}
-
-impl ScalarUDFImpl for ListContains {
-    fn name(&self) -> &str {
-        self.function.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.function.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.function.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.function.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.function.return_type(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.function.documentation()
-    }
-
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let one = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if one { 1 } else { args.number_rows };
-        let [of, items] = &args.args[..] else { return internal_err!("two lists are compared") };
-        let nulls = NullBuffer::union(nulls(of, rows).as_ref(), nulls(items, rows).as_ref());
-        // A NULL among the items is in no list: of one it is not, and of all it makes none.
-        let mut lacks = vec![];
-        let stripped = match items {
-            ColumnarValue::Array(array) => stripped(array, &mut lacks)?.map(ColumnarValue::Array),
-            // A constant stays one: it is looked at once for all rows.
-            ColumnarValue::Scalar(list) => match stripped(&list.to_array()?, &mut lacks)? {
-                Some(items) => Some(ColumnarValue::Scalar(ScalarValue::try_from_array(&items, 0)?)),
-                None => None,
-            },
-        };
-        if let Some(items) = stripped {
-            args.args[1] = items;
-        }
-        let result = self.function.invoke_with_args(args)?.to_array(rows)?;
-        let result = result.as_boolean();
-        let lacks = |row: usize| lacks.get(row).or(lacks.first()).copied().unwrap_or(false);
-        let holds = |row: usize| result.is_valid(row) && result.value(row);
-        let values = (0..rows).map(|row| holds(row) && (self.any || !lacks(row)));
-        let result = BooleanArray::new(values.collect(), nulls);
-        Ok(match one {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
-            false => ColumnarValue::Array(Arc::new(result)),
-        })
-    }
+    let result = function.invoke_with_args(args)?.to_array(rows)?;
+    let result = result.as_boolean();
+    let lacks = |row: usize| lacks.get(row).or(lacks.first()).copied().unwrap_or(false);
+    let holds = |row: usize| result.is_valid(row) && result.value(row);
+    let values = (0..rows).map(|row| holds(row) && (any || !lacks(row)));
+    let result = BooleanArray::new(values.collect(), nulls);
+    Ok(match one {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
+        false => ColumnarValue::Array(Arc::new(result)),
+    })
 }
 
 fn nulls(list: &ColumnarValue, rows: usize) -> Option<NullBuffer> {

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, ListArray};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, ListArray, new_empty_array};
 use arrow::compute::{SortOptions, cast, interleave};
 use arrow::datatypes::{DataType, Decimal128Type, Field, IntervalMonthDayNanoType};
 use arrow::row::{RowConverter, Rows, SortField};
@@ -72,6 +72,41 @@ fn keys_of(array: &ArrayRef) -> Result<Rows> {
     let field = SortField::new_with_options(array.data_type().clone(), order);
     let converter = RowConverter::new(vec![field])?;
     Ok(converter.convert_columns(&[Arc::clone(array)])?)
+}
+
+pub static SPAN_LENGTHS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::new_from_impl(SpanLengths { signature }))
+});
+
+/// An interval, or a list of intervals, as numbers that are equal where these are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SpanLengths {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for SpanLengths {
+    fn name(&self) -> &str {
+        "span_lengths"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(of_lengths(&new_empty_array(&types[0]))?.data_type().clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(match &args.args[0] {
+            ColumnarValue::Array(array) => ColumnarValue::Array(of_lengths(array)?),
+            ColumnarValue::Scalar(one) => {
+                let lengths = of_lengths(&one.to_array()?)?;
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?)
+            }
+        })
+    }
 }
 
 /// Lists with the lengths of intervals in the place of these.

@@ -1,18 +1,13 @@
 //! Bounds for the functions that make long lists: one call is one piece of work, which nobody can stop.
 
-use std::sync::Arc;
-
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Date32Type, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    TimeUnit, TimestampNanosecondType,
+    DataType, Date32Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
+    TimestampNanosecondType,
 };
 use datafusion::common::Result as DfResult;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use thalweg_base::Error;
 use thalweg_base::limits::LIST_ITEMS_MADE_MAX;
 
@@ -21,50 +16,43 @@ use thalweg_errors::into_datafusion;
 
 /// `array_repeat`, `array_resize`, `range` and `generate_series` as DataFusion has them, for lists up to a
 /// bound.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct LongList {
-    inner: Arc<ScalarUDF>,
+pub fn call(function: &ScalarUDF, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+    check(function.name(), &args)?;
+    function.invoke_with_args(args)
 }
 
-impl LongList {
-    pub fn new(inner: Arc<ScalarUDF>) -> LongList {
-        LongList { inner }
-    }
-
-    /// An error if the lists of all rows would have too many items.
-    fn check(&self, args: &ScalarFunctionArgs) -> DfResult<()> {
-        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if is_constant { 1 } else { args.number_rows };
-        let arrays = args.args.iter().map(|arg| arg.to_array(rows));
-        let arrays = arrays.collect::<DfResult<Vec<ArrayRef>>>()?;
-        let items: Vec<u128> = match self.inner.name() {
-            "array_repeat" => {
-                let counts = numbers(&arrays[1])?;
-                let of = |row: usize| item_count(&arrays[0], row);
-                let each = counts.iter().enumerate();
-                each.map(|(row, n)| n.unwrap_or(0).max(0) as u128 * of(row)).collect()
-            }
-            "array_resize" => {
-                numbers(&arrays[1])?.iter().map(|n| n.unwrap_or(0).max(0) as u128).collect()
-            }
-            _ => series(&arrays)?,
-        };
-        let most = LIST_ITEMS_MADE_MAX as u128;
-        let made = items.iter().fold(0_u128, |all, one| all.saturating_add(*one));
-        match made > most {
-            true => Err(into_datafusion(self.too_long(made))),
-            false => Ok(()),
+/// An error if the lists of all rows would have too many items.
+fn check(function: &str, args: &ScalarFunctionArgs) -> DfResult<()> {
+    let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let rows = if is_constant { 1 } else { args.number_rows };
+    let arrays = args.args.iter().map(|arg| arg.to_array(rows));
+    let arrays = arrays.collect::<DfResult<Vec<ArrayRef>>>()?;
+    let items: Vec<u128> = match function {
+        "array_repeat" => {
+            let counts = numbers(&arrays[1])?;
+            let of = |row: usize| item_count(&arrays[0], row);
+            let each = counts.iter().enumerate();
+            each.map(|(row, n)| n.unwrap_or(0).max(0) as u128 * of(row)).collect()
         }
+        "array_resize" => {
+            numbers(&arrays[1])?.iter().map(|n| n.unwrap_or(0).max(0) as u128).collect()
+        }
+        _ => series(&arrays)?,
+    };
+    let most = LIST_ITEMS_MADE_MAX as u128;
+    let made = items.iter().fold(0_u128, |all, one| all.saturating_add(*one));
+    match made > most {
+        true => Err(into_datafusion(too_long(function, made))),
+        false => Ok(()),
     }
+}
 
-    fn too_long(&self, made: u128) -> Error {
-        Error::user(format!(
-            "{} would make {made} items of one batch of rows, more than the {LIST_ITEMS_MADE_MAX} it may",
-            self.inner.name(),
-        ))
-        .code("54000")
-        .hint("ask for shorter lists; generate_series in FROM gives any number of rows")
-    }
+fn too_long(function: &str, made: u128) -> Error {
+    Error::user(format!(
+        "{function} would make {made} items of one batch of rows, more than the {LIST_ITEMS_MADE_MAX} it may",
+    ))
+    .code("54000")
+    .hint("ask for shorter lists; generate_series in FROM gives any number of rows")
 }
 
 fn numbers(array: &ArrayRef) -> DfResult<Vec<Option<i128>>> {
@@ -95,6 +83,12 @@ pub fn check_step(step: IntervalMonthDayNano) -> DfResult<()> {
     Err(into_datafusion(error))
 }
 
+/// The series are made in nanoseconds.
+fn beyond_nanoseconds() -> Error {
+    Error::unsupported("a series of timestamps goes from the year 1678 to 2261")
+        .hint("make a series of dates or of numbers, and add it to a timestamp")
+}
+
 /// The items of the series of each row.
 fn series(arrays: &[ArrayRef]) -> DfResult<Vec<u128>> {
     let points = |array: &ArrayRef| -> DfResult<Vec<Option<i128>>> {
@@ -106,6 +100,9 @@ fn series(arrays: &[ArrayRef]) -> DfResult<Vec<u128>> {
             }
             DataType::Timestamp(..) => {
                 let times = cast(array, &DataType::Timestamp(TimeUnit::Nanosecond, None))?;
+                if times.null_count() > array.null_count() {
+                    return Err(into_datafusion(beyond_nanoseconds()));
+                }
                 let times = times.as_primitive::<TimestampNanosecondType>().iter();
                 times.map(|time| time.map(i128::from)).collect()
             }
@@ -136,39 +133,4 @@ fn series(arrays: &[ArrayRef]) -> DfResult<Vec<u128>> {
         }
     };
     Ok((0..rows).map(items).collect())
-}
-
-impl ScalarUDFImpl for LongList {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<FieldRef> {
-        self.inner.return_field_from_args(args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        self.check(&args)?;
-        self.inner.invoke_with_args(args)
-    }
 }

@@ -1,134 +1,96 @@
 //! Functions of texts: `format`, and bounds for those that make long ones of short ones.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringBuilder};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result as DfResult, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use thalweg_base::limits::{TEXT_MADE_BYTES_MAX, TEXTS_MADE_BYTES_MAX};
 use thalweg_base::{Error, Result, text};
 
-use super::calendar::Times;
+use super::as_text::texts;
 use super::quoting::{identifier, literal};
-use super::to_char;
 use thalweg_errors::into_datafusion;
 
 /// `lpad`, `rpad` and `repeat` as DataFusion has them, for texts up to a bound.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Bounded {
-    inner: Arc<ScalarUDF>,
+pub fn bounded(function: &ScalarUDF, mut args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+    check(function.name(), &args).map_err(into_datafusion)?;
+    if let Some(count) = args.args.get_mut(1) {
+        // The function would take it for a number without a sign.
+        *count = without_negatives(count)?;
+    }
+    function.invoke_with_args(args)
 }
 
-impl Bounded {
-    pub fn new(inner: Arc<ScalarUDF>) -> Bounded {
-        Bounded { inner }
-    }
-
-    /// Of all rows the bytes that the texts would take; an error if one would be too long.
-    fn check(&self, args: &ScalarFunctionArgs) -> Result<()> {
-        let rows = args.number_rows;
-        let number = |value: &ColumnarValue, row: usize| match value {
-            ColumnarValue::Scalar(scalar) => {
-                scalar.cast_to(&DataType::Int64).ok().and_then(|s| match s {
-                    ScalarValue::Int64(n) => n,
-                    _ => None,
-                })
+/// Of all rows the bytes that the texts would take; an error if one would be too long.
+fn check(function: &str, args: &ScalarFunctionArgs) -> Result<()> {
+    let rows = args.number_rows;
+    let number = |value: &ColumnarValue, row: usize| match value {
+        ColumnarValue::Scalar(scalar) => {
+            scalar.cast_to(&DataType::Int64).ok().and_then(|s| match s {
+                ScalarValue::Int64(n) => n,
+                _ => None,
+            })
+        }
+        ColumnarValue::Array(array) => match array.as_primitive_opt::<Int64Type>() {
+            Some(array) => array.is_valid(row).then(|| array.value(row)),
+            None => {
+                let array = cast(array, &DataType::Int64).ok()?;
+                array.is_valid(row).then(|| array.as_primitive::<Int64Type>().value(row))
             }
-            ColumnarValue::Array(array) => match array.as_primitive_opt::<Int64Type>() {
-                Some(array) => array.is_valid(row).then(|| array.value(row)),
-                None => {
-                    let array = cast(array, &DataType::Int64).ok()?;
-                    array.is_valid(row).then(|| array.as_primitive::<Int64Type>().value(row))
-                }
-            },
-        };
-        let bytes = |value: &ColumnarValue, row: usize| match value {
-            ColumnarValue::Scalar(scalar) => scalar.try_as_str().flatten().map_or(0, str::len),
-            ColumnarValue::Array(array) => match array.data_type() {
-                DataType::Utf8View => array.as_string_view().value(row).len(),
-                DataType::LargeUtf8 => array.as_string::<i64>().value(row).len(),
-                DataType::Utf8 => array.as_string::<i32>().value(row).len(),
-                _ => 0,
-            },
-        };
-        let [text, count, ..] = &args.args[..] else { return Ok(()) };
-        let is_repeat = self.inner.name() == "repeat";
-        let one = matches!((text, count), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
-        let mut all = 0_u64;
-        for row in 0..if one { 1 } else { rows } {
-            let Some(count) = number(count, row) else { continue };
-            let count = count.max(0) as u64;
-            // A character of padding is a byte at least.
-            let made =
-                if is_repeat { count.saturating_mul(bytes(text, row) as u64) } else { count };
-            if made > TEXT_MADE_BYTES_MAX as u64 {
-                return Err(self.too_long("a text", made, TEXT_MADE_BYTES_MAX));
-            }
-            all = all.saturating_add(made);
+        },
+    };
+    let bytes = |value: &ColumnarValue, row: usize| match value {
+        ColumnarValue::Scalar(scalar) => scalar.try_as_str().flatten().map_or(0, str::len),
+        ColumnarValue::Array(array) => match array.data_type() {
+            DataType::Utf8View => array.as_string_view().value(row).len(),
+            DataType::LargeUtf8 => array.as_string::<i64>().value(row).len(),
+            DataType::Utf8 => array.as_string::<i32>().value(row).len(),
+            _ => 0,
+        },
+    };
+    let [text, count, ..] = &args.args[..] else { return Ok(()) };
+    let is_repeat = function == "repeat";
+    let one = matches!((text, count), (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_)));
+    let mut all = 0_u64;
+    for row in 0..if one { 1 } else { rows } {
+        let Some(count) = number(count, row) else { continue };
+        let count = count.max(0) as u64;
+        // A character of padding is a byte at least.
+        let made = if is_repeat { count.saturating_mul(bytes(text, row) as u64) } else { count };
+        if made > TEXT_MADE_BYTES_MAX as u64 {
+            return Err(too_long(function, "a text", made, TEXT_MADE_BYTES_MAX));
         }
-        // A constant is made once, and then for each row.
-        if one {
-            let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-            all = if constant { all } else { all.saturating_mul(rows as u64) };
-        }
-        if all > TEXTS_MADE_BYTES_MAX as u64 {
-            return Err(self.too_long("the texts of one batch of rows", all, TEXTS_MADE_BYTES_MAX));
-        }
-        Ok(())
+        all = all.saturating_add(made);
     }
-
-    fn too_long(&self, what: &str, made: u64, most: usize) -> Error {
-        Error::user(format!(
-            "{} would make {what} of {}, more than the {} it may",
-            self.inner.name(),
-            text::bytes(made),
-            text::bytes(most as u64)
-        ))
-        .code("54000")
-        .hint("ask for shorter texts")
+    // A constant is made once, and then for each row.
+    if one {
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        all = if constant { all } else { all.saturating_mul(rows as u64) };
     }
+    if all > TEXTS_MADE_BYTES_MAX as u64 {
+        return Err(too_long(
+            function,
+            "the texts of one batch of rows",
+            all,
+            TEXTS_MADE_BYTES_MAX,
+        ));
+    }
+    Ok(())
 }
 
-impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<FieldRef> {
-        self.inner.return_field_from_args(args)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        self.check(&args).map_err(into_datafusion)?;
-        let mut args = args;
-        if let Some(count) = args.args.get_mut(1) {
-            // The function would take it for a number without a sign.
-            *count = without_negatives(count)?;
-        }
-        self.inner.invoke_with_args(args)
-    }
+fn too_long(function: &str, what: &str, made: u64, most: usize) -> Error {
+    Error::user(format!(
+        "{function} would make {what} of {}, more than the {} it may",
+        text::bytes(made),
+        text::bytes(most as u64)
+    ))
+    .code("54000")
+    .hint("ask for shorter texts")
 }
 
 /// Lengths below nothing are nothing.
@@ -185,7 +147,10 @@ impl ScalarUDFImpl for Format {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if scalar { 1 } else { args.number_rows };
-        let mut texts = args.args.into_iter().map(|arg| as_text(&arg.into_array(rows)?));
+        let mut texts = args.args.into_iter().map(|arg| {
+            let texts = texts(&arg.into_array(rows)?)?;
+            DfResult::Ok(cast(&texts, &DataType::Utf8)?)
+        });
         let Some(format) = texts.next().transpose()? else {
             return exec_err!("format takes a text with %s, and the values for it");
         };
@@ -209,40 +174,6 @@ impl ScalarUDFImpl for Format {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?)),
             false => Ok(ColumnarValue::Array(out)),
         }
-    }
-}
-
-/// As `::text` of PostgreSQL gives it.
-fn as_text(array: &ArrayRef) -> DfResult<ArrayRef> {
-    match array.data_type() {
-        DataType::Boolean => {
-            let values = array.as_boolean().iter();
-            let texts = values.map(|v| v.map(|v| if v { "t" } else { "f" }));
-            Ok(Arc::new(texts.collect::<arrow::array::StringArray>()))
-        }
-        DataType::Timestamp(..) => {
-            let times = Times::new(array)?;
-            let pattern = to_char::items("YYYY-MM-DD HH24:MI:SS");
-            let mut out = StringBuilder::new();
-            for row in 0..array.len() {
-                let Some(parts) = times.parts(row)? else {
-                    out.append_null();
-                    continue;
-                };
-                let mut text = String::new();
-                to_char::write(&pattern, &parts, &mut text)?;
-                if parts.micros > 0 {
-                    let _ = write!(text, ".{:06}", parts.micros);
-                    text.truncate(text.trim_end_matches('0').len());
-                }
-                if parts.offset_s.is_some() {
-                    to_char::write(&to_char::items("OF"), &parts, &mut text)?;
-                }
-                out.append_value(text);
-            }
-            Ok(Arc::new(out.finish()))
-        }
-        _ => Ok(cast(array, &DataType::Utf8)?),
     }
 }
 

@@ -11,7 +11,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::calendar::{Parts, Times};
@@ -501,6 +501,15 @@ fn span_days(p: &Parts) -> i64 {
 
 fn span_julian(p: &Parts) -> i64 {
     p.year * 365 + p.month * 30 + p.day
+}
+
+/// `to_char` of DataFusion's, whose patterns are those of `strftime`. It takes the pattern of the first row
+/// for all rows where the time is a constant.
+pub fn strftime(function: &ScalarUDF, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    if let [time @ ColumnarValue::Scalar(_), ColumnarValue::Array(_)] = &mut args.args[..] {
+        *time = ColumnarValue::Array(time.to_array(args.number_rows)?);
+    }
+    function.invoke_with_args(args)
 }
 
 /// `to_char(time or number, pattern)`

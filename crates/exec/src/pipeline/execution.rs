@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result, internal_err, resources_err};
+use datafusion::common::{DataFusionError, Result, resources_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
@@ -124,11 +124,10 @@ impl Execution {
         }))
     }
 
-    pub fn output(self: &Arc<Self>, partition: usize) -> Result<SendableRecordBatchStream> {
+    /// The rows of a partition; `None`: somebody has taken them.
+    pub fn output(self: &Arc<Self>, partition: usize) -> Option<SendableRecordBatchStream> {
         let mut outputs = self.outputs.lock();
-        let Some(mut receiver) = outputs[partition].take() else {
-            return internal_err!("partition {partition} of pipelines was executed twice");
-        };
+        let mut receiver = outputs[partition].take()?;
         // They run from when the first output is polled until the last is dropped: the only one runs
         // them itself, so that a short query waits for no other slot.
         let (this, alone) = (Arc::clone(self), outputs.len() == 1);
@@ -157,7 +156,7 @@ impl Execution {
             })
         });
         let schema = Arc::clone(&self.shared.schema);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+        Some(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
     }
 
     fn run(&self) -> impl Future<Output = ()> + Send + 'static {

@@ -1,0 +1,92 @@
+//! Functions of DataFusion's that are called in a way of ours: with arguments that were checked before, or
+//! with others.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature,
+};
+
+/// Calls the function of DataFusion's, or does without.
+pub type Call = fn(&ScalarUDF, ScalarFunctionArgs) -> Result<ColumnarValue>;
+
+/// The function of DataFusion's, called in this way.
+pub fn around(inner: Arc<ScalarUDF>, call: Call) -> ScalarUDF {
+    let is_strict = inner.is_strict();
+    ScalarUDF::new_from_impl(Around { inner, call, is_strict })
+}
+
+/// The same of a function that gives NULL for NULL.
+pub fn around_strict(inner: Arc<ScalarUDF>, call: Call) -> ScalarUDF {
+    ScalarUDF::new_from_impl(Around { inner, call, is_strict: true })
+}
+
+struct Around {
+    inner: Arc<ScalarUDF>,
+    call: Call,
+    is_strict: bool,
+}
+
+/// There is one way of calling a function.
+impl PartialEq for Around {
+    fn eq(&self, other: &Around) -> bool {
+        self.inner == other.inner
+    }
+}
+
+impl Eq for Around {}
+
+impl Hash for Around {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
+
+impl fmt::Debug for Around {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Around({})", self.inner.name())
+    }
+}
+
+impl ScalarUDFImpl for Around {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(types)
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        (self.call)(&self.inner, args)
+    }
+}
