@@ -21,7 +21,7 @@ CLANG_STAMP := $(CLANG)/installed
 export LIBCLANG_PATH := $(CLANG)/clang/native
 endif
 
-.PHONY: help demo build docs test unit answers postgresql flights files files-packages files-apache s3 attach web clients crash simulate fuzz fuzz-files fuzz-sql lint bench-tpch bench-clickbench bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
+.PHONY: help demo build docs test unit answers postgresql flights files files-packages files-apache s3 attach web clients crash simulate fuzz fuzz-files fuzz-sql lint bench-tpch bench-clickbench bench-operations bench-policies bench-latency bench-streams bench-overhead bench-scaling bench-cancel bench-memory \
 	bench-out-of-core bench-load bench-scan bench-results clean
 .DEFAULT_GOAL := help
 
@@ -148,6 +148,9 @@ bench-tpch: build $(PYTHON).ready ## TPC-H at SF 1 beside DuckDB and DataFusion,
 
 bench-clickbench: build $(PYTHON).ready ## ClickBench's queries on five million rows beside DuckDB, interleaved
 	$(THALWEG) bench clickbench --sf 5 --peers duckdb --data $(CACHE)/bench --json clickbench.json --report clickbench.html
+
+bench-operations: build $(PYTHON).ready ## Everyday operations on eight million rows beside DuckDB, interleaved
+	$(THALWEG) bench operations --peers duckdb --runs 3 --data $(CACHE)/bench --json operations.json --report operations.html
 
 bench-policies: build ## Two heavy queries and six short ones under each policy
 	$(THALWEG) bench policies --sf 1 --json policies.json --report policies.html

@@ -9,7 +9,7 @@ use crate::generate::Benchmark;
 /// A query as the benchmark numbers it. Two TPC-DS templates are of two statements.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Query {
-    /// As in tables: `Q1.1`, `Q7`.
+    /// As in tables: `Q1.1`, `Q7`; of operations `moving_sum`.
     pub name: String,
     /// As the benchmark numbers it, where it does so with a whole number: ClickBench from 0.
     pub number: usize,
@@ -50,6 +50,27 @@ const CLICKBENCH: [(&str, &str); 43] = texts!("clickbench":
     "21" "22" "23" "24" "25" "26" "27" "28" "29" "30" "31" "32" "33" "34" "35" "36" "37" "38" "39"
     "40" "41" "42");
 
+macro_rules! operations {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../queries/operations/", $name, ".sql")))),*]
+    };
+}
+
+const OPERATIONS: [(&str, &str); 65] = operations!(
+    "array_agg" "cast_text" "coalesce" "correlated" "count_distinct_group"
+    "count_distinct_integer" "count_distinct_text" "count_filter" "date_parts" "deviation"
+    "distinct_pairs" "except" "first_last" "group_case" "group_day"
+    "group_few" "group_hour" "group_many" "group_substring" "group_text"
+    "group_two" "having" "in_list" "intersect" "join_anti"
+    "join_group" "join_inequality" "join_left" "join_range" "join_self"
+    "join_semi" "join_text" "lag_partition" "lag_text" "latest"
+    "like_inside" "like_prefix" "max_by" "median" "min_max_text"
+    "moving_average" "moving_range" "moving_sum" "ntile" "rank_partition"
+    "regexp" "rollup" "row_number" "row_number_integer" "running_sum"
+    "running_total" "share" "sort_deep" "sort_text" "string_agg"
+    "sum_case" "sum_expression" "sum_filter" "text_functions" "top_k"
+    "top_k_filter" "top_k_text" "top_per_group" "union_all" "union_distinct");
+
 impl Workload {
     pub fn new(benchmark: Benchmark) -> Result<Workload> {
         let (queries, schema) = match benchmark {
@@ -58,6 +79,9 @@ impl Workload {
             Benchmark::Tpch => (numbered(&TPCH)?, include_str!("../schemas/tpch.sql")),
             Benchmark::Clickbench => {
                 (numbered(&CLICKBENCH)?, include_str!("../schemas/clickbench.sql"))
+            }
+            Benchmark::Operations => {
+                (named(&OPERATIONS)?, include_str!("../schemas/operations.sql"))
             }
         };
         Ok(Workload { benchmark, queries, schema })
@@ -89,6 +113,13 @@ fn numbered(texts: &[(&'static str, &'static str)]) -> Result<Vec<Query>> {
         let statements = Session::split(text)?;
         let number = name.parse().unwrap_or(i + 1);
         Ok(Query { name: format!("Q{}", unpadded(name)), number, statements })
+    };
+    texts.iter().enumerate().map(query).collect()
+}
+
+fn named(texts: &[(&str, &'static str)]) -> Result<Vec<Query>> {
+    let query = |(i, (name, text)): (usize, &(&str, &'static str))| {
+        Ok(Query { name: name.to_string(), number: i + 1, statements: Session::split(text)? })
     };
     texts.iter().enumerate().map(query).collect()
 }

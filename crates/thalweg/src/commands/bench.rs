@@ -65,8 +65,8 @@ pub struct Args {
     #[arg(value_enum, value_name = "SUITE")]
     pub suite: Suite,
 
-    /// Scale factor: 1 is about 1 GB of raw data, of `clickbench` a million rows [default: 1; of
-    /// `coverage` the smallest, 0.001]
+    /// Scale factor: 1 is about 1 GB of raw data, of `clickbench` a million
+    /// rows, of `operations` eight [default: 1; of `coverage` the smallest, 0.001]
     #[arg(long, value_name = "FACTOR")]
     pub sf: Option<f64>,
 
@@ -174,6 +174,8 @@ pub enum Suite {
     Tpcds,
     /// ClickBench: 43 queries on one wide table of page views, made here with ClickBench's schema
     Clickbench,
+    /// everyday operations, one a query, on eight million rows: sorts, windows, counts of different texts …
+    Operations,
     /// short and long queries together, under every scheduling policy
     Policies,
     /// a short query every 50 ms beside streams of heavy ones, under every scheduling policy
@@ -190,7 +192,7 @@ pub enum Suite {
     Scaling,
     /// what it costs a single stream of TPC-H to have little memory
     OutOfCore,
-    /// which queries of SSB, TPC-H, TPC-DS and ClickBench run wholly on pipelines
+    /// which queries of these suites run wholly on pipelines
     Coverage,
     /// what queries read of a large clustered table, and a point look-up among a million chunks
     Skipping,
@@ -211,6 +213,7 @@ pub enum Queries {
     Tpch,
     Tpcds,
     Clickbench,
+    Operations,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -225,6 +228,7 @@ Examples:
   thalweg bench tpch --sf 10 --streams 2,4,16 --report tpch.html
   thalweg bench tpch --peers duckdb,datafusion --json tpch.json
   thalweg bench clickbench --sf 5 --peers duckdb
+  thalweg bench operations --peers duckdb --queries moving_sum,top_k
   thalweg bench policies --report policies.html
   thalweg bench latency --streams 0,8 --policy fair,fifo --peers duckdb
   thalweg bench streams --suite tpch --streams 1,8 --report streams.html
@@ -251,6 +255,7 @@ fn start(args: Args) -> Result<()> {
         Suite::Tpch => Run::Queries(Benchmark::Tpch),
         Suite::Tpcds => Run::Queries(Benchmark::Tpcds),
         Suite::Clickbench => Run::Queries(Benchmark::Clickbench),
+        Suite::Operations => Run::Queries(Benchmark::Operations),
         Suite::Policies => Run::Policies,
         Suite::Latency => Run::Latency,
         Suite::Load => Run::Load,
@@ -302,6 +307,7 @@ fn benchmark(queries: Queries) -> Benchmark {
         Queries::Tpch => Benchmark::Tpch,
         Queries::Tpcds => Benchmark::Tpcds,
         Queries::Clickbench => Benchmark::Clickbench,
+        Queries::Operations => Benchmark::Operations,
     }
 }
 

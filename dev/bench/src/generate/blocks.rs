@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use thalweg_base::Prng;
 
 use super::{Batches, PART_ROWS, Source};
@@ -20,18 +20,16 @@ pub(super) struct Cut {
     pub rows_per_item: u64,
 }
 
-/// `make` gets the numbers of a block's items, from 0, and a random source of the block's own. No
-/// column has NULLs.
-pub(super) fn blocks<'a>(
+/// `make` gets the numbers of a block's items, from 0, and a random source of the block's own.
+pub(super) fn blocks(
     seed: u64,
     name: &'static str,
-    columns: impl IntoIterator<Item = (&'a str, DataType)>,
+    columns: impl IntoIterator<Item = Field>,
     cut: Cut,
     make: impl Fn(Range<u64>, &mut Prng) -> Vec<ArrayRef> + Clone + Send + Sync + 'static,
 ) -> Source {
     let Cut { items, items_per_block, rows_per_item } = cut;
-    let fields = columns.into_iter().map(|(name, ty)| Field::new(name, ty, false));
-    let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let schema: SchemaRef = Arc::new(Schema::new(columns.into_iter().collect::<Vec<_>>()));
     let blocks = items.div_ceil(items_per_block);
     let blocks_per_part = (PART_ROWS / (items_per_block * rows_per_item)).max(1);
     let table_seed =

@@ -69,7 +69,7 @@ pub(super) fn source(scale_factor: f64) -> Source {
     let rows = ((ROWS_PER_SCALE * scale_factor).round() as u64).max(1);
     let web = Arc::new(Web::new(rows));
     let cut = Cut { items: rows, items_per_block: ROWS_PER_BLOCK, rows_per_item: 1 };
-    blocks(SEED, "hits", columns::names_and_types(), cut, move |rows, random| {
+    blocks(SEED, "hits", columns::fields(), cut, move |rows, random| {
         columns::arrays(&web.hits(rows, random), &web)
     })
 }

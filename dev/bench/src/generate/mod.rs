@@ -11,13 +11,14 @@
 //! # Ok::<(), thalweg_base::Error>(())
 //! ```
 //!
-//! * `ssb`, `tpch`, `tpcds`, `clickbench`: each a list of sources, tables cut into parts that can
+//! * `ssb`, `tpch`, `tpcds`, `clickbench`, `operations`: each a list of sources, tables cut into parts that can
 //!   be made in any order. `blocks`: how our own ones are cut.
 //! * `write`: makes the parts in parallel and writes them to files in their order.
 //! * here: the folder, which appears under its name only when it is complete.
 
 mod blocks;
 mod clickbench;
+mod operations;
 mod ssb;
 mod tpcds;
 mod tpch;
@@ -67,19 +68,27 @@ pub enum Benchmark {
     Tpcds,
     /// 1 table of 105 columns, 43 queries.
     Clickbench,
+    /// 3 tables, and a query for each everyday operation.
+    Operations,
 }
 
 impl Benchmark {
-    pub const ALL: [Benchmark; 4] =
-        [Benchmark::Ssb, Benchmark::Tpch, Benchmark::Tpcds, Benchmark::Clickbench];
+    pub const ALL: [Benchmark; 5] = [
+        Benchmark::Ssb,
+        Benchmark::Tpch,
+        Benchmark::Tpcds,
+        Benchmark::Clickbench,
+        Benchmark::Operations,
+    ];
 
-    /// As on the command line: `ssb`, `tpch`, `tpcds`, `clickbench`.
+    /// As on the command line: `ssb`, `tpch`, `tpcds`, `clickbench`, `operations`.
     pub fn name(self) -> &'static str {
         match self {
             Benchmark::Ssb => "ssb",
             Benchmark::Tpch => "tpch",
             Benchmark::Tpcds => "tpcds",
             Benchmark::Clickbench => "clickbench",
+            Benchmark::Operations => "operations",
         }
     }
 
@@ -89,6 +98,7 @@ impl Benchmark {
             Benchmark::Tpch => Ok(tpch::sources(scale_factor)),
             Benchmark::Tpcds => tpcds::sources(scale_factor),
             Benchmark::Clickbench => Ok(vec![clickbench::source(scale_factor)]),
+            Benchmark::Operations => Ok(operations::sources(scale_factor)),
         }
     }
 
@@ -97,6 +107,7 @@ impl Benchmark {
         match self {
             Benchmark::Ssb => ssb::SEED,
             Benchmark::Clickbench => clickbench::SEED,
+            Benchmark::Operations => operations::SEED,
             Benchmark::Tpch | Benchmark::Tpcds => 0,
         }
     }
@@ -109,6 +120,7 @@ impl fmt::Display for Benchmark {
             Benchmark::Tpch => "TPC-H",
             Benchmark::Tpcds => "TPC-DS",
             Benchmark::Clickbench => "ClickBench",
+            Benchmark::Operations => "Operations",
         })
     }
 }
@@ -120,7 +132,7 @@ impl FromStr for Benchmark {
         let plain = name.to_ascii_lowercase().replace('-', "");
         Benchmark::ALL.into_iter().find(|b| b.name() == plain).ok_or_else(|| {
             Error::user(format!("there is no benchmark {}", quoted(name)))
-                .hint("there are ssb, tpch, tpcds and clickbench")
+                .hint("there are ssb, tpch, tpcds, clickbench and operations")
         })
     }
 }

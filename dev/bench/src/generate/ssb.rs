@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, StringViewBuilder};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 use thalweg_base::Prng;
 
 use super::Source;
@@ -166,7 +166,8 @@ fn table(
     make: impl Fn(Range<u64>, &mut Prng) -> Vec<ArrayRef> + Copy + Send + Sync + 'static,
 ) -> Source {
     let cut = Cut { items, items_per_block: per_block, rows_per_item };
-    blocks(SEED, name, columns.iter().cloned(), cut, make)
+    let columns = columns.iter().map(|(name, ty)| Field::new(*name, ty.clone(), false));
+    blocks(SEED, name, columns, cut, make)
 }
 
 const INT: DataType = DataType::Int32;

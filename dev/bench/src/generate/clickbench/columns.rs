@@ -8,7 +8,7 @@ use arrow::array::{
     ArrayRef, Date32Array, Int16Array, Int32Array, Int64Array, StringViewBuilder,
     TimestampMicrosecondArray,
 };
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 
 use self::Column::{BigInt, Date, Integer, SmallInt, Text, Timestamp};
 use super::text::{SEARCH_ENGINES, address, phrase, referer, title};
@@ -26,7 +26,7 @@ enum Column {
     Text(fn(&Hit, &Web, &mut String)),
 }
 
-pub(super) fn names_and_types() -> impl Iterator<Item = (&'static str, DataType)> {
+pub(super) fn fields() -> impl Iterator<Item = Field> {
     COLUMNS.iter().map(|(name, column)| {
         let data_type = match column {
             BigInt(_) => DataType::Int64,
@@ -36,7 +36,7 @@ pub(super) fn names_and_types() -> impl Iterator<Item = (&'static str, DataType)
             Date(_) => DataType::Date32,
             Text(_) => DataType::Utf8View,
         };
-        (*name, data_type)
+        Field::new(*name, data_type, false)
     })
 }
 

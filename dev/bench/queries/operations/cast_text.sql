@@ -1,0 +1,2 @@
+select sum(length(id::text))
+from events;

@@ -1,0 +1,4 @@
+select region, count(distinct user_id)
+from events
+group by region
+order by region;

@@ -1,0 +1,2 @@
+select count(distinct user_id)
+from events;

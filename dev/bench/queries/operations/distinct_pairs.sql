@@ -1,0 +1,2 @@
+select count(*)
+from (select distinct product, region from events) x;

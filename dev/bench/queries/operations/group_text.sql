@@ -1,0 +1,2 @@
+select count(*), max(n)
+from (select session, count(*) n from events group by session) x;

@@ -1,0 +1,3 @@
+select count(*)
+from events
+where user_id in (select id from users where closed);

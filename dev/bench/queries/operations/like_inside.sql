@@ -1,0 +1,3 @@
+select count(*)
+from events
+where session like '%99%';

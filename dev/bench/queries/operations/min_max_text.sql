@@ -1,0 +1,2 @@
+select min(session), max(session), min(happened), max(day)
+from events;

@@ -1,0 +1,3 @@
+select max(price / total)
+from (select price, sum(price) over (partition by product) total from events) x
+where total > 0;

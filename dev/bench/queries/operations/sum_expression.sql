@@ -1,0 +1,2 @@
+select sum(price * (1 + quantity)), avg(score * 2 + quantity)
+from events;

@@ -1,0 +1,2 @@
+select count(distinct upper(region) || '/' || length(session))
+from events;

@@ -1,0 +1,3 @@
+select id, price
+from events
+order by price desc, id limit 10;

@@ -1,0 +1,3 @@
+select id, session
+from events
+order by session, id limit 10;

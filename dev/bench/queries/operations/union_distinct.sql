@@ -1,0 +1,2 @@
+select count(*)
+from (select product from events union select product from prices) x;
