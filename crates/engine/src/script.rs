@@ -142,6 +142,7 @@ fn is_of_word(byte: u8) -> bool {
 fn opaque(bytes: &[u8], i: usize) -> Option<(usize, bool)> {
     let rest = &bytes[i..];
     match bytes[i] {
+        b'\'' if is_escaped(bytes, i) => Some((end_of_escaped(bytes, i), false)),
         b'\'' | b'"' | b'`' => Some((end_of_quoted(bytes, i), false)),
         b'-' if rest.starts_with(b"--") => {
             Some((i + memchr(rest, b'\n').unwrap_or(rest.len()), true))
@@ -166,6 +167,29 @@ fn end_of_quoted(bytes: &[u8], open: usize) -> usize {
             return i;
         }
         i += 1;
+    }
+    bytes.len()
+}
+
+/// Whether the quote opens a string that an `E` stands before, in which a backslash escapes what follows.
+fn is_escaped(bytes: &[u8], open: usize) -> bool {
+    match &bytes[..open] {
+        [.., before, b'e' | b'E'] => !is_of_word(*before) && *before != b'$',
+        [b'e' | b'E'] => true,
+        _ => false,
+    }
+}
+
+/// The same as `end_of_quoted` of such a string.
+fn end_of_escaped(bytes: &[u8], open: usize) -> usize {
+    let mut i = open + 1;
+    while let Some(byte) = bytes.get(i) {
+        match byte {
+            b'\\' => i += 2,
+            b'\'' if bytes.get(i + 1) == Some(&b'\'') => i += 2,
+            b'\'' => return i + 1,
+            _ => i += 1,
+        }
     }
     bytes.len()
 }
@@ -218,6 +242,8 @@ mod tests {
         check("a /* ; /* ; */ ; */ b; c", &["a /* ; /* ; */ ; */ b", "c"]);
         check("f($1); $q$ ; $q$; $$;$$", &["f($1)", "$q$ ; $q$", "$$;$$"]);
         check("select 'unclosed; x", &["select 'unclosed; x"]);
+        check(r"select E'a\'; b', e'\\'; 'c\'; d", &[r"select E'a\'; b', e'\\'", r"'c\'", "d"]);
+        check(r"E'a''; \';'; name'\'; E'unclosed; \", &[r"E'a''; \';'", r"name'\'", r"E'unclosed; \"]);
         check("größe;ü", &["größe", "ü"]);
     }
 
@@ -233,6 +259,7 @@ mod tests {
         check("SELECT a$1, ü$2, (a)$3", &[("$3", 3)]);
         check("SELECT $, $$ $1 $$, $99999999999999999999999", &[]);
         check("$1", &[("$1", 1)]);
+        check(r"SELECT E'it\'s $1', $2, E'\\', $3", &[("$2", 2), ("$3", 3)]);
     }
 
     #[test]
@@ -246,6 +273,7 @@ mod tests {
         );
         check("SET thalweg.policy = 'fair'", &["SET", "thalweg", "policy"]);
         check("'a' \"b\" $$ c $$ größe_1, d", &["größe_1", "d"]);
+        check(r"SELECT E'it\'s', x", &["SELECT", "E", "x"]);
         check("/* unclosed", &[]);
         check("", &[]);
     }
