@@ -3,7 +3,7 @@
 //! They are written into the text as literals, so that a statement with values is a statement like
 //! every other: DML, DDL, settings, and plans that know the values (skipping, join order).
 
-use std::ops::Range;
+use std::borrow::Cow;
 
 use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::datatypes::{
@@ -13,7 +13,8 @@ use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
 use thalweg_base::limits::SQL_BYTES_MAX;
 use thalweg_base::{Error, Place, Result};
 
-use crate::{place, script};
+use crate::place;
+use crate::script::{self, Placeholder};
 use thalweg_errors::from_arrow;
 
 /// One value of any type: an array of one element.
@@ -45,11 +46,11 @@ impl Value {
 
 /// How many values a statement takes: the highest number of its parameters.
 pub(crate) fn count(sql: &str) -> usize {
-    places(sql).into_iter().map(|(_, number)| number).max().unwrap_or(0)
+    places(sql).into_iter().map(|p| p.number).max().unwrap_or(0)
 }
 
 /// Where the statement has its parameters. Those of PREPARE are of the statement that it prepares.
-fn places(sql: &str) -> Vec<(Range<usize>, usize)> {
+fn places(sql: &str) -> Vec<Placeholder> {
     match script::words(sql).next() {
         Some(word) if word.eq_ignore_ascii_case("prepare") => vec![],
         _ => script::placeholders(sql),
@@ -100,31 +101,41 @@ impl<'a> Filled<'a> {
     /// the parameter is.
     fn unfilled(&self, position: u32) -> u32 {
         let count = |text: &str| text.chars().count() as u32;
-        let (mut written, mut filled) = (0, 0);
+        let (mut own, mut filled) = (0, 0);
         let mut from = 0;
-        for (place, number) in places(self.sql) {
-            let Some(literal) = number.checked_sub(1).and_then(|i| self.literals.get(i)) else {
-                break;
-            };
+        for placeholder in places(self.sql) {
+            let Some(literal) = written(&placeholder, &self.literals) else { break };
+            let literal = count(&literal);
+            let place = placeholder.place;
             let before = count(&self.sql[from..place.start]);
             if position <= filled + before {
                 break;
             }
-            (written, filled) = (written + before, filled + before);
-            if position <= filled + count(literal) {
-                return written + 1;
+            (own, filled) = (own + before, filled + before);
+            if position <= filled + literal {
+                return own + 1;
             }
-            (written, filled) =
-                (written + count(&self.sql[place.clone()]), filled + count(literal));
+            (own, filled) = (own + count(&self.sql[place.clone()]), filled + literal);
             from = place.end;
         }
-        written + position - filled
+        own + position - filled
     }
+}
+
+/// The literal in the place of a parameter; `None`: there is none of its number. A number that is a key to
+/// order or to group by is no position of a column: the parentheses say so, of which ROLLUP takes one pair.
+fn written<'l>(placeholder: &Placeholder, literals: &'l [String]) -> Option<Cow<'l, str>> {
+    let literal = placeholder.number.checked_sub(1).and_then(|i| literals.get(i))?;
+    let is_number = literal.starts_with(|c: char| c.is_ascii_digit());
+    Some(match placeholder.begins_key && is_number {
+        true => format!("(({literal}))").into(),
+        false => literal.into(),
+    })
 }
 
 fn fill(sql: &str, literals: &[String]) -> Result<String> {
     let places = places(sql);
-    let wanted = places.iter().map(|(_, number)| *number).max().unwrap_or(0);
+    let wanted = places.iter().map(|p| p.number).max().unwrap_or(0);
     if wanted > literals.len() {
         return Err(Error::user(format!(
             "the statement takes {wanted} values, and got {}",
@@ -134,15 +145,15 @@ fn fill(sql: &str, literals: &[String]) -> Result<String> {
     }
     let mut text = String::with_capacity(sql.len() + 16 * places.len());
     let mut from = 0;
-    for (place, number) in places {
-        let Some(literal) = number.checked_sub(1).and_then(|i| literals.get(i)) else {
+    for placeholder in places {
+        let Some(literal) = written(&placeholder, literals) else {
             return Err(Error::user("there is no parameter $0")
                 .code("42P02")
                 .hint("$1 is the first"));
         };
-        text.push_str(&sql[from..place.start]);
-        text.push_str(literal);
-        from = place.end;
+        text.push_str(&sql[from..placeholder.place.start]);
+        text.push_str(&literal);
+        from = placeholder.place.end;
         if text.len() > SQL_BYTES_MAX {
             return Err(Error::user("the statement with its values is too long")
                 .code("54000")
@@ -256,4 +267,24 @@ fn hex(bytes: &[u8]) -> String {
     }
     text.push('\'');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Filled, Value};
+    use arrow::array::Int32Array;
+    use std::sync::Arc;
+    use thalweg_base::{Error, Place};
+
+    #[test]
+    fn numbers_are_no_positions_of_columns() {
+        let sql = "SELECT $1, a FROM t GROUP BY $1, a ORDER BY $1 DESC, b LIMIT $1";
+        let value = Value::new(Arc::new(Int32Array::from(vec![7]))).unwrap();
+        let filled = Filled::of(sql, &[value]).unwrap();
+        let text = "SELECT 7, a FROM t GROUP BY ((7)), a ORDER BY ((7)) DESC, b LIMIT 7";
+        assert_eq!(filled.text, text);
+        let at = |text: &str| text.find(" b ").unwrap() as u32 + 2;
+        let error = filled.located(Error::user("no column").at(Place::At(at(text))));
+        assert_eq!(error.position(), Some(at(sql)));
+    }
 }

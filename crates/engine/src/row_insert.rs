@@ -344,9 +344,9 @@ fn more_rows(first: &str, width: usize, rest: &str) -> Option<usize> {
     // What stands around the parameters.
     let mut pieces = vec![];
     let mut from = 0;
-    for (place, _) in &places {
-        pieces.push(&first[from..place.start]);
-        from = place.end;
+    for placeholder in &places {
+        pieces.push(&first[from..placeholder.place.start]);
+        from = placeholder.place.end;
     }
     let last = &first[from..];
     let (mut rest, mut rows) = (rest.trim_start(), 0);

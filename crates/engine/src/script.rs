@@ -34,31 +34,100 @@ pub fn split(sql: &str) -> Vec<String> {
     statements
 }
 
-/// Where a statement has `$1`, `$2`, …, in order: the bytes of each, and its number.
-pub fn placeholders(sql: &str) -> Vec<(Range<usize>, usize)> {
+/// A parameter of a statement, such as `$1`.
+#[derive(Debug, PartialEq)]
+pub struct Placeholder {
+    pub place: Range<usize>,
+    pub number: usize,
+    /// It begins an item of ORDER BY, GROUP BY or DISTINCT ON, where a number that stands alone is the
+    /// position of a column.
+    pub begins_key: bool,
+}
+
+/// The parameters of a statement in order.
+pub fn placeholders(sql: &str) -> Vec<Placeholder> {
     let bytes = sql.as_bytes();
     let mut found = vec![];
+    let mut keys = Keys::default();
     let mut i = 0;
-    let mut in_name = false;
     while i < bytes.len() {
-        if let Some((end, _)) = opaque(bytes, i) {
-            (i, in_name) = (end, false);
-            continue;
-        }
-        let digits = bytes[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
-        // `a$1` is a name.
-        if bytes[i] == b'$' && digits > 0 && !in_name {
-            let end = i + 1 + digits;
-            if let Ok(number) = sql[i + 1..end].parse() {
-                found.push((i..end, number));
+        if let Some((end, is_comment)) = opaque(bytes, i) {
+            if !is_comment {
+                keys.begins_key = false;
             }
             i = end;
             continue;
         }
-        in_name = bytes[i].is_ascii_alphanumeric() || matches!(bytes[i], b'_' | b'$' | 128..);
-        i += 1;
+        let digits = bytes[i + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        if bytes[i] == b'$' && digits > 0 {
+            let end = i + 1 + digits;
+            if let Ok(number) = sql[i + 1..end].parse() {
+                let begins_key = keys.begins_key;
+                found.push(Placeholder { place: i..end, number, begins_key });
+            }
+            keys.begins_key = false;
+            i = end;
+            continue;
+        }
+        // `a$1` is a name.
+        let in_name = |b: &&u8| is_of_word(**b) || **b == b'$';
+        let length = match is_of_word(bytes[i]) {
+            true => bytes[i..].iter().take_while(in_name).count(),
+            false => 0,
+        };
+        match length {
+            0 => keys.sign(bytes[i]),
+            _ => keys.word(&sql[i..i + length]),
+        }
+        i += length.max(1);
     }
     found
+}
+
+/// Follows a statement from the left, to know where items of ORDER BY, GROUP BY and DISTINCT ON begin.
+#[derive(Default)]
+struct Keys {
+    begins_key: bool,
+    /// Whether what stands between commas is such an item: here, and around each of the parentheses that
+    /// are open.
+    listed: bool,
+    around: Vec<bool>,
+    /// The word that was read last opens a list of keys with the parenthesis that follows it.
+    opens_list: bool,
+    after_distinct: bool,
+}
+
+impl Keys {
+    fn word(&mut self, word: &str) {
+        let is = |words: &[&str]| words.iter().any(|w| word.eq_ignore_ascii_case(w));
+        if is(&["by"]) {
+            self.listed = true;
+        } else if is(&["select", "values", "having", "limit"]) {
+            self.listed = false;
+        }
+        self.begins_key = is(&["by"]);
+        let is_set = self.listed && is(&["sets", "rollup", "cube"]);
+        self.opens_list = is_set || (self.after_distinct && is(&["on"]));
+        self.after_distinct = is(&["distinct"]);
+    }
+
+    fn sign(&mut self, sign: u8) {
+        match sign {
+            b'(' => {
+                self.around.push(self.listed);
+                self.listed = self.opens_list || self.begins_key;
+                self.begins_key = self.listed;
+            }
+            b')' => {
+                self.listed = self.around.pop().unwrap_or_default();
+                self.begins_key = false;
+            }
+            b',' => self.begins_key = self.listed,
+            blank if blank.is_ascii_whitespace() => return,
+            _ => self.begins_key = false,
+        }
+        (self.opens_list, self.after_distinct) = (false, false);
+    }
 }
 
 /// Where the first parentheses after the word `VALUES` stand, which are in no others themselves: the bytes
@@ -139,7 +208,7 @@ fn is_of_word(byte: u8) -> bool {
 }
 
 /// What begins at `i` and hides what is in it: where it ends, and whether it is a comment.
-fn opaque(bytes: &[u8], i: usize) -> Option<(usize, bool)> {
+pub fn opaque(bytes: &[u8], i: usize) -> Option<(usize, bool)> {
     let rest = &bytes[i..];
     match bytes[i] {
         b'\'' if is_escaped(bytes, i) => Some((end_of_escaped(bytes, i), false)),
@@ -243,7 +312,10 @@ mod tests {
         check("f($1); $q$ ; $q$; $$;$$", &["f($1)", "$q$ ; $q$", "$$;$$"]);
         check("select 'unclosed; x", &["select 'unclosed; x"]);
         check(r"select E'a\'; b', e'\\'; 'c\'; d", &[r"select E'a\'; b', e'\\'", r"'c\'", "d"]);
-        check(r"E'a''; \';'; name'\'; E'unclosed; \", &[r"E'a''; \';'", r"name'\'", r"E'unclosed; \"]);
+        check(
+            r"E'a''; \';'; name'\'; E'unclosed; \",
+            &[r"E'a''; \';'", r"name'\'", r"E'unclosed; \"],
+        );
         check("größe;ü", &["größe", "ü"]);
     }
 
@@ -251,7 +323,7 @@ mod tests {
     fn placeholders_count_where_they_are_code() {
         let check = |sql: &str, expected: &[(&str, usize)]| {
             let found: Vec<_> =
-                placeholders(sql).into_iter().map(|(range, n)| (&sql[range], n)).collect();
+                placeholders(sql).into_iter().map(|p| (&sql[p.place], p.number)).collect();
             assert_eq!(found, expected, "{sql}");
         };
         check("SELECT $1, $23 + $1", &[("$1", 1), ("$23", 23), ("$1", 1)]);
@@ -260,6 +332,27 @@ mod tests {
         check("SELECT $, $$ $1 $$, $99999999999999999999999", &[]);
         check("$1", &[("$1", 1)]);
         check(r"SELECT E'it\'s $1', $2, E'\\', $3", &[("$2", 2), ("$3", 3)]);
+    }
+
+    #[test]
+    fn keys_begin_in_lists_of_them() {
+        let check = |sql: &str, expected: &[usize]| {
+            let keys = placeholders(sql).into_iter().filter(|p| p.begins_key);
+            assert_eq!(keys.map(|p| p.number).collect::<Vec<_>>(), expected, "{sql}");
+        };
+        check("SELECT $1, f($2, a) FROM t WHERE a IN ($3, $4) LIMIT $5 OFFSET $6", &[]);
+        check(
+            "SELECT $1 FROM t GROUP BY $2, /* x */ $3 HAVING a > $4 ORDER BY $5 DESC, $6",
+            &[2, 3, 5, 6],
+        );
+        check("SELECT DISTINCT ON ($1, a, $2) $3, $4", &[1, 2]);
+        check(
+            "SELECT a GROUP BY a, ROLLUP ($1, ($2, $3)), GROUPING SETS (($4), ()), f($5)",
+            &[1, 2, 3, 4],
+        );
+        check("SELECT a ORDER BY a + $1, f(a, $2), $3 + a LIMIT $4", &[3]);
+        check("(SELECT a ORDER BY a), $1, by$2, 'x' $3 UNION SELECT $4, $5", &[]);
+        check("SELECT a GROUP BY a UNION SELECT $1, $2 FETCH FIRST $3 ROWS ONLY", &[]);
     }
 
     #[test]
