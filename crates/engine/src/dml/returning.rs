@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt64Array};
-use arrow::compute::take_record_batch;
+use arrow::compute::{cast, take_record_batch};
 use arrow::datatypes::SchemaRef;
 use datafusion::datasource::MemTable;
 use datafusion::datasource::memory::MemorySourceConfig;
@@ -26,7 +26,11 @@ pub fn rows_of(
     rows: Vec<u64>,
     schema: &SchemaRef,
 ) -> Result<RecordBatch> {
-    let columns = batch.columns()[first..].to_vec();
+    // Queries give instants the session's zone, and tables store them in UTC.
+    let columns = batch.columns()[first..].iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| cast(column, field.data_type()));
+    let columns =
+        columns.collect::<std::result::Result<Vec<_>, _>>().map_err(|e| from_arrow(&e))?;
     let batch = RecordBatch::try_new(Arc::clone(schema), columns).map_err(|e| from_arrow(&e))?;
     take_record_batch(&batch, &UInt64Array::from(rows)).map_err(|e| from_arrow(&e))
 }
