@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use futures::StreamExt;
 use thalweg_base::{Error, Result};
-use thalweg_storage::{Layout, Summary, Table, TableSpec, Transaction, check_schema};
+use thalweg_storage::{Layout, Summary, Table, TableSpec, Transaction, check_schema, fit_text};
 
 use crate::answer::Tag;
 use crate::dml::{Job, apply, target};
@@ -135,7 +135,8 @@ async fn add_column(job: &Job<'_>, schema: &str, table: &Table, column: &ColumnD
         Some(text) => {
             ddl::check_default(job.state, text, &field)?;
             // The same for all rows that are there, also of now().
-            Some(ddl::constant(job.state, text, field.data_type())?)
+            let value = ddl::constant(job.state, text, field.data_type())?;
+            Some(fit_text(value, &field)?)
         }
     };
     let id = table.id;
