@@ -18,7 +18,7 @@ use crate::answer::Tag;
 use crate::dml::{Job, apply, target};
 use crate::statement::Started;
 use crate::write::{Target, Writers};
-use crate::{bound, ddl, declared, names};
+use crate::{bound, ddl, declared, defaults, names};
 use thalweg_errors::from_datafusion;
 use thalweg_runtime::checkpoint;
 
@@ -230,14 +230,18 @@ async fn rewrite(
             .map(|(i, old)| if i == at { field.clone() } else { old.as_ref().clone() })
             .collect::<Vec<_>>(),
     ));
-    let defaults: Vec<Option<String>> = table.columns.iter().map(|c| c.default.clone()).collect();
-    if let Some(text) = &defaults[at] {
+    let mut kept: Vec<Option<String>> = table.columns.iter().map(|c| c.default.clone()).collect();
+    if let Some(text) = &mut kept[at] {
+        let old = table.arrow_schema.field(at);
+        if old.data_type() != field.data_type() {
+            *text = defaults::retyped(text, old)?;
+        }
         ddl::check_default(job.state, text, &field)?;
     }
     let spec = TableSpec {
         cluster_by: table.cluster_by.clone(),
         partition_by: table.partition_by,
-        defaults,
+        defaults: kept,
     };
     // Now, and not after all rows have been written.
     check_schema(&table.name, &new, &spec)?;
