@@ -129,14 +129,14 @@ async fn add_column(job: &Job<'_>, schema: &str, table: &Table, column: &ColumnD
         }
     }
     let field = declared(job.state, column)?;
-    let default = ddl::default_of(column);
-    let initial = match &default {
-        None => None,
+    let (initial, default) = match ddl::default_of(column) {
+        None => (None, None),
         Some(text) => {
-            ddl::check_default(job.state, text, &field)?;
+            ddl::check_default(job.state, &text, &field)?;
             // The same for all rows that are there, also of now().
-            let value = ddl::constant(job.state, text, field.data_type())?;
-            Some(fit_text(value, &field)?)
+            let value = ddl::constant(job.state, &text, field.data_type())?;
+            let value = fit_text(value, &field)?;
+            (Some(value), Some(defaults::kept(job.state, &text, &field)?))
         }
     };
     let id = table.id;
@@ -165,6 +165,7 @@ async fn alter_column(
         AlterColumnOperation::SetDefault { value } => {
             let text = value.to_string();
             ddl::check_default(job.state, &text, field)?;
+            let text = defaults::kept(job.state, &text, field)?;
             commit(job, schema, table, move |t| t.set_default(id, &column, Some(text))).await
         }
         AlterColumnOperation::DropDefault => {
@@ -234,9 +235,10 @@ async fn rewrite(
     if let Some(text) = &mut kept[at] {
         let old = table.arrow_schema.field(at);
         if old.data_type() != field.data_type() {
-            *text = defaults::retyped(text, old)?;
+            let retyped = defaults::retyped(text, old)?;
+            ddl::check_default(job.state, &retyped, &field)?;
+            *text = defaults::kept(job.state, &retyped, &field)?;
         }
-        ddl::check_default(job.state, text, &field)?;
     }
     let spec = TableSpec {
         cluster_by: table.cluster_by.clone(),

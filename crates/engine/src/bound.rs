@@ -429,7 +429,7 @@ async fn view(
 }
 
 /// A type that a statement names.
-fn sql_type(state: &SessionState, data_type: &ast::DataType) -> DfResult<DataType> {
+pub(crate) fn sql_type(state: &SessionState, data_type: &ast::DataType) -> DfResult<DataType> {
     let zone = state.config_options().execution.time_zone.as_deref();
     settled(thalweg_bind::sql_type(data_type, zone))
 }

@@ -28,6 +28,7 @@ use crate::answer::Tag;
 use crate::bound;
 use crate::catalog::{CATALOG, PUBLIC};
 use crate::declared;
+use crate::defaults;
 use crate::files;
 use crate::pg::{self, PG_CATALOG};
 use crate::session::Inner;
@@ -102,6 +103,19 @@ pub(crate) fn default_of(column: &ast::ColumnDef) -> Option<String> {
         ast::ColumnOption::Default(expr) => Some(expr.to_string()),
         _ => None,
     })
+}
+
+/// What is kept of the defaults of columns.
+pub(crate) fn kept_defaults(
+    state: &SessionState,
+    defaults: &[Option<String>],
+    columns: &Schema,
+) -> Result<Vec<Option<String>>> {
+    let kept = defaults.iter().zip(columns.fields()).map(|(default, field)| match default {
+        Some(text) => defaults::kept(state, text, field).map(Some),
+        None => Ok(None),
+    });
+    kept.collect()
 }
 
 /// An unquoted name is folded to lower case, as everywhere else.
@@ -366,10 +380,11 @@ impl Job<'_> {
                 check_default(self.state, text, field)?;
             }
         }
+        let defaults = kept_defaults(self.state, &self.defaults, columns)?;
         Ok(TableSpec {
             cluster_by: column_indices(columns, &self.clauses.cluster_by)?,
             partition_by: partition_by(columns, self.clauses.partition_by.as_ref())?,
-            defaults: self.defaults.clone(),
+            defaults,
         })
     }
 

@@ -567,6 +567,7 @@ async fn declared_columns(
                 ));
             }
             let schema = ddl::table_schema(create.input.schema().as_arrow(), false)?;
+            let defaults = ddl::kept_defaults(&state, &defaults, &schema).map_err(named)?;
             Ok((declared::declare(&schema, &lengths), defaults))
         }
         _ => Err(Error::user(format!("{columns:?} does not declare columns"))),
