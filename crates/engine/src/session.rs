@@ -467,6 +467,11 @@ impl Session {
         self.inner.transactions.status()
     }
 
+    /// How many savepoints the open transaction has.
+    pub fn savepoints(&self) -> usize {
+        self.inner.transactions.savepoints()
+    }
+
     fn start(&self, run: Arc<Run>, root: impl Future<Output = ()> + Send + 'static) -> Arc<Job> {
         let handle = self.inner.engine.runtime().handle();
         let root = Mutex::new(Some(run.spawn(handle, root)));

@@ -165,6 +165,11 @@ impl Transactions {
         }
     }
 
+    /// How many savepoints the open transaction has.
+    pub fn savepoints(&self) -> usize {
+        self.state().open.as_ref().map_or(0, |open| open.savepoints.len())
+    }
+
     /// The last commit that the statement sees.
     pub fn base(&self) -> Option<SnapshotId> {
         let state = self.state();

@@ -63,6 +63,23 @@ pub fn stands_alone(sql: &str) -> bool {
     }
 }
 
+/// How a savepoint is left.
+#[derive(Debug, PartialEq)]
+pub enum Leaves {
+    Undone,
+    Released,
+}
+
+/// Whether it leaves a savepoint.
+pub fn leaves_savepoint(sql: &str) -> Option<Leaves> {
+    let mut words = words(sql);
+    match words.next()?.as_str() {
+        "ROLLBACK" => words.any(|word| word == "TO").then_some(Leaves::Undone),
+        "RELEASE" => Some(Leaves::Released),
+        _ => None,
+    }
+}
+
 /// Whether it may change settings that clients are told of.
 pub fn sets(sql: &str) -> bool {
     let first = first(sql);
@@ -117,6 +134,9 @@ mod tests {
         {
             assert_eq!(stands_alone(sql), alone, "{sql}");
         }
+        assert_eq!(leaves_savepoint("rollback work to a"), Some(Leaves::Undone));
+        assert_eq!(leaves_savepoint("RELEASE a"), Some(Leaves::Released));
+        assert_eq!(leaves_savepoint("ROLLBACK"), None);
         assert_eq!(tag("SELECT 1", &Tag::Rows, 3), "SELECT 3");
         assert_eq!(tag("insert into t returning 1", &Tag::Rows, 3), "INSERT 0 3");
         assert_eq!(tag("insert", &Tag::Count("INSERT".into(), 2), 0), "INSERT 0 2");

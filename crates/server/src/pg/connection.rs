@@ -212,7 +212,10 @@ impl Connection {
 
     pub fn ready(&mut self) {
         if self.session.transaction_status() == TransactionStatus::Idle {
-            self.cursors.retain(|_, cursor| cursor.holds);
+            self.cursors.retain(|_, cursor| {
+                cursor.savepoints = 0;
+                cursor.holds
+            });
         }
         if std::mem::take(&mut self.has_set) {
             self.told.again(&self.session, &mut self.output.out);

@@ -4,7 +4,7 @@
 use thalweg_base::{Error, Result};
 use thalweg_engine::{Value, script};
 
-use super::command;
+use super::command::{self, Leaves};
 use super::connection::{Connection, Stop};
 use super::encode::{Format, Rows};
 use super::results::{self, Cursor};
@@ -15,6 +15,8 @@ pub struct Declared {
     /// It stays when its transaction ends.
     pub holds: bool,
     binary: bool,
+    /// How many savepoints its transaction had when it was declared.
+    pub savepoints: usize,
 }
 
 #[derive(Debug, PartialEq)]
@@ -219,7 +221,8 @@ impl Connection {
                 let answer = answer.map_err(|e| Stop::from(e).after(lead))?;
                 let mut cursor = Cursor::new(answer, vec![]);
                 cursor.keeps_last = true;
-                let declared = Declared { cursor, holds: *holds, binary: *binary };
+                let savepoints = self.session.savepoints();
+                let declared = Declared { cursor, holds: *holds, binary: *binary, savepoints };
                 self.cursors.insert(name.clone(), declared);
                 Ok("DECLARE CURSOR".into())
             }
@@ -291,6 +294,22 @@ impl Connection {
             Rows::new(row, &cursor.formats)?.data_row(0, &mut self.output.out);
         }
         Ok(1)
+    }
+
+    /// After a statement that may have left a savepoint: the cursors that were declared behind it are undone
+    /// with it, or are those of what is around it.
+    pub fn leave_savepoint(&mut self, sql: &str) {
+        let left = self.session.savepoints();
+        match command::leaves_savepoint(sql) {
+            // The savepoint itself is still there.
+            Some(Leaves::Undone) => self.cursors.retain(|_, cursor| cursor.savepoints < left),
+            Some(Leaves::Released) => {
+                for cursor in self.cursors.values_mut() {
+                    cursor.savepoints = cursor.savepoints.min(left);
+                }
+            }
+            None => {}
+        }
     }
 
     /// Announces the columns of what the command gives.

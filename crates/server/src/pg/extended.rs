@@ -415,6 +415,7 @@ impl Connection {
         }
         if matches!(portal.state, State::New) {
             self.start(&mut portal).await?;
+            self.leave_savepoint(sql);
         }
         let mut done = Done::default();
         if let State::Running(cursor) = &mut portal.state {

@@ -48,6 +48,7 @@ impl Connection {
         }
         let session = self.session.clone();
         let answer = self.watched(session.query(sql)).await??;
+        self.leave_savepoint(sql);
         self.output.out.notices(&answer.notices);
         let tag = answer.tag.clone();
         let formats = results::formats(&[], answer.schema.fields().len())?;

@@ -127,6 +127,30 @@ fn a_driver_cancels_and_rolls_back() {
     });
 }
 
+#[test]
+fn cursors_end_with_the_savepoint_that_they_are_declared_behind() {
+    with_client(|client| async move {
+        let declare =
+            |name: &str| format!("DECLARE {name} CURSOR FOR SELECT i FROM sv ORDER BY i;");
+        let (before, behind, inner) = (declare("before"), declare("behind"), declare("inner_"));
+        client.batch_execute("CREATE TABLE sv (i int); INSERT INTO sv VALUES (1)").await.unwrap();
+        let script = format!(
+            "BEGIN; {before} SAVEPOINT a; INSERT INTO sv VALUES (2); {behind} FETCH 1 FROM behind; \
+             SAVEPOINT b; {inner} RELEASE b; ROLLBACK TO a"
+        );
+        client.batch_execute(&script).await.unwrap();
+        let rows = client.simple_query("FETCH ALL FROM before").await.unwrap();
+        let rows = rows.iter().filter(|m| matches!(m, SimpleQueryMessage::Row(_)));
+        assert_eq!(rows.count(), 1);
+        for gone in ["behind", "inner_"] {
+            let error = client.batch_execute(&format!("FETCH ALL FROM {gone}")).await.unwrap_err();
+            assert_eq!(error.code(), Some(&SqlState::INVALID_CURSOR_NAME), "{gone}");
+            client.batch_execute("ROLLBACK TO a").await.unwrap();
+        }
+        client.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
 /// The kinds of the messages that answer `messages`, after a login.
 fn answers(server: &Server, messages: &[(u8, &[u8])]) -> String {
     use std::io::{Read, Write};
