@@ -12,7 +12,7 @@ use super::connection::{Connection, Done, Stop};
 use super::encode::Format;
 use super::message::{Bind, Message, Subject};
 use super::results::{self, Cursor};
-use super::write::Out;
+use super::write::{Out, RESULT_CHANGED};
 use super::{cursor, parameter, types};
 
 /// A statement as the client has prepared it.
@@ -30,6 +30,8 @@ pub struct Prepared {
     is_sound: AtomicBool,
     /// Types of its values, once they are inferred: the client goes by what it is told first.
     inferred: OnceLock<Vec<Parameter>>,
+    /// Types of its columns, once Describe has told them: the client may read all rows by these.
+    told: OnceLock<Vec<u32>>,
 }
 
 /// The type of a value, and what clients call it.
@@ -45,6 +47,8 @@ pub struct Portal {
     pub values: Vec<Value>,
     result_formats: Vec<i16>,
     pub state: State,
+    /// The client has been told the columns of this one, whatever it was told of its statement.
+    is_described: bool,
 }
 
 pub enum State {
@@ -106,7 +110,7 @@ impl Portal {
     pub fn again(&self, values: Vec<Value>) -> Portal {
         let (statement, result_formats) =
             (Arc::clone(&self.statement), self.result_formats.clone());
-        Portal { statement, values, result_formats, state: State::New }
+        Portal { statement, values, result_formats, state: State::New, is_described: false }
     }
 }
 
@@ -151,9 +155,17 @@ impl Connection {
             self.session.check_syntax(text).map_err(|e| Stop::from(e).after(&lead))?;
         }
         let is_sound = AtomicBool::new(false);
-        let inferred = OnceLock::new();
-        let prepared =
-            Prepared { name: name.clone(), sql, lead, work, insert, declared, is_sound, inferred };
+        let prepared = Prepared {
+            name: name.clone(),
+            sql,
+            lead,
+            work,
+            insert,
+            declared,
+            is_sound,
+            inferred: OnceLock::new(),
+            told: OnceLock::new(),
+        };
         self.statements.insert(name, Arc::new(prepared));
         self.output.out.parse_complete();
         Ok(())
@@ -173,8 +185,13 @@ impl Connection {
             self.planned(&statement, told)?;
         }
         let values = self.values(&statement, &bind)?;
-        let portal =
-            Portal { statement, values, result_formats: bind.result_formats, state: State::New };
+        let portal = Portal {
+            statement,
+            values,
+            result_formats: bind.result_formats,
+            state: State::New,
+            is_described: false,
+        };
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
             return Err(Error::user(format!("portal {:?} exists already", bind.portal))
                 .code("42P03")
@@ -277,6 +294,7 @@ impl Connection {
             }
             Subject::Portal(name) => {
                 let mut portal = self.take(&name)?;
+                portal.is_described = true;
                 let described = self.describe_portal(&mut portal).await;
                 self.portals.insert(name, portal);
                 described
@@ -302,6 +320,10 @@ impl Connection {
             return Ok(());
         }
         let described = self.described(statement).await?;
+        let types = described.schema.as_ref().map(results::types).unwrap_or_default();
+        if *statement.told.get_or_init(|| types.clone()) != types {
+            return Err(changed().into());
+        }
         let parameters = statement.parameters(&described.parameters);
         let parameters = statement.inferred.get_or_init(|| parameters);
         self.output.out.parameter_types(&oids(parameters));
@@ -381,6 +403,40 @@ impl Connection {
         Ok(())
     }
 
+    /// Refuses a statement whose columns are not what they were when Describe told them, as PostgreSQL does.
+    async fn check_told(&mut self, statement: &Prepared, told: &[u32]) -> Result<(), Stop> {
+        let types: Vec<Option<DataType>> = match statement.inferred.get() {
+            Some(known) => known.iter().map(|p| Some(p.data_type.clone())).collect(),
+            None => statement.declared(),
+        };
+        let session = self.session.clone();
+        let now = self.watched(session.describe(statement.text(), &types)).await??;
+        match now.schema.as_ref().map(results::types).unwrap_or_default() == told {
+            true => Ok(()),
+            false => Err(changed().into()),
+        }
+    }
+
+    /// Runs a statement whose client may go by what Describe has told of it.
+    async fn start_as_told(&mut self, portal: &mut Portal) -> Result<(), Stop> {
+        let statement = Arc::clone(&portal.statement);
+        let told = statement.told.get().filter(|_| !portal.is_described);
+        let is_query = command::is_query(&statement.sql);
+        // Before it changes anything.
+        if let Some(told) = told.filter(|told| !is_query && !told.is_empty()) {
+            self.check_told(&statement, told).await?;
+        }
+        self.start(portal).await?;
+        let types = match &portal.state {
+            State::Running(cursor) => results::types(&cursor.answer.schema),
+            State::New | State::Done => return Ok(()),
+        };
+        match told.filter(|told| is_query && types != **told) {
+            Some(told) => self.check_told(&statement, told).await,
+            None => Ok(()),
+        }
+    }
+
     pub async fn execute(&mut self, name: &str, rows_max: usize) -> Result<(), Stop> {
         let portal = self.take(name)?;
         let running = self.running(&portal.statement.sql);
@@ -414,7 +470,7 @@ impl Connection {
             return Ok(done);
         }
         if matches!(portal.state, State::New) {
-            self.start(&mut portal).await?;
+            self.start_as_told(&mut portal).await?;
             self.leave_savepoint(sql);
         }
         let mut done = Done::default();
@@ -493,6 +549,10 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+fn changed() -> Error {
+    Error::user(RESULT_CHANGED).code("0A000").hint("prepare the statement anew")
 }
 
 fn columns(out: &mut Out, sql: &str, schema: Option<&SchemaRef>, formats: &[i16]) -> Result<()> {

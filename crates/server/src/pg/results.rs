@@ -52,6 +52,11 @@ pub fn describe(out: &mut Out, sql: &str, schema: &SchemaRef, formats: &[Format]
     Ok(())
 }
 
+/// The types of the columns, as `describe` announces them.
+pub fn types(schema: &SchemaRef) -> Vec<u32> {
+    schema.fields().iter().map(|field| pg_type::of_field(field).0).collect()
+}
+
 /// The same of a query over PostgreSQL's catalog, before its values and formats are known.
 pub fn describe_catalog(out: &mut Out, columns: &[ResultColumn]) {
     out.row_description(columns.iter().map(|column| Field {

@@ -13,7 +13,7 @@ use thalweg_base::Prng;
 use thalweg_engine::{Config as EngineConfig, Engine};
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 use super::encode::{Format, Rows};
@@ -124,6 +124,36 @@ fn a_driver_cancels_and_rolls_back() {
         assert_eq!(ended.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED));
         let count = client.query_one("SELECT count(*) FROM t", &[]).await.unwrap();
         assert_eq!(count.get::<_, i64>(0), 0);
+    });
+}
+
+#[test]
+fn statements_give_the_columns_that_were_told() {
+    with_client(|client| async move {
+        client
+            .batch_execute("CREATE TABLE c (i int, f float8); INSERT INTO c VALUES (2, 1.5)")
+            .await
+            .unwrap();
+        let select = client.prepare("SELECT f, i FROM c WHERE i = $1").await.unwrap();
+        let all = client.prepare("SELECT * FROM c").await.unwrap();
+        let change = client.prepare("UPDATE c SET i = i RETURNING f").await.unwrap();
+        let sum = "SELECT i + $1, count(*) FROM c GROUP BY $1, i ORDER BY $1";
+        let sum = client.prepare_typed(sum, &[Type::INT4]).await.unwrap();
+        assert_eq!(client.query_one(&select, &[&2_i32]).await.unwrap().get::<_, f64>(0), 1.5);
+        assert_eq!(client.query_one(&change, &[]).await.unwrap().get::<_, f64>(0), 1.5);
+        client.batch_execute("ALTER TABLE c ALTER COLUMN f TYPE bigint").await.unwrap();
+        let (two, none): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 0]) = ([&2_i32], []);
+        for (statement, values) in [(&select, &two[..]), (&all, &none[..]), (&change, &none[..])] {
+            let error = client.query(statement, values).await.unwrap_err();
+            assert_eq!(error.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED));
+            let error = error.as_db_error().unwrap();
+            assert_eq!(error.message(), "cached plan must not change result type");
+            assert_eq!(error.routine(), Some("RevalidateCachedQuery"));
+        }
+        // What is not touched goes on, and a number is no position of a column.
+        assert_eq!(client.query_one(&sum, &[&7_i32]).await.unwrap().get::<_, i32>(0), 9);
+        let again = client.query_one("SELECT f, i FROM c WHERE i = $1", &[&2_i32]).await.unwrap();
+        assert_eq!(again.get::<_, i64>(0), 2);
     });
 }
 

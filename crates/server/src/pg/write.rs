@@ -178,6 +178,10 @@ impl Out {
             if let Some(position) = e.position() {
                 field(b'P', &position.to_string());
             }
+            // By the function in PostgreSQL, drivers know that they have to prepare the statement anew.
+            if e.message() == RESULT_CHANGED {
+                field(b'R', "RevalidateCachedQuery");
+            }
         });
     }
 
@@ -204,6 +208,9 @@ impl Out {
         });
     }
 }
+
+/// Of a prepared statement whose columns are others than the client has been told.
+pub const RESULT_CHANGED: &str = "cached plan must not change result type";
 
 /// Ended by a zero; one in it would be taken for its end.
 fn text(buffer: &mut BytesMut, text: &str) {
