@@ -82,6 +82,7 @@ def parameters():
         equal(c.execute("SELECT * FROM generate_series(1, 100) LIMIT %s OFFSET %s", (2, 5)).fetchall(), [(6,), (7,)])
         equal(one("SELECT i FROM psy_t WHERE s = %s AND d >= %s", "it's", datetime.date(2020, 1, 1)), (1,))
         equal(one("SELECT i FROM psy_t WHERE i = ANY(%s)", [1, 2, 3]), (1,))
+        equal(one("SELECT i FROM psy_t WHERE t = %s AND t IN (%s) AND t = ANY(%s)", ROW[7], ROW[7], [ROW[7]]), (1,))
         equal(one("SELECT %s IS NULL", None), (True,))
         equal(one("SELECT %s", "'; DROP TABLE psy_t; --"), ("'; DROP TABLE psy_t; --",))
         equal(one("SELECT %s::varchar", uuid.UUID(int=7)), (str(uuid.UUID(int=7)),))

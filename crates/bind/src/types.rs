@@ -370,6 +370,9 @@ pub fn common(a: &DataType, b: &DataType) -> Option<DataType> {
             let zone = zone.clone().or_else(|| other.clone());
             return Some(DataType::Timestamp(*x.max(y), zone));
         }
+        (DataType::Time32(_) | DataType::Time64(_), DataType::Time32(_) | DataType::Time64(_)) => {
+            return Some(DataType::Time64(TimeUnit::Nanosecond));
+        }
         _ => {}
     }
     comparison_coercion(a, b).or_else(|| type_union_coercion(a, b))
@@ -425,6 +428,12 @@ mod tests {
         check(DataType::Int32, decimal(5, 2), Some(decimal(12, 2)));
         check(decimal(38, 10), decimal(38, 2), Some(decimal(38, 10)));
         check(DataType::Null, DataType::Date32, Some(DataType::Date32));
+        let time = DataType::Time64;
+        check(
+            time(TimeUnit::Microsecond),
+            time(TimeUnit::Nanosecond),
+            Some(time(TimeUnit::Nanosecond)),
+        );
         check(TEXT, DataType::Int32, None);
         check(TEXT, DataType::Date32, None);
         check(DataType::Boolean, DataType::Int32, None);

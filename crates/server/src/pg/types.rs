@@ -34,7 +34,7 @@ pub fn data_type(oid: u32) -> Option<DataType> {
         FLOAT4 => DataType::Float32,
         FLOAT8 => DataType::Float64,
         DATE => DataType::Date32,
-        TIME => DataType::Time64(TimeUnit::Microsecond),
+        TIME => DataType::Time64(TimeUnit::Nanosecond),
         TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into())),
         INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
