@@ -62,6 +62,12 @@ async def parameters(c):
         ("SELECT CASE WHEN i = 1 THEN b ELSE $1 END FROM apg_t WHERE i = 1", [5], 2**40),
         ("SELECT ts + $1 FROM apg_t WHERE i = 1", [datetime.timedelta(days=1)], datetime.datetime(2024, 1, 2, 1, 2, 3, 456)),
         ("SELECT substr($1, $2, $3)", ["abc", 2, 1], "b"),
+        ("SELECT make_interval(days => $1)", [3], datetime.timedelta(days=3)),
+        ("SELECT count(*) FROM generate_series(1, $1)", [3], 3),
+        ("SELECT i FROM apg_t WHERE ts BETWEEN $1 AND $1 + interval '1 day'", [datetime.datetime(2024, 1, 1)], 1),
+        ("SELECT i FROM apg_t WHERE l @> $1", [[1]], 1),
+        ("SELECT sum(i) OVER (ORDER BY i ROWS $1 PRECEDING) FROM apg_t WHERE i = 1", [1], 1),
+        ("SELECT i FROM apg_t WHERE i = 1 ORDER BY $1 FETCH FIRST $2 ROWS ONLY", [7, None], 1),
         ("SELECT oid::int FROM pg_type WHERE oid = $1", [23], 23),
     ]:
         equal((sql, await c.fetchval(sql, *values)), (sql, expected))

@@ -168,8 +168,14 @@ impl Binder<'_> {
         }
         let (l, r) = (self.expr(left, place)?, self.expr(right, place)?);
         let value = match kind {
-            Kind::Function(function) => self.scalar(function, vec![l, r]),
-            Kind::FunctionOf(function) => self.scalar(function, vec![r, l]),
+            Kind::Function(function) => {
+                let (l, r) = lists(l, r);
+                self.scalar(function, vec![l, r])
+            }
+            Kind::FunctionOf(function) => {
+                let (l, r) = lists(l, r);
+                self.scalar(function, vec![r, l])
+            }
             Kind::Matches { negated, any_case } => {
                 let op = op.to_string();
                 return self.matches(l, &op, r, negated, any_case).behind(left);
@@ -640,6 +646,19 @@ fn beside(l: Typed, r: Typed) -> (Typed, Typed) {
         (true, false) => (l.beside(&r.data_type), r),
         (false, true) => {
             let r = r.beside(&l.data_type);
+            (l, r)
+        }
+        _ => (l, r),
+    }
+}
+
+/// A text without a type beside a list is a list, too.
+fn lists(l: Typed, r: Typed) -> (Typed, Typed) {
+    let is_list = |side: &Typed| matches!(side.data_type, DataType::List(_));
+    match (l.is_open(), r.is_open()) {
+        (true, false) if is_list(&r) => (l.cast(&r.data_type), r),
+        (false, true) if is_list(&l) => {
+            let r = r.cast(&l.data_type);
             (l, r)
         }
         _ => (l, r),

@@ -122,15 +122,20 @@ impl<'a> Filled<'a> {
     }
 }
 
+/// How a NULL of a type begins.
+const NULL_OF: &str = "arrow_cast(NULL";
+
 /// The literal in the place of a parameter; `None`: there is none of its number. A number that is a key to
 /// order or to group by is no position of a column: the parentheses say so, of which ROLLUP takes one pair.
 fn written<'l>(placeholder: &Placeholder, literals: &'l [String]) -> Option<Cow<'l, str>> {
     let literal = placeholder.number.checked_sub(1).and_then(|i| literals.get(i))?;
-    let is_number = literal.starts_with(|c: char| c.is_ascii_digit());
-    Some(match placeholder.begins_key && is_number {
-        true => format!("(({literal}))").into(),
-        false => literal.into(),
-    })
+    if placeholder.begins_key && literal.starts_with(|c: char| c.is_ascii_digit()) {
+        return Some(format!("(({literal}))").into());
+    }
+    if placeholder.is_fetched && literal.starts_with(NULL_OF) {
+        return Some("NULL".into());
+    }
+    Some(literal.into())
 }
 
 fn fill(sql: &str, literals: &[String]) -> Result<String> {
@@ -182,7 +187,7 @@ fn nested(array: &ArrayRef, row: usize, depth: usize) -> Result<String> {
     if array.is_null(row) {
         return Ok(match data_type {
             t if t.is_string() => "CAST(NULL AS VARCHAR)".into(),
-            t => format!("arrow_cast(NULL, '{}')", quotable(t)),
+            t => format!("{NULL_OF}, '{}')", quotable(t)),
         });
     }
     let integer = match data_type {
@@ -283,6 +288,9 @@ mod tests {
         let filled = Filled::of(sql, &[value]).unwrap();
         let text = "SELECT 7, a FROM t GROUP BY ((7)), a ORDER BY ((7)) DESC, b LIMIT 7";
         assert_eq!(filled.text, text);
+        let null = Value::null(&arrow::datatypes::DataType::Int64);
+        let fetched = Filled::of("SELECT $1 FETCH FIRST $1 ROWS ONLY", &[null]).unwrap();
+        assert_eq!(fetched.text, "SELECT arrow_cast(NULL, 'Int64') FETCH FIRST NULL ROWS ONLY");
         let at = |text: &str| text.find(" b ").unwrap() as u32 + 2;
         let error = filled.located(Error::user("no column").at(Place::At(at(text))));
         assert_eq!(error.position(), Some(at(sql)));

@@ -42,6 +42,8 @@ pub struct Placeholder {
     /// It begins an item of ORDER BY, GROUP BY or DISTINCT ON, where a number that stands alone is the
     /// position of a column.
     pub begins_key: bool,
+    /// It stands behind FETCH FIRST, which takes no expression.
+    pub is_fetched: bool,
 }
 
 /// The parameters of a statement in order.
@@ -53,7 +55,7 @@ pub fn placeholders(sql: &str) -> Vec<Placeholder> {
     while i < bytes.len() {
         if let Some((end, is_comment)) = opaque(bytes, i) {
             if !is_comment {
-                keys.begins_key = false;
+                keys.value();
             }
             i = end;
             continue;
@@ -62,10 +64,10 @@ pub fn placeholders(sql: &str) -> Vec<Placeholder> {
         if bytes[i] == b'$' && digits > 0 {
             let end = i + 1 + digits;
             if let Ok(number) = sql[i + 1..end].parse() {
-                let begins_key = keys.begins_key;
-                found.push(Placeholder { place: i..end, number, begins_key });
+                let Keys { begins_key, is_fetched, .. } = keys;
+                found.push(Placeholder { place: i..end, number, begins_key, is_fetched });
             }
-            keys.begins_key = false;
+            keys.value();
             i = end;
             continue;
         }
@@ -88,6 +90,7 @@ pub fn placeholders(sql: &str) -> Vec<Placeholder> {
 #[derive(Default)]
 struct Keys {
     begins_key: bool,
+    is_fetched: bool,
     /// Whether what stands between commas is such an item: here, and around each of the parentheses that
     /// are open.
     listed: bool,
@@ -106,6 +109,7 @@ impl Keys {
             self.listed = false;
         }
         self.begins_key = is(&["by"]);
+        self.is_fetched = is(&["first", "next"]);
         let is_set = self.listed && is(&["sets", "rollup", "cube"]);
         self.opens_list = is_set || (self.after_distinct && is(&["on"]));
         self.after_distinct = is(&["distinct"]);
@@ -126,7 +130,12 @@ impl Keys {
             blank if blank.is_ascii_whitespace() => return,
             _ => self.begins_key = false,
         }
-        (self.opens_list, self.after_distinct) = (false, false);
+        (self.opens_list, self.after_distinct, self.is_fetched) = (false, false, false);
+    }
+
+    /// What is in quotes, or a parameter.
+    fn value(&mut self) {
+        (self.begins_key, self.is_fetched) = (false, false);
     }
 }
 

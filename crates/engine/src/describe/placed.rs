@@ -14,7 +14,8 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CaseWhen, CastKind, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, LimitClause, Query, Value, VisitorMut,
+    FunctionArguments, LimitClause, Query, TableFactor, Value, VisitorMut, WindowFrame,
+    WindowFrameBound, WindowFrameUnits, WindowType,
 };
 use thalweg_base::Result;
 
@@ -37,11 +38,17 @@ pub async fn types(
     let mut inferred = inferred(state, &statement).await;
     if inferred.is_none() && !places.sums.is_empty() {
         // What is added to a time is an interval; the planner takes it for another time.
+        let plain = statement.clone();
         walk(&mut statement, &mut Sums(&places.sums));
         let interval = DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano);
         inferred = self::inferred(state, &statement).await;
         if inferred.is_some() {
             told.extend(places.sums.iter().map(|place| (*place, interval.clone())));
+        } else {
+            // In `t BETWEEN $1 AND $1 + interval '1 day'` it is a time.
+            statement = plain;
+            walk(&mut statement, &mut WithoutSums(&places.sums));
+            inferred = self::inferred(state, &statement).await;
         }
     }
     let inferred = inferred.unwrap_or_default();
@@ -122,7 +129,7 @@ struct Places {
     arrays: HashSet<usize>,
     /// `CAST($1 AS type)`
     casts: Vec<(usize, String)>,
-    /// `LIMIT $1`, `OFFSET $1`
+    /// `LIMIT $1`, `OFFSET $1`, `ROWS $1 PRECEDING`
     counts: Vec<usize>,
     /// `a + $1`
     sums: HashSet<usize>,
@@ -143,6 +150,18 @@ impl VisitorMut for Places {
         }
         counts.extend(query.fetch.as_ref().and_then(|f| f.quantity.as_ref()));
         self.counts.extend(counts.into_iter().filter_map(number));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let (name, args) = match factor {
+            TableFactor::Table { name, args: Some(args), .. } => (name, &mut args.args),
+            TableFactor::Function { name, args, .. } => (name, args),
+            _ => return ControlFlow::Continue(()),
+        };
+        if names::folded(name) == "generate_series" {
+            self.series(args);
+        }
         ControlFlow::Continue(())
     }
 
@@ -181,14 +200,34 @@ impl VisitorMut for Places {
                 compare_results(conditions, else_result.as_deref_mut());
             }
             Expr::Function(function) => {
+                if let Some(WindowType::WindowSpec(window)) = &mut function.over
+                    && let Some(frame) = &mut window.window_frame
+                {
+                    self.frame(frame);
+                }
                 let name = names::folded(&function.name);
                 let FunctionArguments::List(list) = &mut function.args else {
                     return ControlFlow::Continue(());
                 };
                 let mut arguments = vec![];
                 for argument in &mut list.args {
-                    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument {
-                        arguments.push(argument);
+                    match argument {
+                        FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => {
+                            arguments.push(argument);
+                        }
+                        FunctionArg::Named {
+                            name: called,
+                            arg: FunctionArgExpr::Expr(argument),
+                            ..
+                        }
+                        | FunctionArg::ExprNamed {
+                            name: Expr::Identifier(called),
+                            arg: FunctionArgExpr::Expr(argument),
+                            ..
+                        } if name.starts_with("make_") => {
+                            tell(argument, named(&names::ident(called)));
+                        }
+                        _ => {}
                     }
                 }
                 if ALIKE.contains(&name.as_str()) {
@@ -207,11 +246,67 @@ impl VisitorMut for Places {
     }
 }
 
+impl Places {
+    /// A series of whole numbers. The planner wants to know them, and gets some.
+    fn series(&mut self, args: &mut [FunctionArg]) {
+        let mut values: Vec<&mut Expr> = vec![];
+        for arg in args {
+            match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => values.push(value),
+                _ => return,
+            }
+        }
+        if !values.iter().all(|value| number(value).is_some() || is_number(value)) {
+            return;
+        }
+        for value in values {
+            if let Some(place) = number(value) {
+                self.casts.push((place, "INT".into()));
+                *value = one();
+            }
+        }
+    }
+
+    /// Numbers of rows before and behind one; the same holds of them.
+    fn frame(&mut self, frame: &mut WindowFrame) {
+        if frame.units == WindowFrameUnits::Range {
+            return;
+        }
+        for bound in [Some(&mut frame.start_bound), frame.end_bound.as_mut()].into_iter().flatten()
+        {
+            if let WindowFrameBound::Preceding(Some(rows)) | WindowFrameBound::Following(Some(rows)) =
+                bound
+                && let Some(place) = number(rows)
+            {
+                self.counts.push(place);
+                **rows = one();
+            }
+        }
+    }
+}
+
+fn one() -> Expr {
+    Expr::Value(Value::Number("1".into(), false).into())
+}
+
+fn is_number(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+}
+
+/// The type of an argument of `make_interval` and its like, by its name.
+fn named(argument: &str) -> &'static str {
+    match argument {
+        "sec" | "secs" => "DOUBLE",
+        "timezone" => "VARCHAR",
+        _ => "INT",
+    }
+}
+
 /// Functions whose arguments are of one type.
 const ALIKE: [&str; 6] = ["coalesce", "nullif", "greatest", "least", "ifnull", "nvl"];
 
 /// Functions that take certain types. An empty name: any type.
-const TAKES: [(&str, &[&str]); 49] = [
+const TAKES: [(&str, &[&str]); 57] = [
     ("substr", &["VARCHAR", "INT", "INT"]),
     ("substring", &["VARCHAR", "INT", "INT"]),
     ("left", &["VARCHAR", "INT"]),
@@ -261,6 +356,14 @@ const TAKES: [(&str, &[&str]); 49] = [
     ("lag", &["", "INT"]),
     ("lead", &["", "INT"]),
     ("nth_value", &["", "INT"]),
+    ("make_interval", &["INT", "INT", "INT", "INT", "INT", "INT", "DOUBLE"]),
+    ("make_date", &["INT", "INT", "INT"]),
+    ("make_time", &["INT", "INT", "DOUBLE"]),
+    ("make_timestamp", &["INT", "INT", "INT", "INT", "INT", "DOUBLE"]),
+    ("ln", &["DOUBLE"]),
+    ("exp", &["DOUBLE"]),
+    ("sqrt", &["DOUBLE"]),
+    ("cbrt", &["DOUBLE"]),
 ];
 
 /// Gives a parameter a cast, if the expression is one.
@@ -271,6 +374,7 @@ fn tell(expr: &mut Expr, data_type: &str) {
     let data_type = match data_type {
         "INT" => ast::DataType::Int(None),
         "TIMESTAMP" => ast::DataType::Timestamp(None, ast::TimezoneInfo::None),
+        "DOUBLE" => ast::DataType::DoublePrecision,
         "INTERVAL" => ast::DataType::Interval { fields: None, precision: None },
         _ => ast::DataType::Varchar(None),
     };
@@ -338,6 +442,25 @@ impl VisitorMut for Sums<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if number(expr).is_some_and(|place| self.0.contains(&place)) {
             tell(expr, "INTERVAL");
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Leaves of such sums what is added to.
+struct WithoutSums<'a>(&'a HashSet<usize>);
+
+impl VisitorMut for WithoutSums<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let Expr::BinaryOp { left, op: BinaryOperator::Plus, right } = expr else {
+            return ControlFlow::Continue(());
+        };
+        let is_found = |side: &Expr| number(within(side)).is_some_and(|n| self.0.contains(&n));
+        let found = [left, right].into_iter().find(|side| is_found(side)).map(|side| side.clone());
+        if let Some(found) = found {
+            *expr = *found;
         }
         ControlFlow::Continue(())
     }

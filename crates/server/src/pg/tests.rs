@@ -128,6 +128,28 @@ fn a_driver_cancels_and_rolls_back() {
 }
 
 #[test]
+fn types_of_values_are_told_by_where_they_stand() {
+    with_client(|client| async move {
+        client.batch_execute("CREATE TABLE p (i int, ts timestamp, l int[])").await.unwrap();
+        let cases: [(&str, &[Type]); 6] = [
+            ("SELECT make_interval(days => $1), make_time(1, 2, $2)", &[Type::INT4, Type::FLOAT8]),
+            ("SELECT ln($1)", &[Type::FLOAT8]),
+            (
+                "SELECT g FROM generate_series(1, $1) AS s(g) WHERE g > $2",
+                &[Type::INT4, Type::INT4],
+            ),
+            ("SELECT i FROM p WHERE ts BETWEEN $1 AND $1 + interval '1 day'", &[Type::TIMESTAMP]),
+            ("SELECT i FROM p WHERE l @> $1 AND $2 && l", &[Type::INT4_ARRAY, Type::INT4_ARRAY]),
+            ("SELECT sum(i) OVER (ORDER BY i ROWS $1 PRECEDING) FROM p", &[Type::INT8]),
+        ];
+        for (sql, expected) in cases {
+            let prepared = client.prepare(sql).await.unwrap();
+            assert_eq!(prepared.params(), expected, "{sql}");
+        }
+    });
+}
+
+#[test]
 fn statements_give_the_columns_that_were_told() {
     with_client(|client| async move {
         client
