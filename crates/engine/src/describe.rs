@@ -70,9 +70,16 @@ pub(crate) async fn describe(
         // Nothing is read: rows that the transaction holds stay as they are.
         let (snapshot, _) = statement::begin_unsettled(session, &state).await?;
         let types = types(session, &state, &snapshot, sql, declared, count).await?;
-        let filled = Filled::sample(sql, &types)?;
-        let schema = columns(session, &state, &snapshot, &filled.text).await;
-        let schema = schema.map_err(|e| filled.located(place::suggest(session, e)))?;
+        let typed = Filled::typed_sample(sql, &types)?;
+        let schema = match columns(session, &state, &snapshot, &typed.text).await {
+            Ok(schema) => schema,
+            // Some places take no casts.
+            Err(_) => {
+                let filled = Filled::sample(sql, &types)?;
+                let schema = columns(session, &state, &snapshot, &filled.text).await;
+                schema.map_err(|e| filled.located(place::suggest(session, e)))?
+            }
+        };
         Ok(Description { parameters: types, schema })
     };
     let result = described.await.map_err(|e| place::suggest(session, e));

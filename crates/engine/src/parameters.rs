@@ -82,6 +82,17 @@ impl<'a> Filled<'a> {
         Filled::with(sql, literals.collect())
     }
 
+    /// The same with casts, where literals may be of other types: a bigint is an int if it is small, and a
+    /// text is read as the type of its place.
+    pub fn typed_sample(sql: &'a str, types: &[DataType]) -> Result<Self> {
+        let literals = types.iter().map(|data_type| match data_type {
+            DataType::Int64 => Ok(BIG_ONE.to_string()),
+            t if t.is_integer() => Ok("1".to_string()),
+            t => literal(&new_null_array(t, 1), 0),
+        });
+        Filled::with(sql, literals.collect())
+    }
+
     fn with(sql: &'a str, literals: Result<Vec<String>>) -> Result<Self> {
         let literals = literals?;
         let text = fill(sql, &literals)?;
@@ -122,6 +133,8 @@ impl<'a> Filled<'a> {
     }
 }
 
+const BIG_ONE: &str = "CAST(1 AS BIGINT)";
+
 /// How a NULL of a type begins.
 const NULL_OF: &str = "arrow_cast(NULL";
 
@@ -134,6 +147,9 @@ fn written<'l>(placeholder: &Placeholder, literals: &'l [String]) -> Option<Cow<
     }
     if placeholder.is_fetched && literal.starts_with(NULL_OF) {
         return Some("NULL".into());
+    }
+    if placeholder.is_fetched && literal == BIG_ONE {
+        return Some("1".into());
     }
     Some(literal.into())
 }

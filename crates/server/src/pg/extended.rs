@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use thalweg_base::{Error, Result};
 use thalweg_engine::{Description, RowInsert, Session, TransactionStatus, Value};
 
@@ -30,8 +30,8 @@ pub struct Prepared {
     is_sound: AtomicBool,
     /// Types of its values, once they are inferred: the client goes by what it is told first.
     inferred: OnceLock<Vec<Parameter>>,
-    /// Types of its columns, once Describe has told them: the client may read all rows by these.
-    told: OnceLock<Vec<u32>>,
+    /// Its columns, once Describe has told them: the client may read all rows by these.
+    told: OnceLock<SchemaRef>,
 }
 
 /// The type of a value, and what clients call it.
@@ -320,8 +320,9 @@ impl Connection {
             return Ok(());
         }
         let described = self.described(statement).await?;
-        let types = described.schema.as_ref().map(results::types).unwrap_or_default();
-        if *statement.told.get_or_init(|| types.clone()) != types {
+        let schema = described.schema.clone().unwrap_or_else(|| Arc::new(Schema::empty()));
+        let types = results::types(&schema);
+        if results::types(statement.told.get_or_init(|| schema)) != types {
             return Err(changed().into());
         }
         let parameters = statement.parameters(&described.parameters);
@@ -404,14 +405,15 @@ impl Connection {
     }
 
     /// Refuses a statement whose columns are not what they were when Describe told them, as PostgreSQL does.
-    async fn check_told(&mut self, statement: &Prepared, told: &[u32]) -> Result<(), Stop> {
+    async fn check_told(&mut self, statement: &Prepared, told: &SchemaRef) -> Result<(), Stop> {
         let types: Vec<Option<DataType>> = match statement.inferred.get() {
             Some(known) => known.iter().map(|p| Some(p.data_type.clone())).collect(),
             None => statement.declared(),
         };
         let session = self.session.clone();
         let now = self.watched(session.describe(statement.text(), &types)).await??;
-        match now.schema.as_ref().map(results::types).unwrap_or_default() == told {
+        let now = now.schema.as_ref().map(results::types).unwrap_or_default();
+        match now == results::types(told) {
             true => Ok(()),
             false => Err(changed().into()),
         }
@@ -423,7 +425,7 @@ impl Connection {
         let told = statement.told.get().filter(|_| !portal.is_described);
         let is_query = command::is_query(&statement.sql);
         // Before it changes anything.
-        if let Some(told) = told.filter(|told| !is_query && !told.is_empty()) {
+        if let Some(told) = told.filter(|told| !is_query && !told.fields().is_empty()) {
             self.check_told(&statement, told).await?;
         }
         self.start(portal).await?;
@@ -431,10 +433,14 @@ impl Connection {
             State::Running(cursor) => results::types(&cursor.answer.schema),
             State::New | State::Done => return Ok(()),
         };
-        match told.filter(|told| is_query && types != **told) {
-            Some(told) => self.check_told(&statement, told).await,
-            None => Ok(()),
+        let Some(told) = told.filter(|told| types != results::types(told)) else { return Ok(()) };
+        if is_query {
+            self.check_told(&statement, told).await?;
         }
+        if let State::Running(cursor) = &mut portal.state {
+            cursor.told = Some(Arc::clone(told));
+        }
+        Ok(())
     }
 
     pub async fn execute(&mut self, name: &str, rows_max: usize) -> Result<(), Stop> {

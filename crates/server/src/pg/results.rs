@@ -1,7 +1,10 @@
 //! The rows of an answer, to the client.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use futures::StreamExt;
 use thalweg_base::{Error, Result};
 use thalweg_engine::{Answer, ResultColumn, pg_type, result_names};
@@ -72,6 +75,8 @@ pub fn describe_catalog(out: &mut Out, columns: &[ResultColumn]) {
 pub struct Cursor {
     pub answer: Answer,
     pub formats: Vec<Format>,
+    /// What the client has been told of the columns, if that is something else.
+    pub told: Option<SchemaRef>,
     /// The batch that is being sent, and its first row that is not.
     batch: Option<(RecordBatch, usize)>,
     pub sent: u64,
@@ -82,13 +87,43 @@ pub struct Cursor {
 
 impl Cursor {
     pub fn new(answer: Answer, formats: Vec<Format>) -> Self {
-        Cursor { answer, formats, batch: None, sent: 0, keeps_last: false, last: None }
+        Cursor { answer, formats, told: None, batch: None, sent: 0, keeps_last: false, last: None }
+    }
+
+    /// Rows as the client has been told them: whole numbers of a statement are as wide as its values are, and
+    /// it may have been told wider ones.
+    fn as_told(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let Some(told) = &self.told else { return Ok(batch) };
+        let wrong = |e| Error::internal(format!("rows as they were told: {e}"));
+        let schema = batch.schema();
+        let (mut fields, mut columns) = (vec![], vec![]);
+        for (at, (field, column)) in schema.fields().iter().zip(batch.columns()).enumerate() {
+            let told = told.fields().get(at).map(|told| told.data_type());
+            let column = match told.filter(|told| widens(column.data_type(), told)) {
+                Some(told) => cast(column, told).map_err(wrong)?,
+                None => Arc::clone(column),
+            };
+            fields.push(field.as_ref().clone().with_data_type(column.data_type().clone()));
+            columns.push(column);
+        }
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(wrong)
     }
 
     /// The rows of the batch before this one have been sent.
     fn sent_before(&mut self, batch: &RecordBatch, row: usize) {
         if self.keeps_last && row > 0 {
             self.last = Some(batch.slice(row - 1, 1));
+        }
+    }
+}
+
+/// Whether the second type has all whole numbers of the first.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::List(from), DataType::List(to)) => widens(from.data_type(), to.data_type()),
+        (from, DataType::Decimal128(..)) => from.is_integer(),
+        (from, to) => {
+            from.is_integer() && to.is_integer() && from.primitive_width() < to.primitive_width()
         }
     }
 }
@@ -101,7 +136,7 @@ impl Connection {
             let (batch, mut row) = match cursor.batch.take() {
                 Some(begun) => begun,
                 None => match self.watched(cursor.answer.next()).await? {
-                    Some(batch) => (batch?, 0),
+                    Some(batch) => (cursor.as_told(batch?)?, 0),
                     None => return Ok(true),
                 },
             };

@@ -172,6 +172,17 @@ fn statements_give_the_columns_that_were_told() {
             assert_eq!(error.message(), "cached plan must not change result type");
             assert_eq!(error.routine(), Some("RevalidateCachedQuery"));
         }
+        // A bigint is told to be one, whether it is small or not.
+        let wide = "SELECT CASE WHEN f >= $1 THEN $1 ELSE 0 END, $1 + 1, ARRAY[$1] FROM c";
+        let wide = client.prepare_typed(wide, &[Type::INT8]).await.unwrap();
+        for value in [1_i64, 9_000_000_000] {
+            let row = client.query_one(&wide, &[&value]).await.unwrap();
+            assert_eq!(row.get::<_, i64>(0), if value == 1 { 1 } else { 0 });
+            assert_eq!(row.get::<_, i64>(1), value + 1);
+            assert_eq!(row.get::<_, Vec<i64>>(2), [value]);
+        }
+        let day = client.prepare_typed("SELECT $1::date + 1", &[Type::TEXT]).await.unwrap();
+        assert_eq!(day.columns()[0].type_(), &Type::DATE);
         // What is not touched goes on, and a number is no position of a column.
         assert_eq!(client.query_one(&sum, &[&7_i32]).await.unwrap().get::<_, i32>(0), 9);
         let again = client.query_one("SELECT f, i FROM c WHERE i = $1", &[&2_i32]).await.unwrap();
