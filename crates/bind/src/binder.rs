@@ -82,6 +82,8 @@ pub(crate) struct Output {
 pub(crate) struct Named {
     pub name: String,
     pub relation: Relation,
+    /// Whether something has named it before.
+    pub used: Cell<bool>,
     pub before: Ctes,
 }
 
@@ -111,7 +113,7 @@ impl<'a> Binder<'a> {
     pub fn query(&self, query: &Query) -> Result<Bound> {
         let relation = self.bind_query(query, None, &None)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
-        Ok(Bound { plan: needed(self.unnested(relation.plan)?)?, titles })
+        Ok(Bound { plan: needed(self.unnested(needed(relation.plan)?)?)?, titles })
     }
 
     /// Binds a query whose rows are put into columns of these types; where there is `None`, they stay what
@@ -128,7 +130,7 @@ impl<'a> Binder<'a> {
     ) -> Result<Bound> {
         let relation = self.rows_for(query, types, fewer)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
-        Ok(Bound { plan: needed(self.unnested(relation.plan)?)?, titles })
+        Ok(Bound { plan: needed(self.unnested(needed(relation.plan)?)?)?, titles })
     }
 
     /// Binds the default of a column of this type.

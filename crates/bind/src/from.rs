@@ -10,11 +10,13 @@ use datafusion::sql::sqlparser::ast::{
     self, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, TableAlias, TableFactor,
     TableWithJoins,
 };
+use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
 use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::grouping::subquery;
+use crate::kept::is_volatile;
 use crate::reads::Reads;
 use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
@@ -296,6 +298,14 @@ impl Binder<'_> {
         if let TableReference::Bare { table } = &reference
             && let Some(named) = named(ctes, table)
         {
+            // One that could not be kept.
+            if named.used.replace(true) && is_volatile(&named.relation.plan)? {
+                return Err(Error::unsupported(format!(
+                    "WITH query \"{table}\" gives other rows each time, depends on a query around it, and is read more than once"
+                ))
+                .hint("put its rows into a table first: CREATE TABLE … AS …")
+                .into());
+            }
             return self.aliased(named.relation.clone(), Some(table), alias);
         }
         let source = self.names.get_table_source(reference.clone())?;

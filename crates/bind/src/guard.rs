@@ -42,14 +42,14 @@ pub fn guarded(operand: Expr, op: Operator, before: &[Expr], types: Types<'_>) -
         // Below the guards that it has already, as a condition that is pushed down again.
         if op == Operator::And
             && let Some((guards, inner)) = as_guarded(&e)
-            && guards_for(inner, before).all(|guard| guards.contains(&guard))
+            && guards_for(inner, before, types).all(|guard| guards.contains(&guard))
         {
             return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
         }
         if !may_fail(&e) {
             return Ok(Transformed::no(e));
         }
-        let guards = guards_for(&e, before).cloned();
+        let guards = guards_for(&e, before, types).cloned();
         let Some(guard) = guards.reduce(|all, one| binary(all, op, one)) else {
             return Ok(Transformed::no(e));
         };
@@ -65,18 +65,37 @@ pub fn guarded(operand: Expr, op: Operator, before: &[Expr], types: Types<'_>) -
     Ok(guarded?.data)
 }
 
-/// The conditions that say something about the columns of an expression, or about the rows that they are of.
-/// One that is of other rows as well would keep the expression from being asked where its own rows come from.
-fn guards_for<'g>(expr: &Expr, before: &'g [Expr]) -> impl Iterator<Item = &'g Expr> {
+/// The conditions that say something about the columns of an expression; and those that cannot fail and are of
+/// the same rows. One that is of other rows as well would keep the expression from being asked where its own
+/// rows come from. One that can fail has guards of its own, so that conditions would double with each: a large
+/// one is no guard.
+fn guards_for<'g>(
+    expr: &Expr,
+    before: &'g [Expr],
+    types: Types<'_>,
+) -> impl Iterator<Item = &'g Expr> {
     let named: HashSet<Column> = expr.column_refs().into_iter().cloned().collect();
     let rows: HashSet<Option<TableReference>> = named.iter().map(|c| c.relation.clone()).collect();
     before.iter().filter(move |guard| {
         let columns = guard.column_refs();
         let is_of_rows = |column: &&Column| rows.contains(&column.relation);
+        let cannot_fail = || !guard.exists(|e| Ok(may_fail(e, types))).unwrap_or(true);
         let concerns = columns.iter().any(|column| named.contains(*column))
-            || !columns.is_empty() && columns.iter().all(is_of_rows);
-        concerns && !guard.is_volatile() && !has_subquery(guard)
+            || !columns.is_empty() && columns.iter().all(is_of_rows) && cannot_fail();
+        concerns && !guard.is_volatile() && !has_subquery(guard) && is_small(guard)
     })
+}
+
+/// Whether an expression has few parts.
+fn is_small(expr: &Expr) -> bool {
+    const PARTS_MAX: usize = 100;
+    let mut parts = 0;
+    let counted = expr.apply(|_| {
+        parts += 1;
+        let goes_on = parts <= PARTS_MAX;
+        Ok(if goes_on { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    counted.is_ok() && parts <= PARTS_MAX
 }
 
 /// The guards of an expression, and the expression itself, if it is one that has guards.

@@ -12,22 +12,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchemaRef, Result as DfResult, internal_err};
+use datafusion::common::{Column, DFSchemaRef, DataFusionError, Result as DfResult, internal_err};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Distinct, Expr, ExprSchemable, Extension, LogicalPlan, TableType, UserDefinedLogicalNodeCore,
     WindowFrame, WindowFrameUnits, WindowFunctionDefinition,
 };
 
-use crate::failure::{Result, not_covered};
+use crate::failure::Result;
+use crate::grouping::subquery;
 
 /// Rows that are computed once, however often they stand in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd)]
 pub struct Kept {
     /// Of these rows, in this process.
     pub number: u64,
-    /// They depend on the rows of a recursive query, which are others in each of its rounds.
-    pub in_rounds: bool,
     pub input: LogicalPlan,
 }
 
@@ -54,7 +53,7 @@ impl UserDefinedLogicalNodeCore for Kept {
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> DfResult<Self> {
         match inputs.pop() {
-            Some(input) => Ok(Kept { input, ..*self }),
+            Some(input) => Ok(Kept { number: self.number, input }),
             None => internal_err!("rows that are kept have an input"),
         }
     }
@@ -69,15 +68,15 @@ pub fn as_kept(plan: &LogicalPlan) -> Option<&Kept> {
 }
 
 /// The rows of a plan, to be computed once for all places that they are put into, if they might be others in
-/// each. Rows that depend on a query around them stay as they are.
+/// each. Rows that depend on a query around them, or on the rows of a recursive one, are others for each row
+/// of the one and in each round of the other: they stay as they are.
 pub(crate) fn kept(plan: LogicalPlan) -> Result<LogicalPlan> {
-    if !varies(&plan)? || !plan.all_out_ref_exprs().is_empty() {
+    if !varies(&plan)? || reads_rounds(&plan)? || !names_outside(&plan)?.is_empty() {
         return Ok(plan);
     }
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let node = Kept { number, in_rounds: reads_rounds(&plan)?, input: plan };
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    Ok(LogicalPlan::Extension(Extension { node: Arc::new(Kept { number, input: plan }) }))
 }
 
 /// Whether a plan reads the rows of a recursive query that it is a part of.
@@ -95,23 +94,40 @@ fn reads_rounds(plan: &LogicalPlan) -> Result<bool> {
     Ok(reads)
 }
 
-/// The same plan, with the rows that stand in it once as they are.
+/// The columns of queries around a plan that it names, also in its subqueries.
+fn names_outside(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut outside = vec![];
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|e| {
+                if let Expr::OuterReferenceColumn(_, column) = e {
+                    outside.push(column.clone());
+                }
+                if let Some(query) = subquery(e) {
+                    let is_here = |column: &Column| {
+                        let mut inputs = node.inputs().into_iter();
+                        inputs.any(|i| i.schema().maybe_index_of_column(column).is_some())
+                    };
+                    let named = names_outside(&query.subquery).map_err(DataFusionError::from)?;
+                    outside.extend(named.into_iter().filter(|column| !is_here(column)));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(outside)
+}
+
+/// The same plan, with the rows that stand in it once as they are: before subqueries become joins, which do not
+/// look into rows that are kept, and once more behind that, which puts rows in more places.
 pub(crate) fn needed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut times: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut in_rounds = false;
     plan.apply_with_subqueries(|node| {
         if let Some(kept) = as_kept(node) {
-            let times = times.entry(kept.number).or_default();
-            *times += 1;
-            in_rounds |= kept.in_rounds && *times > 1;
+            *times.entry(kept.number).or_default() += 1;
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    if in_rounds {
-        return not_covered(
-            "rows of a recursive query that are read twice and may differ each time",
-        );
-    }
     if times.values().all(|times| *times > 1) {
         return Ok(plan);
     }
@@ -124,21 +140,42 @@ pub(crate) fn needed(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(bare.data)
 }
 
-/// Whether a plan may have other rows when it is computed again.
-fn varies(plan: &LogicalPlan) -> Result<bool> {
-    let mut varies = false;
+/// Whether a plan may have other rows when it is computed again. Rows that are kept have not.
+pub(crate) fn varies(plan: &LogicalPlan) -> Result<bool> {
+    let by_order = |e: &Expr, node: &LogicalPlan| e.exists(|e| Ok(is_by_order(e, node)));
+    any(plan, |node| {
+        let mut varies = chooses(node);
+        node.apply_expressions(|expr| {
+            varies |= expr.is_volatile() || by_order(expr, node)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(varies)
+    })
+}
+
+/// Whether a plan has random values that are not kept.
+pub(crate) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    any(plan, |node| {
+        let mut volatile = false;
+        node.apply_expressions(|expr| {
+            volatile |= expr.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(volatile)
+    })
+}
+
+/// Whether it is so of any operator whose rows are not kept.
+fn any(plan: &LogicalPlan, is: impl Fn(&LogicalPlan) -> DfResult<bool>) -> Result<bool> {
+    let mut found = false;
     plan.apply_with_subqueries(|node| {
         if as_kept(node).is_some() {
             return Ok(TreeNodeRecursion::Jump);
         }
-        varies |= chooses(node);
-        node.apply_expressions(|expr| {
-            varies |= expr.is_volatile() || expr.exists(|e| Ok(is_by_order(e, node)))?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(if varies { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        found |= is(node)?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
-    Ok(varies)
+    Ok(found)
 }
 
 /// Whether an operator takes some rows of those that are alike in its order.

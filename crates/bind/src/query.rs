@@ -1,5 +1,6 @@
 //! Queries: `WITH`, set operations, `ORDER BY` and `LIMIT` around one `SELECT` or several.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -126,7 +127,7 @@ impl Binder<'_> {
             }
             // It may be named more than once.
             relation.plan = kept(relation.plan)?;
-            own = Some(Rc::new(Named { name, relation, before: own }));
+            own = Some(Rc::new(Named { name, relation, used: Cell::new(false), before: own }));
         }
         Ok(own)
     }
@@ -206,8 +207,12 @@ impl Binder<'_> {
         let itself = LogicalPlanBuilder::scan(name, source, None)?.build()?;
         let columns = outputs(&itself);
         let itself = Relation { plan: itself, columns };
-        let own =
-            Some(Rc::new(Named { name: name.into(), relation: itself, before: ctes.clone() }));
+        let own = Some(Rc::new(Named {
+            name: name.into(),
+            relation: itself,
+            used: Cell::new(false),
+            before: ctes.clone(),
+        }));
         let further = self.apart(|| self.set_expr(right, parent, &own))?;
         if further.columns.len() != titles.len() {
             return wrong("42601", "each UNION query must have the same number of columns");

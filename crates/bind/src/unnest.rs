@@ -18,6 +18,7 @@
 //! groups that are found by equality.
 
 mod attach;
+mod decided;
 mod domain;
 mod fails;
 mod guarded;

@@ -1,8 +1,8 @@
 //! Rows that several places of a plan read, and that are computed once.
 //!
 //! Each place has a [`KeptExec`] with the plan of the rows below it, and all of one number have one
-//! [`Keeping`]. Whoever is executed first has its plan run, in a task of its own; the rows stay in memory, or
-//! go on to a file where memory is refused, until the query ends.
+//! [`Keeping`]. Whoever is executed first has its plan run, in a task of its own; the rows stay in memory
+//! until the query ends, up to a share of what there is, and go on to a file from there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -29,6 +29,9 @@ use parking_lot::Mutex;
 
 use super::spill_file::{Part, PartFiles, manager, read, reserve};
 
+/// Of the memory that there is, so large a part is taken at most.
+const MEMORY_PART: usize = 8;
+
 /// The rows, once they are there.
 struct Rows {
     batches: Vec<RecordBatch>,
@@ -44,9 +47,10 @@ type Computed = Shared<BoxFuture<'static, std::result::Result<Arc<Rows>, Arc<Dat
 pub struct Keeping(Mutex<Option<Computed>>);
 
 impl Keeping {
-    fn computed(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Computed {
+    fn computed(&self, exec: &KeptExec, context: &Arc<TaskContext>) -> Computed {
         let start = || {
-            let rows = collect(Arc::clone(plan), Arc::clone(context));
+            let spills = SpillMetrics::new(&exec.metrics, 0);
+            let rows = collect(Arc::clone(&exec.input), Arc::clone(context), spills);
             let task = SpawnedTask::spawn(rows);
             let rows = async move {
                 match task.join().await {
@@ -60,15 +64,25 @@ impl Keeping {
     }
 }
 
-async fn collect(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Rows> {
+async fn collect(
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    spills: SpillMetrics,
+) -> Result<Rows> {
     let held = MemoryConsumer::new("KeptExec").register(context.memory_pool());
-    let files = manager(plan.schema(), &context, SpillMetrics::new(&Default::default(), 0));
+    let files = manager(plan.schema(), &context, spills);
+    // Whoever reads the rows needs memory as well.
+    let most = match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(limit) => limit / MEMORY_PART,
+        _ => usize::MAX,
+    };
     let mut batches = vec![];
     let mut file: Option<PartFiles> = None;
     let mut rows = execute_stream(plan, context)?;
     while let Some(batch) = rows.next().await.transpose()? {
         if file.is_none() {
-            if reserve(&held, get_record_batch_memory_size(&batch)).await? {
+            let bytes = get_record_batch_memory_size(&batch);
+            if held.size() + bytes <= most && reserve(&held, bytes).await? {
                 batches.push(batch);
                 continue;
             }
@@ -175,7 +189,7 @@ impl ExecutionPlan for KeptExec {
         let partitions = self.properties.partitioning.partition_count();
         let files =
             manager(Arc::clone(&schema), &context, SpillMetrics::new(&self.metrics, partition));
-        let computed = self.keeping.computed(&self.input, &context);
+        let computed = self.keeping.computed(self, &context);
         let rows = async move {
             let rows = computed.await.map_err(DataFusionError::Shared)?;
             let file = if partition == 0 { rows.file.clone() } else { None };

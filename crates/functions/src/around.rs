@@ -26,6 +26,11 @@ pub fn around_strict(inner: Arc<ScalarUDF>, call: Call) -> ScalarUDF {
     ScalarUDF::new_from_impl(Around { inner, call, is_strict: true })
 }
 
+/// The function as it is, but for what its calls are simplified to.
+pub fn unsimplified(function: &ScalarUDF, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    function.invoke_with_args(args)
+}
+
 struct Around {
     inner: Arc<ScalarUDF>,
     call: Call,

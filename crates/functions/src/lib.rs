@@ -20,6 +20,7 @@
 //! * [`numbers`]: `width_bucket`, `div`; [`partial`]: roots and logarithms of numbers that have none;
 //!   [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
+//! * [`ordered_lists`]: `array_agg` with an order
 //! * [`moving`]: aggregates over frames that move
 //! * [`array_remove`], [`list_contains`], [`percentile`]: functions that DataFusion has otherwise
 //! * [`bytea`]: bytes as texts
@@ -48,6 +49,7 @@ pub mod moving;
 pub mod number_pattern;
 pub mod numbers;
 pub mod operators;
+pub mod ordered_lists;
 pub mod partial;
 pub mod parts;
 pub mod patterns;
@@ -147,12 +149,8 @@ pub fn register(state: &mut SessionState) {
     ] {
         add(around_strict(function, partial::call));
     }
-    for function in [
-        // It makes IN of a constant list, which has another answer where the list has a NULL.
-        functions_nested::array_has::array_has_udf(),
-    ] {
-        add(around(function, |function, args| function.invoke_with_args(args)));
-    }
+    // It makes IN of a constant list, which has another answer where the list has a NULL.
+    add(around(functions_nested::array_has::array_has_udf(), around::unsimplified));
     for function in [
         functions_nested::array_has::array_has_all_udf(),
         functions_nested::array_has::array_has_any_udf(),
@@ -180,6 +178,7 @@ pub fn register(state: &mut SessionState) {
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(true)));
     array_remove::register(state);
+    ordered_lists::register(state);
     percentile::register(state);
 }
 

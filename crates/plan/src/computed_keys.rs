@@ -3,7 +3,7 @@
 //! DataFusion asks a function for the bounds of its values, and most functions answer that they do not know,
 //! in a way that a comparison or `abs` around them takes for an error. So `rank() OVER (ORDER BY abs(b - 2))`
 //! was never found to be sorted, also behind its sort, and ended in an internal error. The rule stands behind
-//! all others: keys that are computed become columns.
+//! all others: all keys that are computed become columns.
 //!
 //! ```text
 //! Window: rank() ORDER BY abs(b - 2)    =>    Projection: b, rank() …
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::logical_plan::{Aggregate, Projection, Window};
-use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// A plan on which no rule for logical plans runs any more.
 pub fn below(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -30,7 +30,7 @@ pub fn below(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 fn windows(window: Window) -> Result<Transformed<LogicalPlan>> {
-    let mut keys = Keys::default();
+    let mut keys = Keys::over(&window.input);
     let window_expr = keys.taken_out(window.window_expr.clone())?;
     let Some(input) = keys.beside(&window.input)? else {
         return Ok(Transformed::no(LogicalPlan::Window(window)));
@@ -41,7 +41,7 @@ fn windows(window: Window) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn aggregates(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
-    let mut keys = Keys::default();
+    let mut keys = Keys::over(&aggregate.input);
     let aggr_expr = keys.taken_out(aggregate.aggr_expr.clone())?;
     let Some(input) = keys.beside(&aggregate.input)? else {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
@@ -51,10 +51,26 @@ fn aggregates(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// The keys that become columns.
-#[derive(Default)]
-struct Keys(Vec<Expr>);
+struct Keys {
+    keys: Vec<Expr>,
+    /// What the names of their columns begin with, as no other does.
+    prefix: String,
+}
 
 impl Keys {
+    /// Over these rows.
+    fn over(input: &LogicalPlan) -> Keys {
+        let mut prefix = "__key".to_string();
+        while input.schema().fields().iter().any(|field| field.name().starts_with(&prefix)) {
+            prefix.insert(0, '_');
+        }
+        Keys { keys: vec![], prefix }
+    }
+
+    fn name(&self, key: usize) -> String {
+        format!("{}_{key}", self.prefix)
+    }
+
     /// Calls with columns in the places of such keys, under the names that they have.
     fn taken_out(&mut self, calls: Vec<Expr>) -> Result<Vec<Expr>> {
         let each = calls.into_iter().map(|call| {
@@ -69,47 +85,47 @@ impl Keys {
     }
 
     fn taken_out_of(&mut self, call: Expr) -> Transformed<Expr> {
-        let before = self.0.len();
+        let mut any = false;
         let call = match call {
             Expr::WindowFunction(mut call) => {
                 let keys = call.params.partition_by.iter_mut();
                 let orders = call.params.order_by.iter_mut().map(|by| &mut by.expr);
-                keys.chain(orders).for_each(|key| self.take(key));
+                keys.chain(orders).for_each(|key| any |= self.take(key));
                 Expr::WindowFunction(call)
             }
             Expr::AggregateFunction(mut call) => {
-                let orders: &mut Vec<SortExpr> = &mut call.params.order_by;
-                orders.iter_mut().for_each(|by| self.take(&mut by.expr));
+                call.params.order_by.iter_mut().for_each(|by| any |= self.take(&mut by.expr));
                 Expr::AggregateFunction(call)
             }
             other => return Transformed::no(other),
         };
-        Transformed::new_transformed(call, self.0.len() > before)
+        Transformed::new_transformed(call, any)
     }
 
-    fn take(&mut self, key: &mut Expr) {
-        if matches!(key, Expr::Column(_) | Expr::Literal(..)) || key.is_volatile() {
-            return;
+    /// Puts a column in the place of a key that is computed; whether it is one.
+    fn take(&mut self, key: &mut Expr) -> bool {
+        let is_plain = |e: &Expr| matches!(e, Expr::Column(_) | Expr::Literal(..));
+        if is_plain(key) || is_plain(&key.clone().unalias()) {
+            return false;
         }
-        let at = self.0.iter().position(|other| other == key).unwrap_or_else(|| {
-            self.0.push(key.clone());
-            self.0.len() - 1
+        // Two random keys are two.
+        let known = self.keys.iter().position(|other| other == key).filter(|_| !key.is_volatile());
+        let at = known.unwrap_or_else(|| {
+            self.keys.push(key.clone());
+            self.keys.len() - 1
         });
-        *key = Expr::Column(Column::from_name(name(at)));
+        *key = Expr::Column(Column::from_name(self.name(at)));
+        true
     }
 
     /// The rows with the keys beside their columns; `None`: there are no keys.
     fn beside(self, input: &Arc<LogicalPlan>) -> Result<Option<LogicalPlan>> {
-        if self.0.is_empty() {
+        if self.keys.is_empty() {
             return Ok(None);
         }
         let columns = input.schema().columns().into_iter().map(Expr::Column);
-        let keys = self.0.into_iter().enumerate().map(|(at, key)| key.alias(name(at)));
+        let keys = self.keys.iter().enumerate().map(|(at, key)| key.clone().alias(self.name(at)));
         let all = columns.chain(keys).collect();
         Ok(Some(LogicalPlan::Projection(Projection::try_new(all, Arc::clone(input))?)))
     }
-}
-
-fn name(key: usize) -> String {
-    format!("__key_{key}")
 }

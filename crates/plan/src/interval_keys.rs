@@ -273,10 +273,12 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         {
             return refused(&format!("{} of intervals", func.name()));
         }
-        Expr::ScalarFunction(ScalarFunction { func, args }) if args.iter().any(is) => {
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if args.iter().any(|e| gives(e, schema, holds_spans)) =>
+        {
             match (func.name(), &args[..]) {
                 ("nullif", [a, b]) => {
-                    let null = lit(ScalarValue::IntervalMonthDayNano(None));
+                    let null = lit(ScalarValue::try_from(a.get_type(schema)?)?);
                     let equal = key(a.clone()).eq(key(b.clone()));
                     Transformed::yes(when(equal, null).otherwise(a.clone())?)
                 }
@@ -305,7 +307,8 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::WindowFunction(mut call) => {
             let mut any = false;
-            for part in call.params.partition_by.iter_mut().filter(|part| is(part)) {
+            let holds = |e: &Expr| gives(e, schema, holds_spans);
+            for part in call.params.partition_by.iter_mut().filter(|part| holds(part)) {
                 *part = key(std::mem::take(part));
                 any = true;
             }
@@ -321,6 +324,10 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if !(has_distance && frame.units == WindowFrameUnits::Range) {
                 for by in &mut call.params.order_by {
                     any |= key_sort(by, schema)?;
+                    if gives(&by.expr, schema, is_list_of_spans) {
+                        by.expr = key(std::mem::take(&mut by.expr));
+                        any = true;
+                    }
                 }
             }
             if let WindowFunctionDefinition::AggregateUDF(func) = &mut call.fun {
@@ -343,11 +350,11 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// one length.
 fn key_distinct(aggregate: &str, args: &mut [Expr], schema: &DFSchema) -> Result<bool> {
     let mut any = false;
-    for arg in args.iter_mut().filter(|arg| gives_span(arg, schema)) {
+    for arg in args.iter_mut().filter(|arg| gives(arg, schema, holds_spans)) {
         if aggregate != "count" {
             return refused(&format!("{aggregate}(DISTINCT …) of intervals"));
         }
-        *arg = key(std::mem::take(arg));
+        *arg = key_of(std::mem::take(arg), schema);
         any = true;
     }
     Ok(any)

@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 use std::sync::Arc;
 
 use super::Standing;
+use super::decided::decided;
 use super::domain::{Domain, Keys, outer_columns};
 use super::fails::fails;
 use super::has_subquery;
@@ -20,7 +21,7 @@ use super::simple::{is_aggregated, is_filtered, is_of_one_row, stays_nullable};
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
 use crate::guard::guarded;
-use crate::kept::kept;
+use crate::kept::{kept, varies};
 use crate::operator::binary;
 
 /// Rows of an operator's input, to which subqueries are joined.
@@ -287,7 +288,9 @@ impl<'b, 'a> Below<'b, 'a> {
         }
         let (value, value_is_nullable) = self.computed(value)?;
         let one_row = has_one_row(&plan, &columns)? || is_guarded;
-        let rows = self.pushed(plan, columns, one_row)?;
+        let mut rows = self.pushed(plan, columns, one_row)?;
+        // Where NULLs may be, they are looked at twice.
+        rows.plan = kept(rows.plan)?;
         let knows_all = !value_is_nullable && !item_is_nullable;
         // A NULL in the subquery matches nothing, and is asked for apart.
         let matching = Joined {
@@ -456,7 +459,8 @@ impl<'b, 'a> Below<'b, 'a> {
 
     /// The rows from here on are the same in all places that they are put into.
     fn keep_rows(&mut self) -> Result<()> {
-        self.plan = kept(std::mem::take(&mut self.plan))?;
+        let rows = kept(std::mem::take(&mut self.plan))?;
+        self.plan = if varies(&rows)? { decided(rows)? } else { rows };
         Ok(())
     }
 

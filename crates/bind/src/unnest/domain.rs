@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use crate::binder::Binder;
 use crate::failure::{Result, not_covered};
 use crate::grouping::subquery;
+use crate::kept::is_volatile;
 
 /// Columns of the rows around that a plan names, each once, in the order of their first use.
 pub(super) fn outer_columns(plan: &LogicalPlan, around: &DFSchema) -> Result<Vec<Column>> {
@@ -63,6 +64,9 @@ impl<'b, 'a> Domain<'b, 'a> {
         around: &LogicalPlan,
         columns: Vec<Column>,
     ) -> Result<Self> {
+        if is_volatile(around)? {
+            return not_covered("a correlated subquery over rows with random values");
+        }
         let values =
             columns.iter().map(|column| Expr::Column(column.clone()).alias(binder.fresh("outer")));
         let values: Vec<Expr> = values.collect();

@@ -81,6 +81,12 @@ fn structure(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Predicate>
 
 fn binary_structure(binary: &BinaryExpr, schema: &Schema) -> Option<Predicate> {
     let (left, right) = (binary.left(), binary.right());
+    if is_comparison(*binary.op()) && (guarded(left).is_some() || guarded(right).is_some()) {
+        let bare = |side| Arc::clone(guarded(side).unwrap_or(side));
+        let inner = BinaryExpr::new(bare(left), *binary.op(), bare(right));
+        let outcomes = [binary_structure(&inner, schema)?, Predicate::Constant(None)];
+        return Some(Predicate::Either(outcomes.into()));
+    }
     let pair = || vec![compile(left, schema), compile(right, schema)];
     match binary.op() {
         Operator::And => Some(Predicate::And(pair())),
@@ -93,6 +99,20 @@ fn binary_structure(binary: &BinaryExpr, schema: &Schema) -> Option<Predicate> {
         Operator::LtEq => less(left, right, true, schema),
         Operator::Gt => less(right, left, false, schema),
         Operator::GtEq => less(right, left, true, schema),
+        _ => None,
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::*;
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// What is asked only behind its guards, `CASE WHEN y <> 0 IS NOT FALSE THEN x / y END`, and is NULL otherwise.
+fn guarded(expr: &Arc<dyn PhysicalExpr>) -> Option<&Arc<dyn PhysicalExpr>> {
+    let case = expr.downcast_ref::<CaseExpr>()?;
+    match case.when_then_expr() {
+        [(_, then)] if case.expr().is_none() && case.else_expr().is_none() => Some(then),
         _ => None,
     }
 }

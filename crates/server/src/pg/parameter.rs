@@ -97,6 +97,14 @@ fn innermost(data_type: &DataType) -> &DataType {
     types::item(data_type).map_or(data_type, innermost)
 }
 
+/// Lists, or lists of lists, of another type.
+fn with_innermost(data_type: &DataType, to: &DataType) -> DataType {
+    match types::item(data_type) {
+        Some(item) => DataType::new_list(with_innermost(item, to), true),
+        None => to.clone(),
+    }
+}
+
 fn cast(array: &ArrayRef, data_type: &DataType, wrong: &dyn Fn() -> Error) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(Arc::clone(array));
@@ -124,6 +132,16 @@ fn decimal(text: &str) -> Option<ArrayRef> {
         return None;
     }
     let mut scale = fraction.len() as i32 - exponent;
+    // Zeros at the end say nothing.
+    while (scale > 38 || scale > 0 && digits.trim_start_matches('0').len() > 38)
+        && digits.ends_with('0')
+    {
+        digits.pop();
+        scale -= 1;
+    }
+    if digits.bytes().all(|b| b == b'0') {
+        scale = scale.clamp(0, 38);
+    }
     if !(-38..=38).contains(&scale) {
         return None;
     }
@@ -166,7 +184,7 @@ fn list(rest: &mut &str, item: &DataType, depth: usize, zone: &str) -> Result<Ar
     }
     loop {
         if rest.starts_with('{') {
-            let inner = types::item(item).unwrap_or(item);
+            let inner = types::item(item).ok_or_else(|| broken(rest))?;
             items.push(list(rest, inner, depth + 1, zone)?);
         } else {
             let (text, quoted) = element(rest).ok_or_else(|| broken(rest))?;
@@ -235,7 +253,7 @@ fn list_of(items: Vec<ArrayRef>, item: &DataType) -> Result<ArrayRef> {
 /// Numerics, each with the digits that it has, as ones that have room for the digits of all.
 fn of_one_type(items: Vec<ArrayRef>) -> Vec<ArrayRef> {
     let known = items.iter().filter(|item| item.is_valid(0));
-    let digits = known.filter_map(|item| match item.data_type() {
+    let digits = known.filter_map(|item| match innermost(item.data_type()) {
         DataType::Decimal128(precision, scale) => Some((*precision as i8 - scale, *scale)),
         _ => None,
     });
@@ -244,9 +262,9 @@ fn of_one_type(items: Vec<ArrayRef>) -> Vec<ArrayRef> {
         return items;
     };
     let common = DataType::Decimal128((before + behind) as u8, behind);
-    let all = items.iter().map(|item| match item.data_type() {
-        DataType::Decimal128(..) => arrow::compute::cast(item, &common),
-        _ => Ok(Arc::clone(item)),
+    let all = items.iter().map(|item| match innermost(item.data_type()).is_decimal() {
+        true => arrow::compute::cast(item, &with_innermost(item.data_type(), &common)),
+        false => Ok(Arc::clone(item)),
     });
     all.collect::<std::result::Result<Vec<_>, _>>().unwrap_or(items)
 }
@@ -349,7 +367,10 @@ fn dimension(
     if *length > body.0.len() {
         return Err(Error::user("a list of the client has fewer items than it says").code("08P01"));
     }
-    let inner = if rest.is_empty() { item } else { types::item(item).unwrap_or(item) };
+    let inner = if rest.is_empty() { Some(item) } else { types::item(item) };
+    let inner = inner.ok_or_else(|| {
+        Error::user("a list of the client has more dimensions than its type").code("22P02")
+    })?;
     let items = (0..*length).map(|_| dimension(body, rest, oid, inner, zone));
     list_of(items.collect::<Result<_>>()?, item)
 }
