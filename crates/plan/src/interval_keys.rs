@@ -127,6 +127,11 @@ fn key(expr: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&INTERVAL_KEY), vec![expr]))
 }
 
+/// The lengths of an interval, or of the intervals of a list.
+fn lengths(expr: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&SPAN_LENGTHS), vec![expr]))
+}
+
 /// The key of an interval or a list.
 fn key_of(expr: Expr, schema: &DFSchema) -> Expr {
     match gives_span(&expr, schema) {
@@ -258,10 +263,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 && args.iter().any(|e| gives(e, schema, is_list_of_spans)) =>
         {
             let length = |arg: Expr| match gives(&arg, schema, holds_spans) {
-                true => {
-                    let call = ScalarFunction::new_udf(Arc::clone(&SPAN_LENGTHS), vec![arg]);
-                    Expr::ScalarFunction(call)
-                }
+                true => lengths(arg),
                 false => arg,
             };
             let args = args.into_iter().map(length).collect();
@@ -325,7 +327,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 for by in &mut call.params.order_by {
                     any |= key_sort(by, schema)?;
                     if gives(&by.expr, schema, is_list_of_spans) {
-                        by.expr = key(std::mem::take(&mut by.expr));
+                        by.expr = lengths(std::mem::take(&mut by.expr));
                         any = true;
                     }
                 }
