@@ -67,7 +67,7 @@ async def parameters(c):
         ("SELECT i FROM apg_t WHERE ts BETWEEN $1 AND $1 + interval '1 day'", [datetime.datetime(2024, 1, 1)], 1),
         ("SELECT i FROM apg_t WHERE l @> $1", [[1]], 1),
         ("SELECT sum(i) OVER (ORDER BY i ROWS $1 PRECEDING) FROM apg_t WHERE i = 1", [1], 1),
-        ("SELECT i FROM apg_t WHERE i = 1 ORDER BY $1 FETCH FIRST $2 ROWS ONLY", [7, None], 1),
+        ("SELECT i FROM apg_t WHERE i = 1 ORDER BY $1 FETCH FIRST $2 ROWS ONLY", ["7", None], 1),
         ("SELECT oid::int FROM pg_type WHERE oid = $1", [23], 23),
     ]:
         equal((sql, await c.fetchval(sql, *values)), (sql, expected))

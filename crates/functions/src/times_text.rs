@@ -148,7 +148,10 @@ fn reading(text: &str) -> Option<Reading> {
             rest = &rest[first.len_utf8()..];
             continue;
         }
-        if matches!(first, '+' | '-') && found.time_ns.is_some() {
+        // `2024-01-30 +02` has a zone as well: JDBC writes dates so.
+        let after_date = found.numbers.len() == 3
+            && text[..text.len() - rest.len()].ends_with(char::is_whitespace);
+        if matches!(first, '+' | '-') && (found.time_ns.is_some() || after_date) {
             rest = zone(rest, &mut found)?;
             continue;
         }
