@@ -1,6 +1,8 @@
 //! Filters are put where their rows come from, by DataFusion's rule, and only there.
 //!
 //! * What stands above [lone groups](super::lone_groups) stays above them.
+//! * What is asked of rows that are [computed once](thalweg_bind::kept) is asked above them, also where it
+//!   names none of their columns: other places read them as well.
 //! * A condition on one side of an equation of a join is asked of the other side as well where it is a
 //!   plain comparison. Any other may fail for values that have no match: `WHERE 10 / t2.n > 0` divided by
 //!   zero for a row of `t1` that joins nothing.
@@ -21,6 +23,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Filter, Join, LogicalPlan, Tabl
 use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use thalweg_bind::guard::guard_each_other;
+use thalweg_bind::kept::as_kept;
 
 use super::lone_groups;
 
@@ -45,8 +48,9 @@ impl OptimizerRule for PushDown {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let pushed = lone_groups::apart(plan, |plan| {
-            plan.transform_down_with_subqueries(|plan| {
-                without_copies(alike(plan)?, |plan| self.rule.rewrite(plan, config))
+            plan.transform_down_with_subqueries(|plan| match is_of_kept(&plan) {
+                true => Ok(Transformed::no(plan)),
+                false => without_copies(alike(plan)?, |plan| self.rule.rewrite(plan, config)),
             })
         })?;
         pushed.transform_data(|plan| plan.transform_down_with_subqueries(guarded))
@@ -145,6 +149,11 @@ fn is_plain(condition: &Expr) -> bool {
         Ok(!plain)
     };
     !condition.exists(is_other).unwrap_or(true)
+}
+
+/// Whether it is a filter of rows that other places read as well.
+fn is_of_kept(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Filter(filter) if as_kept(&filter.input).is_some())
 }
 
 /// A filter whose conditions on a column are written alike.
