@@ -3,8 +3,9 @@
 //! Of the rows above a filter DataFusion concludes what values a column can have. It takes a cast and a
 //! division of whole numbers for one to one: of `ts::date = DATE '2020-01-02'` it made `ts = TIMESTAMP
 //! '2020-01-02 00:00'`, a constant, and where the day went beyond the column's own bounds, an internal error.
-//! So such a condition is put into a function that is its argument, when all other rules have run. Pipelines
-//! leave it out.
+//! And of `least(c, 1) = c` it takes `c` for another spelling of itself, within which it looks for `c` again:
+//! an order by `c` was then never found to be there. So such a condition is put into a function that is its
+//! argument, when all other rules have run. Pipelines leave it out.
 
 use std::sync::{Arc, LazyLock};
 
@@ -39,9 +40,22 @@ pub fn hide(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(hidden.data)
 }
 
-/// Whether a condition has something in it that takes many values to one.
+/// Whether a condition has something in it that takes many values to one, or that has a column for a part of
+/// itself.
 fn misleads(condition: &Expr) -> Result<bool> {
-    condition.exists(|expr| Ok(is_many_to_one(expr)))
+    condition.exists(|expr| Ok(is_many_to_one(expr) || is_within_itself(expr)))
+}
+
+/// `f(c) = c`
+fn is_within_itself(expr: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return false };
+    match (left.as_ref(), right.as_ref()) {
+        (Expr::Column(_), Expr::Column(_)) => false,
+        (Expr::Column(column), other) | (other, Expr::Column(column)) => {
+            other.column_refs().contains(column)
+        }
+        _ => false,
+    }
 }
 
 fn is_many_to_one(expr: &Expr) -> bool {
