@@ -113,7 +113,7 @@ impl<'a> Binder<'a> {
     pub fn query(&self, query: &Query) -> Result<Bound> {
         let relation = self.bind_query(query, None, &None)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
-        Ok(Bound { plan: needed(self.unnested(needed(relation.plan)?)?)?, titles })
+        Ok(Bound { plan: self.settled(relation.plan)?, titles })
     }
 
     /// Binds a query whose rows are put into columns of these types; where there is `None`, they stay what
@@ -130,7 +130,13 @@ impl<'a> Binder<'a> {
     ) -> Result<Bound> {
         let relation = self.rows_for(query, types, fewer)?;
         let titles = relation.columns.into_iter().map(|c| c.title).collect();
-        Ok(Bound { plan: needed(self.unnested(needed(relation.plan)?)?)?, titles })
+        Ok(Bound { plan: self.settled(relation.plan)?, titles })
+    }
+
+    /// A plan that is bound, with joins in the place of subqueries. Rows that stand in it once are not kept:
+    /// subqueries in rows that are would stay, so that it is asked before as well.
+    fn settled(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        needed(self.unnested(needed(plan)?)?)
     }
 
     /// Binds the default of a column of this type.

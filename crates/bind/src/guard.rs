@@ -157,14 +157,17 @@ fn is_narrowed(from: &DataType, to: &DataType) -> bool {
             || from.is_integer() && from.primitive_width() > to.primitive_width())
 }
 
-/// Functions that have no value for some numbers.
-const PARTIAL: [&str; 13] = [
-    "divide", "modulo", "quotient", "div", "mod", "sqrt", "ln", "log", "log10", "log2", "acos",
-    "asin", "exp",
+/// Functions that have no value for some of their last argument, such as a divisor.
+const PARTIAL: [&str; 12] = [
+    "divide", "modulo", "quotient", "div", "mod", "sqrt", "ln", "log10", "log2", "acos", "asin",
+    "exp",
 ];
 
-/// Functions that are errors for some of their arguments.
-const CHOOSY: [&str; 11] = [
+/// Functions that have no value for some of their arguments together.
+const CHOOSY: [&str; 14] = [
+    "power",
+    "pow",
+    "log",
     "make_date",
     "make_time",
     "make_timestamp",
@@ -187,8 +190,6 @@ pub(crate) fn may_fail(expr: &Expr, types: Types<'_>) -> bool {
         }
         Expr::ScalarFunction(call) => {
             match call.func.name() {
-                // Both operands decide.
-                "power" | "pow" | "log" => !call.args.iter().all(is_constant),
                 name if CHOOSY.contains(&name) => !call.args.iter().all(is_constant),
                 // A constant divisor, which is not zero: there would be no plan.
                 name => PARTIAL.contains(&name) && !call.args.last().is_none_or(is_constant),

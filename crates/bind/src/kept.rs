@@ -118,8 +118,7 @@ fn names_outside(plan: &LogicalPlan) -> Result<Vec<Column>> {
     Ok(outside)
 }
 
-/// The same plan, with the rows that stand in it once as they are: before subqueries become joins, which do not
-/// look into rows that are kept, and once more behind that, which puts rows in more places.
+/// The same plan, with the rows that stand in it once as they are.
 pub(crate) fn needed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut times: BTreeMap<u64, usize> = BTreeMap::new();
     plan.apply_with_subqueries(|node| {
@@ -188,7 +187,7 @@ fn chooses(node: &LogicalPlan) -> bool {
 }
 
 /// Windows for which rows that are equal in the order are not alike.
-const OF_PLACES: [&str; 7] =
+pub(crate) const OF_PLACES: [&str; 7] =
     ["row_number", "ntile", "lag", "lead", "first_value", "last_value", "nth_value"];
 
 /// Aggregates that give a value, or all values, in the order of their rows.

@@ -9,7 +9,6 @@ use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{filter, take};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_nested::remove::array_remove_all_udf;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -17,16 +16,15 @@ use datafusion::logical_expr::{
 
 const NAME: &str = "array_remove";
 
-/// Puts the function in the place of DataFusion's.
-pub fn register(state: &mut SessionState) {
-    let function = ArrayRemove { all: array_remove_all_udf() };
-    // A session takes every function; what it gives is the one that goes.
-    let _ = state.register_udf(Arc::new(ScalarUDF::new_from_impl(function)));
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ArrayRemove {
+    all: Arc<ScalarUDF>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ArrayRemove {
-    all: Arc<ScalarUDF>,
+impl Default for ArrayRemove {
+    fn default() -> ArrayRemove {
+        ArrayRemove { all: array_remove_all_udf() }
+    }
 }
 
 impl ScalarUDFImpl for ArrayRemove {

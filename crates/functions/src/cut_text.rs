@@ -12,6 +12,15 @@ use datafusion::logical_expr::{
 };
 use thalweg_storage::TextLength;
 
+/// What a cast to `varchar(n)` leaves of a text.
+pub fn varchar(text: &str, characters: i64) -> &str {
+    text_length(characters, false).cut(text)
+}
+
+fn text_length(characters: i64, blank_padded: bool) -> TextLength {
+    TextLength { characters: u32::try_from(characters).unwrap_or(u32::MAX), blank_padded }
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct CutText {
     blank_padded: bool,
@@ -25,10 +34,7 @@ impl CutText {
 
     fn length(&self, characters: Option<&ScalarValue>) -> Result<TextLength> {
         match characters {
-            Some(ScalarValue::Int64(Some(n))) => {
-                let characters = u32::try_from(*n).unwrap_or(u32::MAX);
-                Ok(TextLength { characters, blank_padded: self.blank_padded })
-            }
+            Some(ScalarValue::Int64(Some(n))) => Ok(text_length(*n, self.blank_padded)),
             _ => plan_err!("{} takes a constant length", self.name()),
         }
     }

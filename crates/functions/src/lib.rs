@@ -160,6 +160,7 @@ pub fn register(state: &mut SessionState) {
     add(around(functions_nested::string::array_to_string_udf(), as_text::array_to_string));
     add(functions::math::ceil().as_ref().clone().with_aliases(["ceiling"]));
     add(functions::math::signum().as_ref().clone().with_aliases(["sign"]));
+    add(of(array_remove::ArrayRemove::default()));
     add(of(numbers::WidthBucket::default()));
     add(of(numbers::Div::default()));
     add(of(to_number::ToNumber::default()));
@@ -177,9 +178,8 @@ pub fn register(state: &mut SessionState) {
     add(variance.as_ref().clone().with_aliases(["variance"]));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(true)));
-    array_remove::register(state);
-    ordered_lists::register(state);
-    percentile::register(state);
+    add(AggregateUDF::new_from_impl(ordered_lists::ArrayAgg::default()));
+    add(AggregateUDF::new_from_impl(percentile::PercentileCont::default()));
 }
 
 fn of(function: impl ScalarUDFImpl + 'static) -> ScalarUDF {

@@ -12,7 +12,6 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, internal_err};
-use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -21,16 +20,15 @@ use datafusion::logical_expr::{
     ReversedUDAF, Signature,
 };
 
-/// Puts the function in the place of DataFusion's.
-pub fn register(state: &mut SessionState) {
-    let function = ArrayAgg { gathers: array_agg_udaf() };
-    // A session takes every function; what it gives is the one that goes.
-    let _ = state.register_udaf(Arc::new(AggregateUDF::new_from_impl(function)));
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ArrayAgg {
+    gathers: Arc<AggregateUDF>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ArrayAgg {
-    gathers: Arc<AggregateUDF>,
+impl Default for ArrayAgg {
+    fn default() -> ArrayAgg {
+        ArrayAgg { gathers: array_agg_udaf() }
+    }
 }
 
 impl AggregateUDFImpl for ArrayAgg {

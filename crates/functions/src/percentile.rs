@@ -11,7 +11,6 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, ListArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::function::{
     AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
@@ -23,16 +22,15 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 
-/// Puts the function in the place of DataFusion's.
-pub fn register(state: &mut SessionState) {
-    let function = PercentileCont { gathers: percentile_cont_udaf() };
-    // A session takes every function; what it gives is the one that goes.
-    let _ = state.register_udaf(Arc::new(AggregateUDF::new_from_impl(function)));
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct PercentileCont {
+    gathers: Arc<AggregateUDF>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct PercentileCont {
-    gathers: Arc<AggregateUDF>,
+impl Default for PercentileCont {
+    fn default() -> PercentileCont {
+        PercentileCont { gathers: percentile_cont_udaf() }
+    }
 }
 
 impl AggregateUDFImpl for PercentileCont {

@@ -158,7 +158,17 @@ fn is_of_kept(plan: &LogicalPlan) -> bool {
 
 /// A filter whose conditions on a column are written alike.
 fn alike(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let is_otherwise = |condition: &&Expr| {
+        let Expr::BinaryExpr(BinaryExpr { left, right, .. }) = condition else { return false };
+        matches!(
+            (&**left, &**right),
+            (Expr::Literal(..), Expr::Column(_)) | (Expr::Column(_), Expr::Literal(_, Some(_)))
+        )
+    };
     let LogicalPlan::Filter(Filter { predicate, input, .. }) = plan else { return Ok(plan) };
+    if !split_conjunction(&predicate).iter().any(is_otherwise) {
+        return Ok(LogicalPlan::Filter(Filter::try_new(predicate, input)?));
+    }
     let conditions = split_conjunction_owned(predicate).into_iter().map(|condition| {
         let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else { return condition };
         let is_turned = matches!((&*left, &*right), (Expr::Literal(..), Expr::Column(_)));

@@ -32,6 +32,8 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 
+use thalweg_functions::cut_text::varchar;
+
 use super::casts::{before_cast, is_exact};
 
 #[derive(Debug, Default)]
@@ -131,23 +133,14 @@ fn bare_constant(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Literal(value, Some(_)) => Some(Expr::Literal(value.clone(), None)),
         Expr::ScalarFunction(call) if call.func.name() == "cut_varchar" => {
-            let [Expr::Literal(text, _), Expr::Literal(length, _)] = &call.args[..] else {
+            let [Expr::Literal(text, _), Expr::Literal(ScalarValue::Int64(Some(length)), _)] =
+                &call.args[..]
+            else {
                 return None;
             };
-            let (text, length) = (text.try_as_str().flatten()?, whole(length)?);
-            let cut = match text.char_indices().nth(length) {
-                Some((end, _)) => &text[..end],
-                None => text,
-            };
+            let cut = varchar(text.try_as_str().flatten()?, *length);
             Some(Expr::Literal(ScalarValue::Utf8View(Some(cut.into())), None))
         }
-        _ => None,
-    }
-}
-
-fn whole(value: &ScalarValue) -> Option<usize> {
-    match value {
-        ScalarValue::Int64(Some(n)) => usize::try_from(*n).ok(),
         _ => None,
     }
 }

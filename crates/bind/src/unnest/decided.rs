@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::failure::{Result, not_covered};
+use crate::kept::OF_PLACES;
 
 /// The same plan, with an order by all columns wherever an order decides which rows there are.
 pub(super) fn decided(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -106,10 +107,6 @@ fn with_all(mut by: Vec<SortExpr>, input: &LogicalPlan) -> Result<Vec<SortExpr>>
     }
     Ok(by)
 }
-
-/// Functions for which rows that are equal in the order are not alike.
-const OF_PLACES: [&str; 7] =
-    ["row_number", "ntile", "lag", "lead", "first_value", "last_value", "nth_value"];
 
 /// Whether it is a window that has another order now.
 fn number_all(expr: &mut Expr, input: &LogicalPlan) -> Result<bool> {

@@ -131,15 +131,14 @@ fn decimal(text: &str) -> Option<ArrayRef> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let mut scale = fraction.len() as i32 - exponent;
-    // Zeros at the end say nothing.
-    while (scale > 38 || scale > 0 && digits.trim_start_matches('0').len() > 38)
-        && digits.ends_with('0')
-    {
+    let mut scale = (fraction.len() as i32).saturating_sub(exponent);
+    // Zeros at both ends say nothing.
+    digits.drain(..digits.len() - digits.trim_start_matches('0').len());
+    while (scale > 38 || scale > 0 && digits.len() > 38) && digits.ends_with('0') {
         digits.pop();
         scale -= 1;
     }
-    if digits.bytes().all(|b| b == b'0') {
+    if digits.is_empty() {
         scale = scale.clamp(0, 38);
     }
     if !(-38..=38).contains(&scale) {
@@ -149,7 +148,6 @@ fn decimal(text: &str) -> Option<ArrayRef> {
         digits.push('0');
         scale += 1;
     }
-    let digits = digits.trim_start_matches('0');
     if digits.len() > 38 {
         return None;
     }
