@@ -33,6 +33,7 @@ mod pipeline;
 pub mod prune;
 mod row_id;
 mod scan;
+mod sorted_runs;
 mod spill_file;
 mod spill_join;
 mod spill_sort;

@@ -2,8 +2,8 @@
 //!
 //! The pipelines run one after the other, or some that build tables at the same time, each by as many
 //! tasks as there are slots and morsels.
-//! What they hold is reserved; if that is refused, groups and tables go to files. For rows to be
-//! sorted the pipelines are given up for the subtree they stand for, whose operators spill. That is
+//! What they hold is reserved; if that is refused, groups, tables and rows to be sorted go to files. For
+//! windows the pipelines are given up for the subtree they stand for, whose operators spill. That is
 //! possible as long as no row has been handed out, and until then memory is all that is asked for: a
 //! pipeline that hands rows out holds nothing but the tables it probes.
 //!

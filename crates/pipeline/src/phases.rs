@@ -1,8 +1,18 @@
 //! What a sink has still to do when all of its rows are in.
 
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
-use thalweg_base::Result;
+use thalweg_base::{Error, Result};
+
+/// What a task that takes long awaits between its steps, so that others have their turn.
+pub type Pause<'a> = dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'a;
+
+/// For callers whose work keeps nobody waiting.
+pub fn no_pause() -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(std::future::ready(()))
+}
 
 /// Work in phases of tasks, of about a millisecond each. A phase begins when the one before is done;
 /// its tasks run once each, in any order, at once, on any threads.
@@ -23,6 +33,16 @@ pub trait Phases: Send + Sync {
     }
 
     fn run(&self, phase: usize, task: usize) -> Result<()>;
+
+    /// The same, with pauses if it takes longer than others.
+    fn run_in_steps(
+        &self,
+        phase: usize,
+        task: usize,
+        _pause: &Pause,
+    ) -> impl Future<Output = Result<()>> + Send {
+        async move { self.run(phase, task) }
+    }
 
     /// When every task has run.
     fn finish(self) -> Result<Self::Output>;
@@ -91,14 +111,14 @@ impl<P: Phases> Turns<P> {
 
     /// Runs a task of a phase; or once all of these have begun and while not all have ended, one of
     /// the last phase, rather than wait. `false`: there is none. The phases before must be done.
-    pub fn run(&self, phase: usize, worker: usize) -> Result<bool> {
+    pub async fn run(&self, phase: usize, worker: usize, pause: &Pause<'_>) -> Result<bool> {
         let last = self.phases() - 1;
         let task = match phase == last {
             true => self.last_task(worker),
             false => self.shares[phase].take(self.work.tasks(phase), worker),
         };
         if let Some(task) = task {
-            self.work.run(phase, task)?;
+            self.work.run_in_steps(phase, task, pause).await?;
             self.left[phase].fetch_sub(1, Ordering::Relaxed);
             return Ok(true);
         }
@@ -109,7 +129,8 @@ impl<P: Phases> Turns<P> {
         let more = |early| (early < most).then_some(early + 1);
         let begun = self.early.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         let Ok(begun) = begun else { return Ok(false) };
-        self.work.run(last, self.work.tasks(last) - 1 - begun)?;
+        let task = self.work.tasks(last) - 1 - begun;
+        self.work.run_in_steps(last, task, pause).await?;
         Ok(true)
     }
 
@@ -125,6 +146,15 @@ impl<P: Phases> Turns<P> {
 
     pub fn into_work(self) -> P {
         self.work
+    }
+}
+
+/// What comes of a future that never waits.
+pub fn at_once<T>(future: impl Future<Output = T>) -> Result<T> {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(done) => Ok(done),
+        Poll::Pending => Err(Error::internal("work that is done at once has waited")),
     }
 }
 
@@ -189,6 +219,10 @@ mod tests {
         }
     }
 
+    fn run(turns: &Turns<Noted>, phase: usize, worker: usize) -> bool {
+        at_once(turns.run(phase, worker, &no_pause)).unwrap().unwrap()
+    }
+
     #[test]
     fn each_task_runs_once_and_none_before_what_it_needs() {
         for threads in 1..5 {
@@ -198,7 +232,7 @@ mod tests {
                     std::thread::scope(|scope| {
                         for worker in 0..threads.min(turns.threads(phase)) {
                             let turns = &turns;
-                            scope.spawn(move || while turns.run(phase, worker).unwrap() {});
+                            scope.spawn(move || while run(turns, phase, worker) {});
                         }
                     });
                 }
@@ -210,15 +244,15 @@ mod tests {
     #[test]
     fn who_would_wait_runs_a_task_of_the_last_phase() {
         let turns = Turns::new(Noted::default(), 2);
-        while turns.run(0, 0).unwrap() {}
+        while run(&turns, 0, 0) {}
         // All have begun, and one has not ended.
         while turns.shares[1].take(TASKS[1], 1).is_some() {}
         turns.left[1].store(1, Ordering::Relaxed);
         for early in 0..EARLY[1] {
-            assert!(turns.run(1, 0).unwrap());
+            assert!(run(&turns, 1, 0));
             assert!(turns.work.0.lock().unwrap().contains(&(2, TASKS[2] - 1 - early)));
         }
-        assert!(!turns.run(1, 0).unwrap(), "the others have to wait");
+        assert!(!run(&turns, 1, 0), "the others have to wait");
         assert_eq!(turns.threads(2), TASKS[2] - EARLY[1]);
     }
 }

@@ -1,9 +1,10 @@
 //! The sort sink: all rows in order, or the first of them.
 //!
 //! Keys become byte strings that compare as the rows do (normalised keys, Arrow's row format). Each
-//! worker collects *runs*. In the first phase each run is sorted by a task of its own; then
-//! splitters, taken from the runs at even distances, cut all of them into ranges, and in the second
-//! phase each task puts one range of every run in order:
+//! worker collects *parts*, the batches as they come if these are large enough. Rows stay where they
+//! are; what is sorted are [entries](words::Entry) that say where. In the first phase each *run*, some
+//! parts, is sorted by a task of its own, and cut into ranges by splitters, keys of rows at even
+//! distances. In the second phase each task puts one range of every run in order, and gathers its rows:
 //!
 //! ```text
 //!   run 0   ── a c f │ k m   │ r t
@@ -11,14 +12,17 @@
 //!   run 2   ── e     │ g i   │ p q u
 //!              task 0   task 1   task 2
 //! ```
-//! No task has more than a few thousand rows, and none waits for another of its phase. If only the
+//! No task has more than some ten thousand rows, and none waits for another of its phase. If only the
 //! first rows are asked for, a worker keeps about as many, takes no more than these of a batch, and
 //! throws away at once what comes after the last of them.
 
-use std::borrow::Borrow;
-use std::sync::{Mutex, OnceLock};
+mod words;
 
-use arrow::array::{Array, ArrayRef, UInt32Array};
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
 use arrow::compute::{SortOptions, interleave, take};
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, Rows, SortField};
@@ -28,12 +32,22 @@ use crate::aggregate::Groups;
 use crate::allocations::Allocations;
 use crate::encoding::{compacted, expand, internal};
 use crate::phases::Phases;
+use words::{Entry, Varying, Words};
 
-/// Rows of a run, and about as many of a task of the second phase.
-const RUN_ROWS: usize = 16 * 1024;
+/// Rows of a run, of a task of the first phase, at most; but a part may have more.
+const RUN_ROWS: usize = 32 * 1024;
 
-/// The same where only a few rows are asked for: those that are kept are found so often.
-const FEWEST_RUN_ROWS: usize = 1024;
+/// Rows of a range, of a task of the second phase, about.
+const RANGE_ROWS: usize = 16 * 1024;
+
+/// Batches of fewer rows are put together to parts of so many, or where only a few rows are asked for,
+/// of about twice as many as are kept.
+const PART_ROWS_MIN: usize = 4 * 1024;
+const PART_ROWS: usize = 16 * 1024;
+
+/// Rows for each range that are looked at to find where to cut, and of all ranges.
+const SAMPLES: usize = 16;
+const SAMPLES_MAX: usize = 64 * 1024;
 
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -55,19 +69,13 @@ impl Spec {
     }
 }
 
-/// Some rows, not necessarily in order.
-struct Run {
+/// Some rows, in no order.
+struct Part {
     keys: Rows,
     payload: Vec<ArrayRef>,
-    /// The order of its rows, once it is sorted.
-    order: Vec<u32>,
 }
 
-impl Run {
-    fn sort(&mut self) {
-        self.order = order(&self.keys.iter().map(|key| key.data()).collect::<Vec<_>>());
-    }
-
+impl Part {
     fn rows(&self) -> usize {
         self.keys.num_rows()
     }
@@ -77,9 +85,11 @@ impl Run {
 pub struct Collected {
     spec: Spec,
     converter: RowConverter,
-    runs: Vec<Run>,
+    parts: Vec<Part>,
+    varying: Varying,
+    /// Keys of the rows that are in no part yet.
     keys: Rows,
-    /// Of the rows that are no run yet, batch by batch.
+    /// These rows, batch by batch.
     batches: Vec<Vec<ArrayRef>>,
     /// With a `fetch`: the last row that can be among the first.
     bound: Option<Vec<u8>>,
@@ -93,7 +103,8 @@ impl Collected {
             keys: converter.empty_rows(0, 0),
             spec: spec.clone(),
             converter,
-            runs: vec![],
+            parts: vec![],
+            varying: Varying::default(),
             batches: vec![],
             bound: None,
             held: Allocations::default(),
@@ -111,39 +122,50 @@ impl Collected {
             .collect::<Result<_>>()?;
         let keys = self.converter.convert_columns(&keys).map_err(internal)?;
         let mut payload = payload.to_vec();
-        match self.spec.fetch {
-            None => keys.iter().for_each(|key| self.keys.push(key)),
-            Some(fetch) => {
-                let first = self.first_of(&keys, fetch);
-                if first.is_empty() {
-                    return Ok(());
-                }
-                first.iter().for_each(|&row| self.keys.push(keys.row(row as usize)));
-                if first.len() < rows {
-                    let first = UInt32Array::from(first);
-                    let picked = |c: &ArrayRef| take(c, &first, None).map_err(internal);
-                    payload = payload.iter().map(picked).collect::<Result<_>>()?;
-                }
+        let first = self.spec.fetch.map(|fetch| self.first_of(&keys, fetch));
+        if let Some(first) = &first
+            && first.len() < rows
+        {
+            if first.is_empty() {
+                return Ok(());
             }
+            let first = UInt32Array::from(first.clone());
+            let picked = |c: &ArrayRef| take(c, &first, None).map_err(internal);
+            payload = payload.iter().map(picked).collect::<Result<_>>()?;
         }
         let columns = payload.iter().zip(&self.spec.payload_types);
         payload = columns.map(|(c, data_type)| expand(c, data_type)).collect::<Result<_>>()?;
-        if self.spec.fetch.is_some() {
+        if first.is_some() {
             // Few rows are kept, whose texts may be views into those of all.
             payload = payload.iter().map(compacted).collect();
         }
         payload.iter().for_each(|column| self.held.add(column));
+        match first {
+            // Large enough to stay as it is.
+            None if rows >= PART_ROWS_MIN => {
+                self.close_part()?;
+                self.add(Part { keys, payload });
+                return Ok(());
+            }
+            None => keys.iter().for_each(|key| self.keys.push(key)),
+            Some(first) => first.iter().for_each(|&row| self.keys.push(keys.row(row as usize))),
+        }
         self.batches.push(payload);
-        if self.keys.num_rows() >= self.run_rows() {
-            self.close_run()?;
+        if self.keys.num_rows() >= self.part_rows() {
+            self.close_part()?;
         }
         Ok(())
     }
 
-    /// Rows of a run: if only the first are asked for, about as many as are kept.
-    fn run_rows(&self) -> usize {
-        let enough = |fetch: usize| fetch.saturating_mul(2).clamp(FEWEST_RUN_ROWS, RUN_ROWS);
-        self.spec.fetch.map_or(RUN_ROWS, enough)
+    fn add(&mut self, part: Part) {
+        self.varying.see(&part.keys);
+        self.parts.push(part);
+    }
+
+    /// Rows of a part: if only the first are asked for, about as many as are kept.
+    fn part_rows(&self) -> usize {
+        let enough = |fetch: usize| fetch.saturating_mul(2).clamp(PART_ROWS_MIN / 4, PART_ROWS);
+        self.spec.fetch.map_or(PART_ROWS, enough)
     }
 
     /// The rows of a batch that can be among the first.
@@ -161,51 +183,61 @@ impl Collected {
         rows
     }
 
-    fn close_run(&mut self) -> Result<()> {
-        let keys = std::mem::replace(&mut self.keys, self.converter.empty_rows(0, 0));
-        if keys.num_rows() == 0 {
+    /// Makes a part of the rows that are in none.
+    fn close_part(&mut self) -> Result<()> {
+        if self.keys.num_rows() == 0 {
             return Ok(());
         }
+        let keys = std::mem::replace(&mut self.keys, self.converter.empty_rows(0, 0));
         let batches = std::mem::take(&mut self.batches);
         let payload = (0..self.spec.payload_types.len()).map(|c| {
             let pieces: Vec<&dyn Array> = batches.iter().map(|b| b[c].as_ref()).collect();
             arrow::compute::concat(&pieces).map_err(internal)
         });
         let payload = payload.collect::<Result<Vec<_>>>()?;
-        // What is not copied, the run holds as well.
+        // What is not copied, the part holds as well.
         batches.iter().flatten().for_each(|column| self.held.forget(column));
         payload.iter().for_each(|column| self.held.add(column));
-        self.runs.push(Run { keys, payload, order: vec![] });
-        // Not at every run: what is kept is copied.
+        self.add(Part { keys, payload });
+        // Not at every part: what is kept is copied.
         if let Some(fetch) = self.spec.fetch
-            && self.runs.iter().map(Run::rows).sum::<usize>() / 2 > fetch
+            && self.parts.iter().map(Part::rows).sum::<usize>() / 2 > fetch
         {
             self.keep_first(fetch)?;
         }
         Ok(())
     }
 
-    /// Keeps the first rows of all runs.
+    /// Keeps the first rows of all parts.
     fn keep_first(&mut self, fetch: usize) -> Result<()> {
-        let runs = std::mem::take(&mut self.runs);
+        let parts = std::mem::take(&mut self.parts);
         let rows =
-            runs.iter().enumerate().flat_map(|(i, r)| (0..r.rows()).map(move |row| (i, row)));
+            parts.iter().enumerate().flat_map(|(i, p)| (0..p.rows()).map(move |row| (i, row)));
         let mut rows: Vec<(usize, usize)> = rows.collect();
-        let key = |&(run, row): &(usize, usize)| runs[run].keys.row(row);
+        let key = |&(part, row): &(usize, usize)| parts[part].keys.row(row);
         if rows.len() > fetch {
             rows.select_nth_unstable_by(fetch - 1, |a, b| key(a).cmp(&key(b)));
             self.bound = Some(key(&rows[fetch - 1]).as_ref().to_vec());
             rows.truncate(fetch);
         }
         self.held.clear();
-        for rows in rows.chunks(RUN_ROWS) {
+        for rows in rows.chunks(PART_ROWS) {
             let mut keys = self.converter.empty_rows(rows.len(), 0);
             rows.iter().for_each(|at| keys.push(key(at)));
-            let payload = gather(&runs, rows, self.spec.payload_types.len())?;
+            let payload = gather(&parts, rows, &self.spec)?;
             payload.iter().for_each(|column| self.held.add(column));
-            self.runs.push(Run { keys, payload, order: vec![] });
+            self.parts.push(Part { keys, payload });
         }
         Ok(())
+    }
+
+    /// Gives away what was collected, and goes on with nothing.
+    pub fn give(&mut self) -> Result<Sorting> {
+        let mut empty = Collected::new(&self.spec)?;
+        // The rows that have set it are among those that are given away.
+        empty.bound = self.bound.clone();
+        let collected = std::mem::replace(self, empty);
+        Sorting::new(collected.spec.clone(), vec![collected])
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -214,123 +246,142 @@ impl Collected {
 
     /// Of the keys alone, for those who know what the payload takes.
     pub fn key_bytes(&self) -> usize {
-        self.runs.iter().map(|run| run.keys.size()).sum::<usize>() + self.keys.size()
+        self.parts.iter().map(|part| part.keys.size()).sum::<usize>() + self.keys.size()
     }
 }
 
-/// Keys that are fewer are compared as they are.
-const FEW_KEYS: usize = 16;
-
-/// The places of the keys, in the order of their bytes; no key is the beginning of another.
-///
-/// Eight bytes are a number: keys are sorted by their first one, those with the same number by
-/// their next, and so on. So what is compared lies side by side, and a beginning that many have in
-/// common, such as the partition of a window, is looked at once.
-fn order(keys: &[&[u8]]) -> Vec<u32> {
-    const WORD: usize = size_of::<u64>();
-    let word = |key: &[u8], from: usize| {
-        let rest = key.get(from..).unwrap_or(&[]);
-        match rest.first_chunk() {
-            Some(word) => u64::from_be_bytes(*word),
-            None => {
-                let mut word = [0; WORD];
-                word[..rest.len()].copy_from_slice(rest);
-                u64::from_be_bytes(word)
-            }
-        }
-    };
-    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-    let mut words: Vec<(u64, u32)> = Vec::with_capacity(keys.len());
-    // Places in `order` of keys whose first bytes are the same, and how many bytes.
-    let mut tied = vec![(0..keys.len(), 0)];
-    while let Some((places, from)) = tied.pop() {
-        let part = &mut order[places.clone()];
-        if part.len() < FEW_KEYS {
-            part.sort_unstable_by(|&a, &b| keys[a as usize].cmp(keys[b as usize]));
-            continue;
-        }
-        words.clear();
-        words.extend(part.iter().map(|&key| (word(keys[key as usize], from), key)));
-        words.sort_unstable_by_key(|word| word.0);
-        part.iter_mut().zip(&words).for_each(|(key, word)| *key = word.1);
-        let mut start = places.start;
-        for same in words.chunk_by(|a, b| a.0 == b.0) {
-            let end = start + same.len();
-            let goes_on = |(_, key): &(u64, u32)| keys[*key as usize].len() > from + WORD;
-            if same.len() > 1 && same.iter().any(goes_on) {
-                tied.push((start..end, from + WORD));
-            }
-            start = end;
-        }
-    }
-    order
-}
-
-/// The named rows of runs: (run, row).
-fn gather(
-    runs: &[impl Borrow<Run>],
-    rows: &[(usize, usize)],
-    columns: usize,
-) -> Result<Vec<ArrayRef>> {
+/// The named rows of parts: (part, row).
+fn gather(parts: &[Part], rows: &[(usize, usize)], spec: &Spec) -> Result<Vec<ArrayRef>> {
     let column = |c: usize| {
-        let arrays: Vec<&dyn Array> = runs.iter().map(|r| r.borrow().payload[c].as_ref()).collect();
+        let arrays: Vec<&dyn Array> = parts.iter().map(|part| part.payload[c].as_ref()).collect();
         interleave(&arrays, rows).map_err(internal)
     };
-    (0..columns).map(column).collect()
+    (0..spec.payload_types.len()).map(column).collect()
 }
 
 /// From what was collected to rows in order.
 pub struct Sorting {
     spec: Spec,
-    runs: Vec<OnceLock<Run>>,
-    unsorted: Vec<Mutex<Option<Run>>>,
+    parts: Vec<Part>,
+    words: Words,
+    /// The parts of each run.
+    runs: Vec<Range<usize>>,
     rows: usize,
-    ranges: usize,
-    /// The ranges of each run, once all are sorted.
-    cuts: OnceLock<Vec<Vec<usize>>>,
+    /// The least key of each range but the first, or the beginning of it, and its first word.
+    splitters: Vec<(u64, Vec<u8>)>,
+    sorted_runs: Vec<OnceLock<Run>>,
     sorted: Vec<OnceLock<Groups>>,
 }
 
+/// The rows of a run in order, and where its ranges begin and end.
+struct Run {
+    entries: Vec<Entry>,
+    cuts: Vec<usize>,
+}
+
 impl Sorting {
-    pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
-        let mut unsorted = vec![];
-        for mut part in parts {
-            part.close_run()?;
-            unsorted.extend(part.runs);
+    pub fn new(spec: Spec, collected: Vec<Collected>) -> Result<Self> {
+        let (mut parts, mut varying) = (vec![], Varying::default());
+        for mut each in collected {
+            each.close_part()?;
+            varying.join(&each.varying);
+            parts.extend(each.parts);
         }
-        let rows: usize = unsorted.iter().map(Run::rows).sum();
-        let ranges = rows.div_ceil(RUN_ROWS);
+        let mut runs: Vec<Range<usize>> = vec![];
+        let (mut rows, mut run_rows) = (0, RUN_ROWS);
+        for (n, part) in parts.iter().enumerate() {
+            match runs.last_mut() {
+                Some(run) if run_rows + part.rows() <= RUN_ROWS => run.end = n + 1,
+                _ => {
+                    run_rows = 0;
+                    runs.push(n..n + 1);
+                }
+            }
+            run_rows += part.rows();
+            rows += part.rows();
+        }
+        let ranges = rows.div_ceil(RANGE_ROWS);
+        let words = Words::new(&varying);
+        let splitters = splitters(&parts, rows, ranges, &spec)?;
+        let splitters = splitters.into_iter().map(|key| (words.first(&key), key)).collect();
         Ok(Sorting {
             spec,
-            runs: unsorted.iter().map(|_| OnceLock::new()).collect(),
-            unsorted: unsorted.into_iter().map(|r| Mutex::new(Some(r))).collect(),
+            words,
+            sorted_runs: runs.iter().map(|_| OnceLock::new()).collect(),
+            runs,
             rows,
-            ranges,
-            cuts: OnceLock::new(),
+            splitters,
             sorted: (0..ranges).map(|_| OnceLock::new()).collect(),
+            parts,
         })
+    }
+
+    fn key(&self, entry: &Entry) -> &[u8] {
+        self.parts[entry.part as usize].keys.row(entry.row as usize).data()
+    }
+
+    /// Sorts a run and cuts it into ranges.
+    fn sort_run(&self, run: usize) -> Run {
+        let parts = self.runs[run].clone();
+        let rows = self.parts[parts.clone()].iter().map(Part::rows).sum();
+        let mut entries = Vec::with_capacity(rows);
+        parts.for_each(|n| entries.extend(words::entries(&self.words, n, &self.parts[n].keys)));
+        words::sort(&mut entries, &self.words, |entry| self.key(entry));
+        let mut cuts = Vec::with_capacity(self.ranges() + 1);
+        cuts.push(0);
+        for (word, splitter) in &self.splitters {
+            let from = *cuts.last().unwrap_or(&0);
+            let is_below = |entry: &Entry| match entry.word.cmp(word) {
+                Ordering::Equal => self.key(entry) < splitter.as_slice(),
+                order => order.is_lt(),
+            };
+            cuts.push(from + entries[from..].partition_point(is_below));
+        }
+        cuts.push(entries.len());
+        Run { entries, cuts }
+    }
+
+    /// How many ranges the rows are cut into.
+    pub fn ranges(&self) -> usize {
+        self.sorted.len()
     }
 
     /// The rows of a range in order, once the first phase is done.
     pub fn range(&self, range: usize) -> Result<Groups> {
-        let runs: Vec<&Run> =
-            self.runs.iter().map(|r| r.get().ok_or_else(poisoned)).collect::<Result<_>>()?;
-        let cuts = match self.cuts.get() {
-            Some(cuts) => cuts,
-            None => {
-                let cuts = cuts(&runs, self.ranges, &self.spec)?;
-                self.cuts.get_or_init(|| cuts)
-            }
-        };
-        let mut rows: Vec<(usize, usize)> = vec![];
-        for (i, run) in runs.iter().enumerate() {
-            let places = &run.order[cuts[i][range]..cuts[i][range + 1]];
-            rows.extend(places.iter().map(|&row| (i, row as usize)));
-        }
-        let keys: Vec<_> = rows.iter().map(|&(run, row)| runs[run].keys.row(row).data()).collect();
-        let rows: Vec<_> = order(&keys).iter().map(|&place| rows[place as usize]).collect();
-        let columns = gather(&runs, &rows, self.spec.payload_types.len())?;
+        let rows: Vec<_> = self.places(range)?.iter().map(place).collect();
+        let columns = gather(&self.parts, &rows, &self.spec)?;
         Ok(Groups { columns, rows: rows.len() })
+    }
+
+    /// The same, without rows that come after those that are asked for.
+    pub fn first_rows(&self, range: usize) -> Result<Groups> {
+        let mut rows = self.range(range)?;
+        if let Some(fetch) = self.spec.fetch {
+            let runs = self.sorted_runs.iter().filter_map(OnceLock::get);
+            let before: usize = runs.map(|run| run.cuts[range]).sum();
+            rows.truncate(fetch.saturating_sub(before));
+        }
+        Ok(rows)
+    }
+
+    /// The rows of a range with their keys, which compare as the rows do.
+    pub fn range_with_keys(&self, range: usize) -> Result<(Groups, BinaryArray)> {
+        let entries = self.places(range)?;
+        let rows: Vec<_> = entries.iter().map(place).collect();
+        let columns = gather(&self.parts, &rows, &self.spec)?;
+        let keys = BinaryArray::from_iter_values(entries.iter().map(|entry| self.key(entry)));
+        Ok((Groups { columns, rows: rows.len() }, keys))
+    }
+
+    /// Where the rows of a range lie, in order.
+    fn places(&self, range: usize) -> Result<Vec<Entry>> {
+        let mut entries = Vec::with_capacity(2 * RANGE_ROWS);
+        for run in &self.sorted_runs {
+            let run = run.get().ok_or_else(poisoned)?;
+            entries.extend_from_slice(&run.entries[run.cuts[range]..run.cuts[range + 1]]);
+        }
+        words::sort(&mut entries, &self.words, |entry| self.key(entry));
+        Ok(entries)
     }
 
     /// In order, when all phases are done.
@@ -351,19 +402,15 @@ impl Phases for Sorting {
     }
 
     fn tasks(&self, phase: usize) -> usize {
-        if phase == 0 { self.runs.len() } else { self.ranges }
+        if phase == 0 { self.runs.len() } else { self.ranges() }
     }
 
     fn run(&self, phase: usize, task: usize) -> Result<()> {
         if phase == 0 {
-            let run = self.unsorted[task].lock().map_err(|_| poisoned())?.take();
-            if let Some(mut run) = run {
-                run.sort();
-                let _ = self.runs[task].set(run);
-            }
-            return Ok(());
+            let _ = self.sorted_runs[task].set(self.sort_run(task));
+        } else {
+            let _ = self.sorted[task].set(self.range(task)?);
         }
-        let _ = self.sorted[task].set(self.range(task)?);
         Ok(())
     }
 
@@ -373,13 +420,9 @@ impl Phases for Sorting {
         let mut batches = vec![];
         for batch in self.sorted {
             let mut batch = batch.into_inner().ok_or_else(poisoned)?;
-            let rows = batch.rows.min(left);
-            if rows < batch.rows {
-                batch.columns = batch.columns.iter().map(|c| c.slice(0, rows)).collect();
-                batch.rows = rows;
-            }
-            left -= rows;
-            if rows > 0 {
+            batch.truncate(left);
+            left -= batch.rows;
+            if batch.rows > 0 {
                 batches.push(batch);
             }
         }
@@ -387,19 +430,51 @@ impl Phases for Sorting {
     }
 }
 
+/// The first phase of a sort alone: who reads the rows [asks](Sorting::first_rows) for one range after
+/// the other, so that they are never there twice.
+pub struct Parts(pub Sorting);
+
+impl Phases for Parts {
+    type Output = Sorting;
+
+    fn rows(&self) -> usize {
+        self.0.rows()
+    }
+
+    fn phases(&self) -> usize {
+        1
+    }
+
+    fn tasks(&self, phase: usize) -> usize {
+        self.0.tasks(phase)
+    }
+
+    fn run(&self, phase: usize, task: usize) -> Result<()> {
+        self.0.run(phase, task)
+    }
+
+    fn finish(self) -> Result<Sorting> {
+        Ok(self.0)
+    }
+}
+
 fn poisoned() -> Error {
     Error::internal("a sort went on before all of its runs were sorted")
 }
 
-/// Where each sorted run is cut so that the ranges are of about the same size: equal keys are in
-/// the same range.
-fn cuts(runs: &[&Run], ranges: usize, spec: &Spec) -> Result<Vec<Vec<usize>>> {
-    /// Candidates for splitters, per range and run.
-    const SAMPLES: usize = 8;
+/// Keys, or beginnings of keys, that cut all rows into ranges of about the same size: equal keys are in the
+/// same range.
+fn splitters(parts: &[Part], rows: usize, ranges: usize, spec: &Spec) -> Result<Vec<Vec<u8>>> {
+    let step = (rows / (SAMPLES * ranges).clamp(1, SAMPLES_MAX)).max(1);
     let mut samples = vec![];
-    for run in runs {
-        let step = (run.rows() / (SAMPLES * ranges).max(1)).max(1);
-        samples.extend(run.order.iter().step_by(step).map(|&row| run.keys.row(row as usize)));
+    // Of the part, the row that is next.
+    let mut next = 0;
+    for part in parts {
+        while next < part.rows() {
+            samples.push(part.keys.row(next));
+            next += step;
+        }
+        next -= part.rows();
     }
     samples.sort_unstable();
     let splitters = (1..ranges).map(|r| samples[r * samples.len() / ranges].as_ref());
@@ -416,15 +491,11 @@ fn cuts(runs: &[&Run], ranges: usize, spec: &Spec) -> Result<Vec<Vec<usize>>> {
             *first = std::mem::take(start);
         }
     }
-    let cut = |run: &&Run| {
-        let below = |splitter: &Vec<u8>| {
-            let is_below = |&row: &u32| run.keys.row(row as usize).as_ref() < splitter.as_slice();
-            run.order.partition_point(is_below)
-        };
-        let inner = splitters.iter().map(below);
-        std::iter::once(0).chain(inner).chain([run.rows()]).collect()
-    };
-    Ok(runs.iter().map(cut).collect())
+    Ok(splitters)
+}
+
+fn place(entry: &Entry) -> (usize, usize) {
+    (entry.part as usize, entry.row as usize)
 }
 
 /// Of each key the bytes of its first fields, those that are to be together: no key that has them
@@ -487,22 +558,6 @@ mod tests {
         let (all, first) = (bytes(None), bytes(Some(10)));
         assert!((2_000_000..4_000_000).contains(&all), "{all}");
         assert!(first < 1_000_000, "{first}");
-    }
-
-    proptest! {
-        #[test]
-        fn bytes_are_in_order(
-            keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..40), 0..300),
-        ) {
-            // With an end that no key has within it.
-            let keys: Vec<Vec<u8>> =
-                keys.into_iter().map(|key| key.iter().map(|b| b + 1).chain([0]).collect()).collect();
-            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            let found: Vec<&[u8]> = order(&keys).iter().map(|&place| keys[place as usize]).collect();
-            let mut expected = keys.clone();
-            expected.sort_unstable();
-            prop_assert_eq!(found, expected);
-        }
     }
 
     proptest! {

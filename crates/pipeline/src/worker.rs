@@ -33,6 +33,8 @@ pub enum Finished {
     Merging(Arc<Merging>),
     /// Rows in order, or groups in none.
     Rows(Arc<Vec<Groups>>),
+    /// To be put in order by whoever reads them, range by range.
+    Sorting(Arc<sort::Sorting>),
     Nothing,
 }
 
@@ -148,7 +150,8 @@ impl Part {
                 groups => Given::Groups(groups),
             },
             Part::Build(collected) => Given::Rows(collected.give()),
-            Part::Sort(_) | Part::Nothing => Given::Nothing,
+            Part::Sort(collected) => Given::Sorting(collected.give()?),
+            Part::Nothing => Given::Nothing,
         })
     }
 }
@@ -159,6 +162,8 @@ pub enum Given {
     Groups(Vec<Sealed>),
     /// Of a table.
     Rows(table::Given),
+    /// To be sorted.
+    Sorting(sort::Sorting),
 }
 
 /// The number of morsels of a source that is not the caller's, and each of them.
@@ -168,6 +173,7 @@ pub fn morsels(source: &Source, sinks: &[Option<Finished>]) -> Result<usize> {
         Source::Groups(sink) => match &sinks[*sink] {
             Some(Finished::Merging(merging)) => merging.parts(),
             Some(Finished::Rows(rows)) => rows.len(),
+            Some(Finished::Sorting(sorting)) => sorting.ranges(),
             _ => return Err(no_groups(*sink)),
         },
         Source::Table { sink, .. } => table_morsels(table(sinks, *sink)?),
@@ -194,6 +200,7 @@ pub fn morsel(source: &Source, sinks: &[Option<Finished>], n: usize) -> Result<V
         Source::Groups(sink) => match &sinks[*sink] {
             Some(Finished::Merging(merging)) => Ok(batches(merging.groups(n)?)),
             Some(Finished::Rows(rows)) => Ok(batches(vec![rows[n].clone()])),
+            Some(Finished::Sorting(sorting)) => Ok(batches(vec![sorting.first_rows(n)?])),
             _ => Err(no_groups(*sink)),
         },
         Source::Table { sink, rows } => Ok(vec![table_rows(table(sinks, *sink)?, *rows, n)]),

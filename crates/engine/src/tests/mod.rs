@@ -5,4 +5,4 @@ mod explained_pipelines;
 mod query_log;
 mod random_queries;
 mod skipped_chunks;
-mod spilled_joins;
+mod spilled;

@@ -22,8 +22,8 @@ use thalweg_base::Error;
 use thalweg_pipeline::aggregate::{AllGroups, Groups, Merging, Partial};
 use thalweg_pipeline::encoding::value_bytes;
 use thalweg_pipeline::ir::{Pipeline, Plan, Sink, Source, Step};
-use thalweg_pipeline::phases::{Phases, Turns};
-use thalweg_pipeline::sort::{Collected, Sorting};
+use thalweg_pipeline::phases::{Pause, Phases, Turns};
+use thalweg_pipeline::sort::{self, Collected, Sorting};
 use thalweg_pipeline::table::Building;
 use thalweg_pipeline::window::Windowing;
 use thalweg_pipeline::worker::{BuiltTable, Finished, Given, Part, Worker, is_apart};
@@ -322,7 +322,7 @@ impl Shared {
         let steps = pipeline.steps.iter().enumerate().skip(split);
         let mut tables = steps.filter_map(|(n, step)| match spilled.get(&step.table()?)? {
             Spilled::Table(table) => Some((n, Arc::clone(table))),
-            Spilled::Groups(_) => None,
+            Spilled::Groups(_) | Spilled::Sort(_) => None,
         });
         tables.next_back()
     }
@@ -422,10 +422,23 @@ impl Shared {
                 Ok(Finished::Table(Arc::new(built)))
             }
             Sink::Sort(spec) => {
-                self.in_order(sink, parts, |parts| Sorting::new(spec.clone(), parts)).await
+                let sorting = Sorting::new(spec.clone(), collected(parts))?;
+                if self.spilling.lock().contains_key(&sink) {
+                    self.spill(sink, Given::Sorting(sorting)).await?;
+                    return self.finish_spilling(sink);
+                }
+                // For a while, the rows are there twice.
+                match self.reserve(reservation, reservation.size()).await {
+                    Ok(()) => self.in_order(sink, sorting).await,
+                    Err(_) => {
+                        let sorted = self.work_off(sort::Parts(sorting)).await?;
+                        Ok(Finished::Sorting(Arc::new(sorted)))
+                    }
+                }
             }
             Sink::Window(spec) => {
-                self.in_order(sink, parts, |parts| Windowing::new(spec.clone(), parts)).await
+                self.reserve(reservation, reservation.size()).await?;
+                self.in_order(sink, Windowing::new(spec.clone(), collected(parts))?).await
             }
             Sink::Aggregate(spec) => {
                 let partials = parts.into_iter().filter_map(|part| match part {
@@ -466,25 +479,13 @@ impl Shared {
         }
     }
 
-    /// Sorts what was collected.
-    async fn in_order<P>(
-        self: &Arc<Self>,
-        sink: usize,
-        parts: Vec<Part>,
-        work: impl FnOnce(Vec<Collected>) -> thalweg_base::Result<P>,
-    ) -> Result<Finished, Stop>
+    /// Does what is left to do for a sink whose rows come out in order.
+    async fn in_order<P>(self: &Arc<Self>, sink: usize, work: P) -> Result<Finished, Stop>
     where
         P: Phases<Output = Vec<Groups>> + 'static,
     {
-        let reservation = &self.reservations[sink];
-        let collected = parts.into_iter().filter_map(|part| match part {
-            Part::Sort(collected) => Some(*collected),
-            _ => None,
-        });
-        // For a while, the rows are there twice.
-        self.reserve(reservation, reservation.size()).await?;
-        let rows = self.work_off(work(collected.collect())?).await?;
-        reservation.resize(bytes(&rows));
+        let rows = self.work_off(work).await?;
+        self.reservations[sink].resize(bytes(&rows));
         Ok(Finished::Rows(Arc::new(rows)))
     }
 
@@ -513,7 +514,7 @@ impl Shared {
         let spilled = spilling.finish(again, &self.context)?.ok_or(Stop::Refused)?;
         let finished = match &spilled {
             Spilled::Table(_) => Finished::Parts,
-            Spilled::Groups(_) => Finished::Nothing,
+            Spilled::Groups(_) | Spilled::Sort(_) => Finished::Nothing,
         };
         self.spilled.lock().insert(sink, spilled);
         self.reservations[sink].free();
@@ -569,7 +570,8 @@ impl Shared {
             let run = |worker| {
                 let turns = Arc::clone(&turns);
                 async move {
-                    while turns.run(phase, worker)? {
+                    let pause: &Pause = &|| Box::pin(checkpoint());
+                    while turns.run(phase, worker, pause).await? {
                         checkpoint().await;
                     }
                     Ok::<(), Stop>(())
@@ -590,6 +592,15 @@ impl Shared {
         };
         if granted { Ok(()) } else { Err(Stop::Refused) }
     }
+}
+
+/// What workers have collected for a sort.
+fn collected(parts: Vec<Part>) -> Vec<Collected> {
+    let collected = parts.into_iter().filter_map(|part| match part {
+        Part::Sort(collected) => Some(*collected),
+        _ => None,
+    });
+    collected.collect()
 }
 
 /// What has become of the sink of a pipeline that has ended.

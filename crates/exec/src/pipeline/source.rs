@@ -8,11 +8,12 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlanProperties;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use thalweg_base::limits::BATCH_ROWS;
@@ -45,7 +46,7 @@ pub type Sinks = Arc<Vec<Option<Finished>>>;
 pub enum Opened {
     /// The types are those of its registers.
     Scan { scan: Arc<ScanExec>, types: Arc<[DataType]> },
-    /// Outputs of another operator that no worker has taken yet.
+    /// Outputs of another operator, or rows of a sort in files, that no worker has taken yet.
     Streams { left: Mutex<Vec<SendableRecordBatchStream>>, count: usize },
     /// Groups in files, part by part.
     Spilled { spilled: Arc<SpilledGroups>, context: Arc<TaskContext>, next: AtomicUsize },
@@ -102,6 +103,12 @@ impl Opened {
         spooled: Option<Rows>,
         context: &Arc<TaskContext>,
     ) -> Result<Self> {
+        if let (Spilled::Sort(runs), Source::Groups(_)) = (&spilled, &pipeline.source) {
+            let memory = MemoryConsumer::new("PipelineExec").register(context.memory_pool());
+            let unseen = BaselineMetrics::new(&ExecutionPlanMetricsSet::new(), 0);
+            let merged = runs.merged(memory, 1, unseen, context)?;
+            return Ok(Opened::Streams { left: Mutex::new(vec![merged]), count: 1 });
+        }
         let (context, next) = (Arc::clone(context), AtomicUsize::new(0));
         Ok(match (spilled, &pipeline.source, spooled) {
             (Spilled::Groups(spilled), Source::Groups(_), None) => {

@@ -2,12 +2,15 @@
 //!
 //! * [`groups`]: of aggregates.
 //! * [`tables`]: of joins, and the rows that are looked up in them.
+//!
+//! Those of sorts are [runs](crate::sorted_runs) that are merged as they are read.
 
 mod groups;
 mod tables;
 
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -15,6 +18,7 @@ use thalweg_pipeline::ir::{Plan, Sink};
 use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::worker::Given;
 
+use crate::sorted_runs::SortedRuns;
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::checkpoint;
 
@@ -25,6 +29,7 @@ pub use tables::{Rows, SpilledTable, Spool};
 pub enum Spilling {
     Groups(groups::Spilling),
     Table(tables::Spilling),
+    Sort(SortedRuns),
 }
 
 /// All that there is of a sink.
@@ -32,6 +37,7 @@ pub enum Spilling {
 pub enum Spilled {
     Groups(Arc<SpilledGroups>),
     Table(Arc<SpilledTable>),
+    Sort(Arc<SortedRuns>),
 }
 
 impl Spilling {
@@ -49,6 +55,10 @@ impl Spilling {
                 let marked = plan.is_marked(sink);
                 Spilling::Table(tables::Spilling::new(spec, marked, context, metrics)?)
             }
+            Sink::Sort(spec) => {
+                let schema = nullable(&spec.payload_types);
+                Spilling::Sort(SortedRuns::new(schema, spec.fetch, context, metrics, 0))
+            }
             other => return internal_err!("{other} cannot spill"),
         })
     }
@@ -58,6 +68,7 @@ impl Spilling {
             (_, Given::Nothing) => Ok(()),
             (Spilling::Groups(spilling), Given::Groups(sealed)) => spilling.write(sealed).await,
             (Spilling::Table(spilling), Given::Rows(rows)) => spilling.write(rows).await,
+            (Spilling::Sort(runs), Given::Sorting(sorting)) => runs.write(sorting).await,
             _ => internal_err!("what a sink has given away is not its own"),
         }
     }
@@ -70,6 +81,7 @@ impl Spilling {
             Spilling::Table(spilling) => {
                 spilling.finish(context)?.map(|table| Spilled::Table(Arc::new(table)))
             }
+            Spilling::Sort(runs) => Some(Spilled::Sort(Arc::new(runs))),
         })
     }
 }
@@ -78,10 +90,16 @@ impl Spilling {
 /// to stay where they are.
 pub fn can_spill(plan: &Plan, sink: usize) -> bool {
     match plan.sinks[sink] {
-        Sink::Aggregate(_) => true,
+        Sink::Aggregate(_) | Sink::Sort(_) => true,
         Sink::Build(_) => !plan.fetches(),
         _ => false,
     }
+}
+
+/// A schema for arrays of these types, any of which may have NULLs.
+fn nullable(types: &[DataType]) -> SchemaRef {
+    let fields = types.iter().map(|t| Field::new("", t.clone(), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// Runs all tasks here, one after the other: each worker has a part of its own.

@@ -17,30 +17,34 @@ use super::plan::{Number, Order, Output, Plan, Slot};
 use super::states::{Batch, Seen, State, States, came_as, ordered};
 use super::{Function, Spec};
 use crate::encoding::{internal, words};
+use crate::phases::Pause;
 
-/// For each row the rows that its function sees: `starts[i]..ends[i]`, which may be none.
+/// For each of some rows those that its function sees: `starts[i]..ends[i]`, which may be none.
 pub struct Frames {
     pub starts: Vec<u32>,
     pub ends: Vec<u32>,
-    /// Frames only grow, but where they all begin anew.
-    pub growing: bool,
 }
 
 impl Frames {
     /// A frame that ends before it begins has no rows.
-    pub fn new(starts: Vec<u32>, ends: impl Iterator<Item = u32>, growing: bool) -> Self {
-        let ends = ends.zip(&starts).map(|(end, &start)| end.max(start)).collect();
-        Frames { starts, ends, growing }
+    pub fn new(starts: Vec<u32>, mut ends: Vec<u32>) -> Self {
+        ends.iter_mut().zip(&starts).for_each(|(end, &start)| *end = start.max(*end));
+        Frames { starts, ends }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.starts.iter().zip(&self.ends).map(|(&start, &end)| (start as usize, end as usize))
     }
 }
 
 /// The results of one function of these arguments over groups of rows, which follow each other: one
 /// for each group.
-pub fn by_group(
+pub async fn by_group(
     function: &Function,
     arguments: &[ArrayRef],
     ids: &[u32],
     groups: usize,
+    pause: &Pause<'_>,
 ) -> Result<ArrayRef> {
     let spec = spec(function, types(arguments));
     let plan = Plan::new(&spec)?;
@@ -57,6 +61,7 @@ pub fn by_group(
             accumulator.update(&part, None, ids, total)?;
         }
         before = total;
+        pause().await;
     }
     states.resize(groups);
     match &plan.outputs[0] {
@@ -65,7 +70,7 @@ pub fn by_group(
     }
 }
 
-/// Whether [`by_row`] has code for a function over arguments of these types.
+/// Whether [`ByRow`] has code for a function over arguments of these types.
 pub fn is_framed(function: &Function, argument_types: Vec<DataType>) -> bool {
     let exact =
         |slot: &Slot| matches!(slot, Slot::Sum { number: Number::Decimal { exact: true }, .. });
@@ -81,163 +86,313 @@ fn types(arguments: &[ArrayRef]) -> Vec<DataType> {
     arguments.iter().map(|a| a.data_type().clone()).collect()
 }
 
-/// The results of one function of these arguments: one for each row.
-pub fn by_row(function: &Function, arguments: &[ArrayRef], frames: &Frames) -> Result<ArrayRef> {
-    let spec = spec(function, types(arguments));
-    let plan = Plan::new(&spec)?;
-    if let [Slot::Extreme { order, max, .. }] = plan.slots[..] {
-        let best = extremes(&arguments[0], order, max, frames)?;
-        return take(&arguments[0], &best, None).map_err(internal);
-    }
-    let states = plan.slots.iter().map(|slot| state(slot, arguments, frames));
-    let mut states = States { all: states.collect::<Result<_>>()? };
-    result(&plan.outputs[0], &function.result, &plan.slots, &mut states, &[])
+/// The results of one function over frames: one for each row.
+pub struct ByRow {
+    plan: Plan,
+    result: DataType,
+    arguments: Vec<ArrayRef>,
+    /// By slot.
+    slots: Vec<Prepared>,
 }
 
-/// What a slot holds for every row's frame.
-fn state(slot: &Slot, arguments: &[ArrayRef], frames: &Frames) -> Result<State> {
-    match slot {
-        Slot::Rows => {
-            let rows = frames.starts.iter().zip(&frames.ends);
-            Ok(State::Counts(rows.map(|(start, end)| i64::from(end - start)).collect()))
+/// What a slot's state is made of for any frame.
+enum Prepared {
+    Rows,
+    /// How many rows up to each are counted; `None`: none is.
+    Counts(Option<Vec<i64>>),
+    Ints {
+        until: Vec<i64>,
+        seen: Option<Vec<i64>>,
+    },
+    Decimals {
+        until: Vec<i128>,
+        seen: Option<Vec<i64>>,
+    },
+    Floats {
+        sums: Floats,
+        seen: Option<Vec<i64>>,
+    },
+    Best(Best),
+}
+
+impl ByRow {
+    /// Of so many rows. `growing`: frames only grow from row to row, but where they all begin anew.
+    pub async fn new(
+        function: &Function,
+        arguments: &[ArrayRef],
+        rows: usize,
+        growing: bool,
+        pause: &Pause<'_>,
+    ) -> Result<Self> {
+        let plan = Plan::new(&spec(function, types(arguments)))?;
+        let mut slots = Vec::with_capacity(plan.slots.len());
+        for slot in &plan.slots {
+            slots.push(Prepared::new(slot, arguments, rows, growing, pause).await?);
         }
-        Slot::Missing(missing) => {
-            let nulls = missing.iter().map(|&a| arguments[a].logical_nulls());
-            let nulls = nulls.fold(None, |all, n| NullBuffer::union(all.as_ref(), n.as_ref()));
-            let Some(nulls) = nulls else { return Ok(State::Counts(vec![0; frames.starts.len()])) };
-            let missing = nulls.iter().map(|valid| i64::from(!valid));
-            Ok(State::Counts(differences(missing, frames)))
+        let (result, arguments) = (function.result.clone(), arguments.to_vec());
+        Ok(ByRow { plan, result, arguments, slots })
+    }
+
+    /// Of the next rows, whose frames these are.
+    pub fn results(&mut self, frames: &Frames) -> Result<ArrayRef> {
+        if let [Prepared::Best(best)] = &mut self.slots[..] {
+            return take(&self.arguments[0], &best.of(frames), None).map_err(internal);
         }
-        Slot::Sum { argument, number, .. } => {
-            let array = &arguments[*argument];
-            let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
-            let valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
-            let counts = match &nulls {
-                None => vec![],
-                Some(nulls) => differences(nulls.iter().map(i64::from), frames),
+        let states = self.slots.iter_mut().map(|slot| slot.state(frames));
+        let mut states = States { all: states.collect::<Result<_>>()? };
+        result(&self.plan.outputs[0], &self.result, &self.plan.slots, &mut states, &[])
+    }
+}
+
+impl Prepared {
+    async fn new(
+        slot: &Slot,
+        arguments: &[ArrayRef],
+        rows: usize,
+        growing: bool,
+        pause: &Pause<'_>,
+    ) -> Result<Self> {
+        Ok(match slot {
+            Slot::Rows => Prepared::Rows,
+            Slot::Missing(missing) => {
+                let nulls = missing.iter().map(|&a| arguments[a].logical_nulls());
+                let nulls = nulls.fold(None, |all, n| NullBuffer::union(all.as_ref(), n.as_ref()));
+                Prepared::Counts(match nulls {
+                    None => None,
+                    Some(nulls) => {
+                        Some(until(rows, |row| i64::from(nulls.is_null(row)), pause).await)
+                    }
+                })
+            }
+            Slot::Sum { argument, number, .. } => {
+                let array = &arguments[*argument];
+                let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
+                let valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
+                let seen = match &nulls {
+                    None => None,
+                    Some(nulls) => {
+                        Some(until(rows, |row| i64::from(nulls.is_valid(row)), pause).await)
+                    }
+                };
+                match number {
+                    Number::Int => {
+                        let values = words(array).ok_or_else(|| came_as(array))?;
+                        let value = |row: usize| if valid(row) { values[row] } else { 0 };
+                        Prepared::Ints { until: until(rows, value, pause).await, seen }
+                    }
+                    Number::Float => {
+                        let values = array
+                            .as_primitive_opt::<Float64Type>()
+                            .ok_or_else(|| came_as(array))?;
+                        let values = values.values();
+                        let value = |row: usize| if valid(row) { values[row] } else { 0.0 };
+                        let values: Vec<f64> = (0..rows).map(value).collect();
+                        pause().await;
+                        Prepared::Floats { sums: Floats::new(values, growing), seen }
+                    }
+                    Number::Decimal { exact: false } => {
+                        let values = array
+                            .as_primitive_opt::<Decimal128Type>()
+                            .ok_or_else(|| came_as(array))?;
+                        let values = values.values();
+                        let value = |row: usize| if valid(row) { values[row] } else { 0 };
+                        Prepared::Decimals { until: until(rows, value, pause).await, seen }
+                    }
+                    Number::Decimal { exact: true } => {
+                        return Err(Error::internal("a sum beyond 128 bits over frames"));
+                    }
+                }
+            }
+            Slot::Extreme { order, max, .. } => {
+                Prepared::Best(Best::new(&arguments[0], *order, *max, growing)?)
+            }
+            Slot::Counted { .. } => {
+                return Err(Error::internal("a window function with a state that frames have not"));
+            }
+        })
+    }
+
+    /// What the slot holds for each frame.
+    fn state(&mut self, frames: &Frames) -> Result<State> {
+        let any = |seen: &Option<Vec<i64>>| {
+            let any = match seen {
+                Some(until) => {
+                    frames.all().map(|(a, b)| until[b] > until[a]).collect::<NullBuffer>()
+                }
+                None => frames.all().map(|(a, b)| a < b).collect(),
             };
-            let has = |row: usize| match counts.get(row) {
-                Some(count) => *count > 0,
-                None => frames.starts[row] < frames.ends[row],
-            };
-            let seen = (0..frames.starts.len()).map(has).collect::<NullBuffer>();
-            let seen = Seen::of(Some(&seen).filter(|n| n.null_count() > 0));
-            Ok(match number {
-                Number::Int => {
-                    let values = words(array).ok_or_else(|| came_as(array))?;
-                    let values = values.iter().enumerate();
-                    let values = values.map(|(row, &v)| if valid(row) { v } else { 0 });
-                    State::Ints { sums: differences(values, frames), seen }
-                }
-                Number::Float => {
-                    let values =
-                        array.as_primitive_opt::<Float64Type>().ok_or_else(|| came_as(array))?;
-                    let values = values.values().iter().enumerate();
-                    let values = values.map(|(row, &v)| if valid(row) { v } else { 0.0 });
-                    State::Floats { sums: sums_of_floats(values.collect(), frames), seen }
-                }
-                Number::Decimal { exact: false } => {
-                    let values =
-                        array.as_primitive_opt::<Decimal128Type>().ok_or_else(|| came_as(array))?;
-                    let values = values.values().iter().enumerate();
-                    let values = values.map(|(row, &v)| if valid(row) { v } else { 0 });
-                    let sums = wide_differences(values, frames);
-                    State::Decimals { sums, highs: vec![], exact: false, seen }
-                }
-                Number::Decimal { exact: true } => {
-                    return Err(Error::internal("a sum beyond 128 bits over frames"));
-                }
-            })
-        }
-        Slot::Counted { .. } | Slot::Extreme { .. } => {
-            Err(Error::internal("a window function with a state that frames have not"))
-        }
+            Seen::of(Some(&any).filter(|any| any.null_count() > 0))
+        };
+        Ok(match self {
+            Prepared::Rows => State::Counts(frames.all().map(|(a, b)| (b - a) as i64).collect()),
+            Prepared::Counts(None) => State::Counts(vec![0; frames.starts.len()]),
+            Prepared::Counts(Some(until)) => {
+                State::Counts(frames.all().map(|(a, b)| until[b] - until[a]).collect())
+            }
+            // Where running sums wrap, so do those of groups.
+            Prepared::Ints { until, seen } => {
+                let sums = frames.all().map(|(a, b)| until[b].wrapping_sub(until[a])).collect();
+                State::Ints { sums, seen: any(seen) }
+            }
+            Prepared::Decimals { until, seen } => {
+                let sums = frames.all().map(|(a, b)| until[b].wrapping_sub(until[a])).collect();
+                State::Decimals { sums, highs: vec![], exact: false, seen: any(seen) }
+            }
+            Prepared::Floats { sums, seen } => {
+                State::Floats { sums: sums.of(frames), seen: any(seen) }
+            }
+            Prepared::Best(_) => {
+                return Err(Error::internal("a window function of a value and of something else"));
+            }
+        })
     }
 }
 
-macro_rules! differences {
-    ($name:ident, $type:ty) => {
-        /// The sums over all frames; where they wrap, so do those of groups.
-        fn $name(values: impl Iterator<Item = $type>, frames: &Frames) -> Vec<$type> {
-            let mut sum: $type = 0;
-            let mut until = Vec::with_capacity(frames.starts.len() + 1);
-            until.push(sum);
-            until.extend(values.map(|value| {
-                sum = sum.wrapping_add(value);
-                sum
-            }));
-            let rows = frames.starts.iter().zip(&frames.ends);
-            rows.map(|(&a, &b)| until[b as usize].wrapping_sub(until[a as usize])).collect()
-        }
-    };
-}
-differences!(differences, i64);
-differences!(wide_differences, i128);
-
-/// Not as differences: what is small would be lost beside what is large, and infinity stays.
-fn sums_of_floats(values: Vec<f64>, frames: &Frames) -> Vec<f64> {
-    if !frames.growing {
-        let tree = Tree::new(values, 0.0, |a, b| a + b);
-        let rows = frames.starts.iter().zip(&frames.ends);
-        return rows.map(|(&a, &b)| tree.of(a as usize, b as usize)).collect();
+/// The sums of the values up to each row, and of all.
+async fn until<T: Copy + Default + WrappingAdd>(
+    rows: usize,
+    value: impl Fn(usize) -> T,
+    pause: &Pause<'_>,
+) -> Vec<T> {
+    let mut until = Vec::with_capacity(rows + 1);
+    let mut sum = T::default();
+    until.push(sum);
+    for start in (0..rows).step_by(STEP_ROWS) {
+        until.extend((start..(start + STEP_ROWS).min(rows)).map(|row| {
+            sum = sum.wrapping_add(value(row));
+            sum
+        }));
+        pause().await;
     }
-    let (mut start, mut end, mut sum) = (0, 0, 0.0);
-    let rows = frames.starts.iter().zip(&frames.ends);
-    let sums = rows.map(|(&a, &b)| {
-        if (a as usize, true) != (start, b as usize >= end) {
-            (start, end, sum) = (a as usize, a as usize, 0.0);
+    until
+}
+
+trait WrappingAdd {
+    fn wrapping_add(self, other: Self) -> Self;
+}
+
+impl WrappingAdd for i64 {
+    fn wrapping_add(self, other: Self) -> Self {
+        i64::wrapping_add(self, other)
+    }
+}
+
+impl WrappingAdd for i128 {
+    fn wrapping_add(self, other: Self) -> Self {
+        i128::wrapping_add(self, other)
+    }
+}
+
+/// Sums of doubles are no differences: what is small would be lost beside what is large, and infinity
+/// stays.
+enum Floats {
+    /// The values, and the frame that was summed last.
+    Growing {
+        values: Vec<f64>,
+        start: usize,
+        end: usize,
+        sum: f64,
+    },
+    Any(Tree<f64, fn(f64, f64) -> f64>),
+}
+
+impl Floats {
+    fn new(values: Vec<f64>, growing: bool) -> Self {
+        match growing {
+            true => Floats::Growing { values, start: 0, end: 0, sum: 0.0 },
+            false => Floats::Any(Tree::new(values, 0.0, |a, b| a + b)),
         }
-        values[end..b as usize].iter().for_each(|v| sum += v);
-        end = b as usize;
-        sum
-    });
-    sums.collect()
+    }
+
+    fn of(&mut self, frames: &Frames) -> Vec<f64> {
+        match self {
+            Floats::Any(tree) => frames.all().map(|(a, b)| tree.of(a, b)).collect(),
+            Floats::Growing { values, start, end, sum } => {
+                let sums = frames.all().map(|(a, b)| {
+                    if (a, true) != (*start, b >= *end) {
+                        (*start, *end, *sum) = (a, a, 0.0);
+                    }
+                    values[*end..b].iter().for_each(|v| *sum += v);
+                    *end = b;
+                    *sum
+                });
+                sums.collect()
+            }
+        }
+    }
 }
 
 const NO_ROW: u32 = u32::MAX;
 
-/// For each row the row of its frame with the least or greatest value; NULL: there is none.
-fn extremes(values: &ArrayRef, order: Order, max: bool, frames: &Frames) -> Result<UInt32Array> {
-    let better: Box<dyn Fn(u32, u32) -> bool> = match order {
-        Order::Decimal | Order::Bytes => {
-            let options = SortOptions { descending: max, nulls_first: false };
-            let compare = make_comparator(values, values, options).map_err(internal)?;
-            Box::new(move |a, b| compare(a as usize, b as usize).is_lt())
-        }
-        _ => {
-            let words = ordered(order, values)?.into_owned();
-            let max_mask = if max { -1 } else { 0 };
-            // With all bits flipped the order is the other way round.
-            Box::new(move |a, b| words[a as usize] ^ max_mask < words[b as usize] ^ max_mask)
-        }
-    };
-    // Of two equal ones the first: all that is looked at is as good.
-    let best = |a: u32, b: u32| match (a, b) {
-        (NO_ROW, other) | (other, NO_ROW) => other,
-        (a, b) if better(b, a) => b,
-        (a, _) => a,
-    };
-    let nulls = values.logical_nulls();
-    let row = |row: u32| {
-        let valid = nulls.as_ref().is_none_or(|n| n.is_valid(row as usize));
-        if valid { row } else { NO_ROW }
-    };
-    let rows = frames.starts.iter().zip(&frames.ends);
-    let found = |row: u32| (row != NO_ROW).then_some(row);
-    if !frames.growing {
-        let tree = Tree::new((0..values.len() as u32).map(row).collect(), NO_ROW, best);
-        return Ok(rows.map(|(&a, &b)| found(tree.of(a as usize, b as usize))).collect());
+/// Rows that are added up before others have their turn.
+const STEP_ROWS: usize = 8 * BATCH_ROWS;
+
+type Better = Box<dyn Fn(u32, u32) -> u32 + Send + Sync>;
+
+/// For each frame the row with the least or greatest value.
+enum Best {
+    /// The better one of two rows, which have values or are none, and the frame that was looked at last.
+    Growing {
+        better: Better,
+        rows: Vec<u32>,
+        start: usize,
+        end: usize,
+        so_far: u32,
+    },
+    Any(Tree<u32, Better>),
+}
+
+impl Best {
+    fn new(values: &ArrayRef, order: Order, max: bool, growing: bool) -> Result<Self> {
+        let is_better: Box<dyn Fn(u32, u32) -> bool + Send + Sync> = match order {
+            Order::Decimal | Order::Bytes => {
+                let options = SortOptions { descending: max, nulls_first: false };
+                let compare = make_comparator(values, values, options).map_err(internal)?;
+                Box::new(move |a, b| compare(a as usize, b as usize).is_lt())
+            }
+            _ => {
+                let words = ordered(order, values)?.into_owned();
+                let max_mask = if max { -1 } else { 0 };
+                // With all bits flipped the order is the other way round.
+                Box::new(move |a, b| words[a as usize] ^ max_mask < words[b as usize] ^ max_mask)
+            }
+        };
+        // Of two equal ones the first: all that is looked at is as good.
+        let better: Better = Box::new(move |a, b| match (a, b) {
+            (NO_ROW, other) | (other, NO_ROW) => other,
+            (a, b) if is_better(b, a) => b,
+            (a, _) => a,
+        });
+        let nulls = values.logical_nulls();
+        let row = |row: u32| {
+            let valid = nulls.as_ref().is_none_or(|n| n.is_valid(row as usize));
+            if valid { row } else { NO_ROW }
+        };
+        let rows = (0..values.len() as u32).map(row).collect();
+        Ok(match growing {
+            true => Best::Growing { better, rows, start: 0, end: 0, so_far: NO_ROW },
+            false => Best::Any(Tree::new(rows, NO_ROW, better)),
+        })
     }
-    let (mut start, mut end, mut so_far) = (0, 0, NO_ROW);
-    let extremes = rows.map(|(&a, &b)| {
-        if (a, true) != (start, b >= end) {
-            (start, end, so_far) = (a, a, NO_ROW);
+
+    /// NULL: there is none.
+    fn of(&mut self, frames: &Frames) -> UInt32Array {
+        let found = |row: u32| (row != NO_ROW).then_some(row);
+        match self {
+            Best::Any(tree) => frames.all().map(|(a, b)| found(tree.of(a, b))).collect(),
+            Best::Growing { better, rows, start, end, so_far } => {
+                let best = frames.all().map(|(a, b)| {
+                    if (a, true) != (*start, b >= *end) {
+                        (*start, *end, *so_far) = (a, a, NO_ROW);
+                    }
+                    *so_far = rows[*end..b].iter().fold(*so_far, |best, &row| better(best, row));
+                    *end = b;
+                    found(*so_far)
+                });
+                best.collect()
+            }
         }
-        so_far = (end..b).fold(so_far, |so_far, next| best(so_far, row(next)));
-        end = b;
-        found(so_far)
-    });
-    Ok(extremes.collect())
+    }
 }
 
 /// Combines any range of values in few steps: each node of the tree holds what its two children

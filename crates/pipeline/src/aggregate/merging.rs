@@ -36,6 +36,16 @@ pub struct Groups {
     pub rows: usize,
 }
 
+impl Groups {
+    /// Keeps the first so many rows.
+    pub fn truncate(&mut self, rows: usize) {
+        if rows < self.rows {
+            self.columns = self.columns.iter().map(|column| column.slice(0, rows)).collect();
+            self.rows = rows;
+        }
+    }
+}
+
 enum Way {
     /// No group is in two chunks, or twice in one.
     Apart,

@@ -12,7 +12,7 @@ use thalweg_base::Prng;
 
 use super::collect::Piece;
 use super::*;
-use crate::phases::{Phases, Turns};
+use crate::phases::{Phases, Turns, at_once, no_pause};
 
 /// What a column of a test is made of.
 #[derive(Clone, Copy, Debug)]
@@ -230,13 +230,14 @@ fn build_within(
     building.memory_bytes_needed();
     if random.below(2) == 0 {
         let turns = Turns::new(building, threads);
+        let run = |phase, worker| at_once(turns.run(phase, worker, &no_pause)).unwrap().unwrap();
         for phase in 0..turns.phases() {
             std::thread::scope(|scope| {
                 for worker in 1..threads {
-                    let turns = &turns;
-                    scope.spawn(move || while turns.run(phase, worker).unwrap() {});
+                    let run = &run;
+                    scope.spawn(move || while run(phase, worker) {});
                 }
-                while turns.run(phase, 0).unwrap() {}
+                while run(phase, 0) {}
             });
         }
         return turns.into_work().finish().unwrap();

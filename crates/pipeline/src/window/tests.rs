@@ -161,8 +161,11 @@ fn sums_of_doubles_forget_what_has_left_the_frame() {
     let frame = Frame { unit: Unit::Rows, start: Bound::Distance(-1), end: Bound::Distance(0) };
     let function = function(Kind::Aggregate(kind.clone()), frame, 1, DataType::Float64);
     let function = over_all(&Function { arguments: vec![0], ..function }, &kind);
-    let frames = Frames::new(vec![0, 0, 1, 2, 4], [1, 2, 3, 4, 5].into_iter(), false);
-    let sums = by_row(&function, &[values], &frames).unwrap();
+    let arguments: [ArrayRef; 1] = [values];
+    let by_row = ByRow::new(&function, &arguments, 5, false, &no_pause);
+    let mut by_row = at_once(by_row).unwrap().unwrap();
+    let frames = Frames::new(vec![0, 0, 1, 2, 4], vec![1, 2, 3, 4, 5]);
+    let sums = by_row.results(&frames).unwrap();
     let sums = sums.as_primitive::<Float64Type>().values();
     assert_eq!(sums.as_ref(), [1e300, 1e300, 3.0, f64::INFINITY, 5.0]);
 }

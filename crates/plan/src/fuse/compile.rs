@@ -21,8 +21,9 @@ mod window;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::row::{RowConverter, SortField};
 use datafusion::common::Result;
-use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -34,6 +35,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use thalweg_base::limits::BATCH_ROWS;
 use thalweg_pipeline::expr::Expr;
 use thalweg_pipeline::ir::{Pipeline, Plan, Sink, Source, Step};
 use thalweg_pipeline::sort;
@@ -105,11 +107,22 @@ fn is_sorted_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
         } else if let Some(secretive) = below.downcast_ref::<SecretiveExec>() {
             below = secretive.input();
         } else if let Some(sort) = below.downcast_ref::<SortExec>() {
-            return is_root(sort.input());
+            return is_root(sort.input()) || is_long(sort);
         } else {
             return false;
         }
     }
+}
+
+/// Whether a sort is worth the pipelines whatever it sorts. DataFusion keeps the first rows in a heap, and
+/// tells the scan below which rows cannot be among them: that is better for few of them.
+fn is_long(sort: &SortExec) -> bool {
+    const LONG: usize = 8 * BATCH_ROWS;
+    let schema = sort.input().schema();
+    let field = |key: &PhysicalSortExpr| Ok(SortField::new(key.expr.data_type(&schema)?));
+    let fields = sort.expr().iter().map(field).collect::<Result<Vec<_>>>();
+    let has_keys = fields.is_ok_and(|fields| RowConverter::supports_fields(&fields));
+    has_keys && sort.fetch().is_none_or(|rows| rows > LONG)
 }
 
 fn is_one(plan: &Arc<dyn ExecutionPlan>) -> bool {

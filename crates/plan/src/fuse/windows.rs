@@ -54,10 +54,6 @@ fn operator(plan: &Arc<dyn ExecutionPlan>) -> Option<Operator<'_>> {
 impl<'a> Windows<'a> {
     fn new(exprs: &[Arc<dyn WindowExpr>], input: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
         let first = exprs.first()?;
-        // All rows in order: DataFusion's sort goes on in files where memory is short.
-        if first.partition_by().is_empty() && !first.order_by().is_empty() {
-            return None;
-        }
         let windows = Windows {
             input,
             partition_by: first.partition_by().to_vec(),

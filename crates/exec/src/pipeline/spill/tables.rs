@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -19,7 +19,7 @@ use thalweg_pipeline::phases::Phases;
 use thalweg_pipeline::table::{Building, Collected, Given, Spec, hashes};
 use thalweg_pipeline::worker::{Asked, BuiltTable, Marks};
 
-use super::work_off;
+use super::{nullable, work_off};
 use crate::spill_file::{Part, manager, read};
 use crate::split::{Hashes, Split, Writer};
 use thalweg_errors::into_datafusion;
@@ -167,12 +167,8 @@ impl Spool {
         context: &TaskContext,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Self> {
-        let schema = |types: &[DataType]| {
-            let fields = types.iter().map(|t| Field::new("", t.clone(), true));
-            Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-        };
         let spills = SpillMetrics::new(metrics, 0);
-        let manager = manager(schema(&types[unwritten..]), context, spills);
+        let manager = manager(nullable(&types[unwritten..]), context, spills);
         let spec = spec.clone();
         let hashes: Hashes = Box::new(move |batch: &RecordBatch| {
             let keys = &batch.columns()[..spec.key_types.len()];
@@ -184,7 +180,7 @@ impl Spool {
         };
         let buffer_bytes = buffer_bytes.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
         let split = Split::new(hashes, parts, buffer_bytes, manager.clone())?;
-        Ok(Spool { split: Arc::new(split), manager, schema: schema(types) })
+        Ok(Spool { split: Arc::new(split), manager, schema: nullable(types) })
     }
 
     pub fn writer(&self) -> Writer {

@@ -1,4 +1,4 @@
-//! Joins that memory is refused for, beside the same without a limit.
+//! Joins and sorts that memory is refused for, beside the same without a limit.
 
 use std::sync::Arc;
 
@@ -100,4 +100,23 @@ fn tables_in_parts_give_what_whole_ones_give() {
         spilled += usize::from(plan.contains("spill_count=") && !plan.contains("spill_count=0"));
     }
     assert!(spilled * 4 > joins.len() * 3, "{spilled} of {} spilled", joins.len());
+}
+
+#[test]
+fn sorts_in_files_give_what_those_in_memory_give() {
+    let (limited, unlimited) = (Tables::new(Some(3 << 20)), Tables::new(None));
+    for sql in [
+        "SELECT * FROM large ORDER BY t, n",
+        "SELECT t FROM large ORDER BY m DESC NULLS LAST, n",
+        "SELECT n FROM large ORDER BY t DESC, n LIMIT 5 OFFSET 79990",
+        "SELECT a.n, b.t FROM large a JOIN wide b ON a.k = b.k ORDER BY b.t, a.n",
+        "SELECT f, d FROM wide ORDER BY f DESC, w",
+        "SELECT t, count(*) AS c, max(n) FROM large GROUP BY t ORDER BY c, t",
+    ] {
+        assert_eq!(limited.run(sql), unlimited.run(sql), "{sql}");
+        let plan = limited.run(&format!("EXPLAIN ANALYZE {sql}"));
+        assert!(!plan.contains("given_up"), "{sql}: {plan}");
+        let has_spilled = plan.contains("spill_count=") && !plan.contains("spill_count=0");
+        assert!(has_spilled, "{sql}: {plan}");
+    }
 }
