@@ -98,7 +98,7 @@ pub struct Estimate {
 
 impl Estimate {
     fn new(rows: f64, columns: Vec<Column>) -> Self {
-        let rows = rows.clamp(1.0, f64::MAX);
+        let rows = counted(rows, f64::MAX);
         Estimate { rows, base_rows: rows, single_row: false, columns }
     }
 
@@ -107,9 +107,16 @@ impl Estimate {
     }
 
     fn filtered(mut self, rows: f64) -> Self {
-        self.rows = rows.clamp(1.0, self.rows);
+        self.rows = counted(rows, self.rows);
         self
     }
+}
+
+/// A number of rows, of at most so many. Products of huge and of tiny numbers may come to no number (`inf * 0`),
+/// which says nothing: all rows are then as good a guess as any, as long as they can be counted at all.
+fn counted(rows: f64, rows_max: f64) -> f64 {
+    let rows = if rows.is_nan() { rows_max.min(ROWS_GUESS) } else { rows };
+    rows.clamp(1.0, rows_max)
 }
 
 /// The column of `schema` that `name` means.

@@ -37,6 +37,9 @@ pub const SHARE_MAX: f64 = 0.99;
 /// Characters of a string that take part in an interpolation: more do not fit an `f64`.
 const TEXT_CHARS_MAX: usize = 12;
 
+/// What is left of values so large that differences between them, and sums of these, may be too large for a number.
+const NARROWING: f64 = 1.0 / 8.0;
+
 /// What a conjunction leaves.
 pub struct Selected {
     /// Share of the rows, within `SHARE_MIN..=1`.
@@ -170,7 +173,12 @@ pub fn conjunction<'a>(predicates: &[&'a Expr], columns: &Columns<'_, 'a>) -> Se
             Column { distinct: column.distinct.map(|d| (d * kept).max(1.0)), nulls: 0.0, range },
         ));
     }
-    Selected { share: share.clamp(SHARE_MIN, 1.0), columns: narrowed }
+    Selected { share: bounded(share), columns: narrowed }
+}
+
+/// A share of rows within its bounds; a guess where products of huge and of tiny numbers came to no number.
+fn bounded(share: f64) -> f64 {
+    if share.is_nan() { PREDICATE_GUESS } else { share.clamp(SHARE_MIN, 1.0) }
 }
 
 /// Estimates one predicate.
@@ -222,7 +230,7 @@ pub fn selectivity<'a>(predicate: &'a Expr, columns: &Columns<'_, 'a>) -> f64 {
         Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => SUBQUERY_GUESS,
         _ => PREDICATE_GUESS,
     };
-    share.clamp(SHARE_MIN, 1.0)
+    bounded(share)
 }
 
 fn negated(share: f64) -> f64 {
@@ -329,6 +337,10 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
 fn position(column: &Column, op: Operator, value: &ScalarValue) -> Option<f64> {
     let (min, max) = column.range.as_ref()?;
     let (min, max, at) = match (number(min), number(max), number(value)) {
+        // Made smaller, so that the widest range there is has a width.
+        (Some(min), Some(max), Some(at)) if is_wide(min, max, at) => {
+            (min * NARROWING, max * NARROWING, at * NARROWING)
+        }
         (Some(min), Some(max), Some(at)) => (min, max, at),
         _ => interpolated(text(min)?, text(max)?, text(value)?),
     };
@@ -343,7 +355,14 @@ fn position(column: &Column, op: Operator, value: &ScalarValue) -> Option<f64> {
         return Some(if below { 1.0 } else { 0.0 });
     }
     let below = at - min + if inclusive { step } else { 0.0 };
-    Some((below / width).clamp(0.0, 1.0))
+    let share = below / width;
+    // A step may still be too large for a number, and so the width: then nothing is known.
+    (!share.is_nan()).then(|| share.clamp(0.0, 1.0))
+}
+
+/// Whether two of the values may be further apart than the largest number.
+fn is_wide(min: f64, max: f64, at: f64) -> bool {
+    [min, max, at].into_iter().any(|value| value.abs() > f64::MAX * NARROWING)
 }
 
 /// Values between two bounds, if they can be counted: integers and days.

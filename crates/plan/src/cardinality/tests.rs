@@ -76,6 +76,11 @@ impl Stub {
         self.column(name, distinct, value(min), value(max))
     }
 
+    pub fn double(self, name: &str, distinct: usize, min: f64, max: f64) -> Self {
+        let value = |v| ScalarValue::Float64(Some(v));
+        self.column(name, distinct, value(min), value(max))
+    }
+
     pub fn nulls(mut self, count: usize) -> Self {
         if let Some(column) = self.columns.last_mut() {
             column.null_count = Precision::Exact(count);
@@ -246,4 +251,31 @@ async fn a_table_without_statistics_is_guessed() {
     let all = estimate(&plan(&context, "SELECT * FROM t").await).rows;
     let some = estimate(&plan(&context, "SELECT * FROM t WHERE a = 1").await).rows;
     assert!(some < all);
+}
+
+/// The differences between the bounds of a column may be larger than the largest number.
+#[tokio::test]
+async fn ranges_as_wide_as_doubles_are_estimated() {
+    let context = SessionContext::new();
+    for (name, min, max) in [("t", -f64::MAX, f64::MAX), ("u", 9e15, f64::MAX)] {
+        let table = Stub::new(1000).double("f", 2, min, max).double("g", 1000, min, max);
+        context.register_table(name, Arc::new(table)).expect("a fresh name");
+    }
+    let bounds = ["0", "1e308", "-1e308", "1.7976931348623157e308", "'NaN'", "'inf'", "'-inf'"];
+    for bound in bounds {
+        for op in ["<", "<=", ">", ">=", "=", "<>"] {
+            for table in ["t", "u"] {
+                let asked = format!("{table}.f {op} CAST({bound} AS DOUBLE)");
+                let asked = format!("{asked} AND {table}.g {op} CAST({bound} AS DOUBLE)");
+                let sql = format!(
+                    "SELECT * FROM {table} CROSS JOIN (VALUES (1)) v(a) WHERE {asked} AND NOT EXISTS
+                     (SELECT 1 FROM (VALUES (1)) w(b) WHERE w.b = v.a)"
+                );
+                let rows = estimate(&plan(&context, &sql).await).rows;
+                assert!((1.0..=1000.0).contains(&rows), "{sql}: {rows}");
+            }
+        }
+    }
+    let half = estimate(&plan(&context, "SELECT * FROM t WHERE g < 0").await).rows;
+    assert!((450.0..550.0).contains(&half), "{half}");
 }
