@@ -72,7 +72,7 @@ use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder}
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, ScalarUDFImpl};
 use datafusion::{functions, functions_aggregate, functions_nested};
 
-use around::{around, around_strict};
+use around::{around, around_strict, of_rows};
 
 /// Puts our meaning of operators before DataFusion's.
 pub fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
@@ -158,7 +158,10 @@ pub fn register(state: &mut SessionState) {
         add(around(function, list_contains::call));
     }
     add(around(functions_nested::string::array_to_string_udf(), as_text::array_to_string));
-    add(functions::math::ceil().as_ref().clone().with_aliases(["ceiling"]));
+    let ceil = functions::math::ceil().as_ref().clone().with_aliases(["ceiling"]);
+    for function in [Arc::new(ceil), functions::math::floor(), functions::math::round()] {
+        add(of_rows(function));
+    }
     add(functions::math::signum().as_ref().clone().with_aliases(["sign"]));
     add(of(array_remove::ArrayRemove::default()));
     add(of(numbers::WidthBucket::default()));
