@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, Operator};
 
 use super::attach::is_one_group;
 use super::domain::equality;
@@ -44,16 +44,18 @@ pub(super) fn is_aggregated(plan: &LogicalPlan, columns: &[Column]) -> bool {
 /// Whether no rule can make a constant of an expression: a constant is taken for the value of a subquery
 /// that has no rows as well.
 fn is_of_columns(expr: &Expr, schema: &DFSchema) -> bool {
+    // `n * 0` is one where `n` is never NULL.
+    expr.nullable(schema).unwrap_or(false)
+        && !expr.column_refs().is_empty()
+        && !expr_exists(expr, decides)
+}
+
+/// What is named and cast: it is NULL where the whole is.
+fn without_casts(expr: &Expr) -> &Expr {
     match expr {
-        Expr::Column(_) => true,
-        Expr::Alias(alias) => is_of_columns(&alias.expr, schema),
-        Expr::Cast(cast) => is_of_columns(&cast.expr, schema),
-        other => {
-            // `n * 0` is one where `n` is never NULL.
-            other.nullable(schema).unwrap_or(false)
-                && !other.column_refs().is_empty()
-                && !expr_exists(other, decides)
-        }
+        Expr::Alias(alias) => without_casts(&alias.expr),
+        Expr::Cast(cast) => without_casts(&cast.expr),
+        other => other,
     }
 }
 
@@ -69,22 +71,58 @@ pub(super) fn is_of_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a column of a plan may be NULL for all that rules find out about it.
+/// Whether a column of a plan may be NULL for all that rules find out about it: they make inner joins of outer
+/// ones, and leave out parts of a union that have no rows.
 pub(super) fn stays_nullable(plan: &LogicalPlan, at: usize) -> bool {
+    let column = |column: &Column, input: &LogicalPlan| {
+        let at = input.schema().maybe_index_of_column(column);
+        at.is_some_and(|at| stays_nullable(input, at))
+    };
+    let computed = |expr: &Expr, input: &LogicalPlan| match without_casts(expr) {
+        Expr::Column(named) => column(named, input),
+        other => {
+            // Functions may be NULL by themselves, operators where an operand is.
+            let is_call = |e: &Expr| matches!(e, Expr::ScalarFunction(_));
+            is_of_columns(other, input.schema())
+                && (expr_exists(other, is_call)
+                    || other.column_refs().into_iter().any(|named| column(named, input)))
+        }
+    };
     match plan {
-        LogicalPlan::Projection(p) => match p.expr[at].clone().unalias() {
-            Expr::Column(column) => match p.input.schema().maybe_index_of_column(&column) {
-                Some(at) => stays_nullable(&p.input, at),
-                None => false,
-            },
-            other => is_of_columns(&other, p.input.schema()),
-        },
+        LogicalPlan::Projection(p) => computed(&p.expr[at], &p.input),
         LogicalPlan::SubqueryAlias(a) => stays_nullable(&a.input, at),
         LogicalPlan::Filter(f) => stays_nullable(&f.input, at),
         LogicalPlan::Sort(s) => stays_nullable(&s.input, at),
         LogicalPlan::Limit(l) => stays_nullable(&l.input, at),
         LogicalPlan::Distinct(Distinct::All(input)) => stays_nullable(input, at),
         LogicalPlan::Values(_) => false,
+        LogicalPlan::Join(join) => {
+            let columns = join.left.schema().fields().len();
+            match join.join_type {
+                JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
+                    match at.checked_sub(columns) {
+                        None => stays_nullable(&join.left, at),
+                        Some(at) => stays_nullable(&join.right, at),
+                    }
+                }
+                _ => plan.schema().field(at).is_nullable(),
+            }
+        }
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| stays_nullable(input, at)),
+        LogicalPlan::Window(w) if at < w.input.schema().fields().len() => {
+            stays_nullable(&w.input, at)
+        }
+        LogicalPlan::Aggregate(a) => match a.group_expr.get(at) {
+            Some(key) if !matches!(key, Expr::GroupingSet(_)) => computed(key, &a.input),
+            _ => plan.schema().field(at).is_nullable(),
+        },
+        LogicalPlan::TableScan(scan) => match scan.source.get_logical_plan() {
+            Some(view) => {
+                let at = scan.projection.as_ref().map_or(at, |columns| columns[at]);
+                stays_nullable(&view, at)
+            }
+            None => plan.schema().field(at).is_nullable(),
+        },
         other => other.schema().field(at).is_nullable(),
     }
 }
