@@ -13,6 +13,7 @@ use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::guarded_keys::{has_guards, rebase_guarded};
 use crate::scope::Scope;
 
 /// Expressions that have been computed, and the columns that hold them.
@@ -210,13 +211,32 @@ impl Binder<'_> {
         Ok((plan, computed))
     }
 
-    /// Nothing above groups may name what is in the rows below them.
-    pub(crate) fn check_grouped(
+    /// An expression above groups, with the columns in the place of what they hold.
+    ///
+    /// # Errors
+    /// It names what is in the rows below the groups.
+    pub(crate) fn above_groups(
         &self,
-        expr: &Expr,
+        expr: Expr,
+        computed: &Computed,
         plan: &LogicalPlan,
         scope: &Scope<'_>,
-    ) -> Result<()> {
+    ) -> Result<Expr> {
+        let guarded = has_guards(&expr).then(|| expr.clone());
+        let rebased = rebase(expr, computed)?;
+        match (self.check_grouped(&rebased, plan, scope), guarded) {
+            (Ok(()), _) => Ok(rebased),
+            (Err(failure), None) => Err(failure),
+            (Err(failure), Some(guarded)) => {
+                let rebased = rebase_guarded(&guarded, computed)?;
+                self.check_grouped(&rebased, plan, scope).map_err(|_| failure)?;
+                Ok(rebased)
+            }
+        }
+    }
+
+    /// Nothing above groups may name what is in the rows below them.
+    fn check_grouped(&self, expr: &Expr, plan: &LogicalPlan, scope: &Scope<'_>) -> Result<()> {
         let schema = plan.schema();
         let is_there = |column: &Column| schema.maybe_index_of_column(column).is_some();
         let mut missing: Option<Column> = None;

@@ -21,7 +21,7 @@
 //!   texts.
 //! * `rows.rs`: functions that give rows; `reads.rs`: those that read files.
 //! * [`catalogue`]: all functions and operators, with what they take and return.
-//! * `guard.rs`: what stands before an operand of AND or OR guards it.
+//! * `guard.rs`: what stands before an operand of AND or OR guards it; `guarded_keys.rs`: group keys behind guards.
 //! * [`functions`]: what operators and casts come to where DataFusion's have another meaning.
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
 //! * [`span`]: intervals as they are written.
@@ -42,6 +42,7 @@ mod from;
 mod functions;
 mod grouping;
 pub mod guard;
+mod guarded_keys;
 pub mod kept;
 mod lambda;
 mod length;

@@ -133,9 +133,9 @@ impl Binder<'_> {
             || !of_queries_within.is_empty();
         if is_grouped {
             let (grouped, computed) = self.grouped(plan, groups, all.iter(), of_queries_within)?;
-            all.rebase(&computed)?;
-            for expr in all.iter() {
-                self.check_grouped(expr, &grouped, &scope)?;
+            for expr in all.iter_mut() {
+                let own = std::mem::take(expr);
+                *expr = self.above_groups(own, &computed, &grouped, &scope)?;
             }
             plan = grouped;
         }
@@ -608,13 +608,16 @@ impl Exprs {
         self.items.iter().chain(conditions).chain(&self.on).chain(&self.keys)
     }
 
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let conditions = self.having.iter_mut().chain(&mut self.qualify);
+        self.items.iter_mut().chain(conditions).chain(&mut self.on).chain(&mut self.keys)
+    }
+
     fn rebase(&mut self, computed: &Computed) -> Result<()> {
         if computed.is_empty() {
             return Ok(());
         }
-        let conditions = self.having.iter_mut().chain(&mut self.qualify);
-        let all = self.items.iter_mut().chain(conditions).chain(&mut self.on).chain(&mut self.keys);
-        for expr in all {
+        for expr in self.iter_mut() {
             *expr = rebase(std::mem::take(expr), computed)?;
         }
         Ok(())
