@@ -6,17 +6,21 @@
 //! `x IN (1)`, which is never NULL. Of `x # x` it makes 0, also for a NULL. And of `sum(n + 1)` it makes
 //! `sum(n) + 1 * count(n)`, whose count need not fit into a numeric's digits. It takes a constant that has
 //! the length of a `varchar(3)` for another one than the same without: of `v = 'b'::varchar(3) AND v <> 'b'`
-//! it left the first. So a condition is asked of constants without lengths. This rule takes out the
-//! casts itself, where they are [exact](super::casts); and it puts what DataFusion must not look into
-//! behind a function that gives its argument, for as long as the simplifier runs:
+//! it left the first. So a condition is asked of constants without lengths. Of a numeric `n * 0.0` that is
+//! never NULL it makes the `0.0`, which has fewer digits than the product, and of `n % 1.0` a zero of the type of
+//! `n`: of what may be NULL it makes neither. This rule takes out the casts itself, where they are
+//! [exact](super::casts); and it puts what DataFusion must not look into behind a function that gives its
+//! argument, for as long as the simplifier runs:
 //!
 //! ```text
 //! cast(d AS int) = 2              =>    as_is(cast(d AS int)) = 2
 //! x IN (1, 2) AND x IN (y, 3)     =>    x IN (1, 2) AND as_is(x IN (y, 3))
 //! x # x                           =>    x # as_is(x)
 //! sum(n + 1)                      =>    sum(as_is(n + 1))
+//! n * 0.0                         =>    maybe_null(n) * 0.0
 //! ```
 
+use std::cell::LazyCell;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, FieldRef};
@@ -61,10 +65,16 @@ impl OptimizerRule for Simplify {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let plan = without_lengths(plan)?;
+        let schema = LazyCell::new(|| super::input_schema(&plan));
         let mut concerned = false;
         plan.apply_expressions(|expr| {
-            concerned =
-                expr.exists(|e| Ok(is_cast(e) || is_pair(e) || is_xor(e) || adds_numeric(e)))?;
+            concerned = expr.exists(|e| {
+                let is_any = is_cast(e) || is_pair(e) || is_xor(e) || adds_numeric(e);
+                let hides_null = || {
+                    schema.as_ref().is_ok_and(|schema| numeric_factors(e, schema).contains(&true))
+                };
+                Ok(is_any || multiplies(e) && hides_null())
+            })?;
             Ok(if concerned { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })?;
         if !concerned {
@@ -74,11 +84,12 @@ impl OptimizerRule for Simplify {
         let freed = free_of_casts(plan)?;
         // What is hidden does not show in the names of columns.
         let names = NamePreserver::new(&freed.data);
+        let schema = super::input_schema(&freed.data)?;
         let hidden = freed.data.map_expressions(|expr| match expr {
-            Expr::GroupingSet(_) => hide(expr),
+            Expr::GroupingSet(_) => hide(expr, &schema),
             expr => {
                 let name = names.save(&expr);
-                Ok(hide(expr)?.update_data(|expr| name.restore(expr)))
+                Ok(hide(expr, &schema)?.update_data(|expr| name.restore(expr)))
             }
         })?;
         let simplified = self.simplifier.rewrite(hidden.data, config)?;
@@ -188,6 +199,23 @@ fn adds_numeric(expr: &Expr) -> bool {
     is_numeric(left) || is_numeric(right)
 }
 
+/// Whether this is a product, or what is left of a division.
+fn multiplies(expr: &Expr) -> bool {
+    matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::Multiply | Operator::Modulo, .. }))
+}
+
+/// The operands of numerics that are multiplied, or divided for what is left, where these are never NULL.
+fn numeric_factors(expr: &Expr, schema: &DFSchema) -> [bool; 2] {
+    let Expr::BinaryExpr(BinaryExpr { left, right, .. }) = expr else { return [false; 2] };
+    let is_decimal = |e: &Expr| e.get_type(schema).is_ok_and(|t| t.is_decimal());
+    if !multiplies(expr) || !(is_decimal(left) || is_decimal(right)) {
+        return [false; 2];
+    }
+    let never_null =
+        |e: &Expr| !matches!(e, Expr::Literal(..)) && !e.nullable(schema).unwrap_or(true);
+    [never_null(left), never_null(right)]
+}
+
 fn is_xor(expr: &Expr) -> bool {
     matches!(expr, Expr::BinaryExpr(BinaryExpr { op: Operator::BitwiseXor, .. }))
 }
@@ -236,8 +264,21 @@ fn is_negated(expr: &Expr) -> bool {
     }
 }
 
-fn hide(expr: Expr) -> Result<Transformed<Expr>> {
+fn hide(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
+        expr if multiplies(&expr) => {
+            let factors = numeric_factors(&expr, schema);
+            let Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) = expr else {
+                return Ok(Transformed::no(expr));
+            };
+            for (factor, never_null) in [&mut left, &mut right].into_iter().zip(factors) {
+                if never_null {
+                    **factor = maybe_null(std::mem::take(factor.as_mut()));
+                }
+            }
+            let hidden = Expr::BinaryExpr(BinaryExpr { left, op, right });
+            Ok(Transformed::new_transformed(hidden, factors.contains(&true)))
+        }
         expr if is_cast(&expr) || adds_numeric(&expr) => Ok(Transformed::yes(as_is(expr))),
         expr if is_pair(&expr) || is_xor(&expr) => {
             let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
@@ -336,17 +377,27 @@ fn compared(cast: &Expr, with: &Expr, op: Operator, schema: &DFSchema) -> Option
 
 const AS_IS: &str = "as_is\0";
 
-/// Its argument. No plan that runs has it.
+/// Its argument, which it may say to be NULL for some rows. No plan that runs has it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct AsIs {
     signature: Signature,
+    is_nullable: bool,
+}
+
+impl AsIs {
+    fn function(is_nullable: bool) -> Arc<ScalarUDF> {
+        let signature = Signature::any(1, Volatility::Immutable);
+        Arc::new(ScalarUDF::new_from_impl(AsIs { signature, is_nullable }))
+    }
 }
 
 fn as_is(expr: Expr) -> Expr {
-    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-        let signature = Signature::any(1, Volatility::Immutable);
-        Arc::new(ScalarUDF::new_from_impl(AsIs { signature }))
-    });
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| AsIs::function(false));
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![expr]))
+}
+
+fn maybe_null(expr: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| AsIs::function(true));
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&FUNCTION), vec![expr]))
 }
 
@@ -369,7 +420,11 @@ impl ScalarUDFImpl for AsIs {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(Arc::clone(&args.arg_fields[0]))
+        let field = &args.arg_fields[0];
+        Ok(match self.is_nullable {
+            true => Arc::new(field.as_ref().clone().with_nullable(true)),
+            false => Arc::clone(field),
+        })
     }
 
     /// It is where all is constant.
