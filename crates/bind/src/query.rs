@@ -329,7 +329,8 @@ impl Binder<'_> {
         };
         let nullable: Vec<bool> =
             left.columns.iter().zip(&right.columns).map(|(l, r)| nullable(l, r)).collect();
-        let titles: Vec<String> = left.columns.iter().map(|c| c.title.clone()).collect();
+        let titles: Vec<(String, Option<String>)> =
+            left.columns.iter().map(|c| (c.title.clone(), c.other.clone())).collect();
         // Where a part of a UNION is found to be empty, the other takes its place under the names that the
         // UNION's columns have: all parts call them alike.
         let alike = match op {
@@ -355,14 +356,15 @@ impl Binder<'_> {
         let columns = plan.schema().columns();
         let outputs =
             titles.into_iter().zip(columns).zip(types).zip(unknown.into_iter().zip(nullable));
-        let outputs = outputs.map(|(((title, column), data_type), (unknown, nullable))| Output {
-            title,
-            other: None,
-            column,
-            data_type,
-            nullable,
-            unknown,
-        });
+        let outputs =
+            outputs.map(|((((title, other), column), data_type), (unknown, nullable))| Output {
+                title,
+                other,
+                column,
+                data_type,
+                nullable,
+                unknown,
+            });
         Ok(Relation { columns: outputs.collect(), plan })
     }
 
