@@ -198,7 +198,7 @@ impl Binder<'_> {
         Ok(Typed::new(expr, value.data_type, true))
     }
 
-    /// A distance is one between numbers or times.
+    /// A distance is one between numbers or times; DataFusion has none between times of day, or between intervals.
     fn check_distance(
         &self,
         frame: &ast::WindowFrame,
@@ -217,7 +217,8 @@ impl Binder<'_> {
         }
         let [by] = &spec.order_by[..] else { return Ok(()) };
         let key = self.value(&by.expr, place)?.data_type;
-        if types::is_number(&key) || key.is_temporal() || key == DataType::Null {
+        let is_instant = matches!(key, DataType::Date32 | DataType::Timestamp(..));
+        if types::is_number(&key) || is_instant || key == DataType::Null {
             return Ok(());
         }
         Err(Error::unsupported(format!(
