@@ -12,8 +12,8 @@
 //! * [`Binder`] (`binder.rs`): what a statement has for the whole of its binding.
 //! * `scope.rs`: which names an expression may use. `title.rs`: what a column of the result is called.
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
-//!   `limits.rs`: `LIMIT` and `OFFSET`, `ties.rs`: `WITH TIES`.
-//! * `select.rs`: one `SELECT`, `grouping.rs`: its groups, aggregates and windows.
+//!   `limits.rs`: `LIMIT` and `OFFSET`, `ties.rs`: `WITH TIES`; `rows_in_order.rs`: subqueries whose order counts.
+//! * `select.rs`: one `SELECT`, `grouping.rs`, `grouping_sets.rs`: its groups, aggregates and windows.
 //! * `typed.rs`: an expression with its type, and its casts; `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `window.rs`: calls over windows; `parameters.rs`: arguments with names; `lambda.rs`: functions of functions; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
@@ -41,6 +41,7 @@ mod failure;
 mod from;
 mod functions;
 mod grouping;
+mod grouping_sets;
 pub mod guard;
 mod guarded_keys;
 pub mod kept;
@@ -55,6 +56,7 @@ mod planner;
 mod query;
 mod reads;
 mod rows;
+mod rows_in_order;
 mod scope;
 mod select;
 pub mod span;

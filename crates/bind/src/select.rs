@@ -17,6 +17,8 @@ use crate::call::{sort, sorted};
 use crate::expr::Place;
 use crate::failure::{Failure, Placed, Result, not_covered, wrong};
 use crate::grouping::{Computed, has_aggregates, one_set, rebase, subquery};
+use crate::grouping_sets::{cubed, rolled, sets, sets_within};
+use crate::rows_in_order;
 use crate::scope::{Entry, Part, Scope};
 use crate::title;
 use crate::typed::Typed;
@@ -70,6 +72,10 @@ impl Binder<'_> {
             without_rows: None,
             variables: &[],
         };
+        let mut in_order = vec![];
+        if rows_in_order::is_wanted(select, items.iter().map(|item| &item.value.expr)) {
+            (plan, in_order) = self.in_order(plan)?;
+        }
         if let Some(condition) = &select.selection {
             let place = Place {
                 without_aggregates: Some("WHERE"),
@@ -116,6 +122,11 @@ impl Binder<'_> {
             on,
             keys: keys.iter().map(|k| k.expr.clone()).collect(),
         };
+        if !in_order.is_empty() {
+            for expr in all.iter_mut() {
+                *expr = rows_in_order::with_order(std::mem::take(expr), &in_order)?;
+            }
+        }
         let mut groups = groups;
         loop {
             let (unrolled, computed) = self.unrolled(plan, &groups)?;
@@ -667,49 +678,6 @@ impl Names {
 /// only so is `GROUP BY (SELECT …)` the item of the same text.
 fn written<'i, 's>(expr: &ast::Expr, items: &'i [Item<'s>]) -> Option<&'i Item<'s>> {
     items.iter().find(|item| item.sql == Some(expr))
-}
-
-/// The sets of ROLLUP: all of its keys, all but the last, and so on.
-fn rolled(keys: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
-    (0..=keys.len()).rev().map(|n| keys[..n].concat()).collect()
-}
-
-/// The sets of CUBE: its keys, each with and without.
-fn cubed(keys: &[Vec<Expr>]) -> Result<Vec<Vec<Expr>>> {
-    if keys.len() > KEYS_OF_CUBE_MAX {
-        return wrong("54011", format!("CUBE is limited to {KEYS_OF_CUBE_MAX} elements"));
-    }
-    let of = |chosen: usize| {
-        let is_chosen = |at: &usize| chosen >> (keys.len() - 1 - at) & 1 == 1;
-        (0..keys.len()).filter(is_chosen).flat_map(|at| keys[at].clone()).collect()
-    };
-    Ok((0..1 << keys.len()).rev().map(of).collect())
-}
-
-const KEYS_OF_CUBE_MAX: usize = 12;
-
-/// ROLLUP (`true`) or CUBE within GROUPING SETS, which the parser takes for a function, with its keys.
-fn sets_within(expr: &ast::Expr) -> Option<(bool, Vec<Vec<ast::Expr>>)> {
-    let ast::Expr::Function(call) = expr else { return None };
-    let [name] = &call.name.0[..] else { return None };
-    let is_rollup = match Part::of(name.as_ident()?) {
-        Part { quoted: false, text, .. } if text == "rollup" => true,
-        Part { quoted: false, text, .. } if text == "cube" => false,
-        _ => return None,
-    };
-    let ast::FunctionArguments::List(list) = &call.args else { return None };
-    let keys = list.args.iter().map(|arg| match arg {
-        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(key)) => Some(match key {
-            ast::Expr::Tuple(keys) => keys.clone(),
-            key => vec![key.clone()],
-        }),
-        _ => None,
-    });
-    Some((is_rollup, keys.collect::<Option<_>>()?))
-}
-
-fn sets(lists: Vec<Vec<Expr>>) -> Expr {
-    Expr::GroupingSet(GroupingSet::GroupingSets(lists))
 }
 
 /// HAVING without GROUP BY and `GROUP BY ()` make one group of all rows.

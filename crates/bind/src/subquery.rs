@@ -8,10 +8,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, ScalarValue, Span, Spans};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, Exists, InSubquery, SetComparison, SetQuantifier,
-    Sort,
 };
 use datafusion::logical_expr::{
-    Expr, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery, lit, when,
+    Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
 };
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query, SelectItem, SetExpr, Spanned};
 
@@ -176,31 +175,6 @@ impl Binder<'_> {
         let value = self.scalar("coalesce", vec![items, empty])?;
         let plan = rows.project([value.expr.alias(self.fresh("list"))])?.build()?;
         Ok(Typed::new(Expr::ScalarSubquery(subquery(plan, query)), list, false))
-    }
-
-    /// A plan, and the order of its rows by its own columns.
-    fn in_order(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Sort>)> {
-        match plan {
-            LogicalPlan::Sort(sort) => {
-                let by = sort.expr.clone();
-                Ok((LogicalPlan::Sort(sort), by))
-            }
-            LogicalPlan::Limit(Limit { skip, fetch, input }) => {
-                let (input, by) = self.in_order(Arc::unwrap_or_clone(input))?;
-                Ok((LogicalPlan::Limit(Limit { skip, fetch, input: Arc::new(input) }), by))
-            }
-            // Keys that are no columns of the result are dropped above the order.
-            LogicalPlan::Projection(Projection { mut expr, input, .. }) => {
-                let (input, mut by) = self.in_order(Arc::unwrap_or_clone(input))?;
-                for sort in &mut by {
-                    let name = self.fresh("order");
-                    expr.push(std::mem::take(&mut sort.expr).alias(&name));
-                    sort.expr = Expr::Column(Column::from_name(name));
-                }
-                Ok((LogicalPlanBuilder::from(input).project(expr)?.build()?, by))
-            }
-            other => Ok((other, vec![])),
-        }
     }
 
     /// `ANY` and `ALL`.
