@@ -20,6 +20,7 @@ use crate::kept::is_volatile;
 use crate::reads::Reads;
 use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
+use crate::subquery::check_assigned;
 use crate::typed::Typed;
 use crate::types;
 
@@ -255,6 +256,7 @@ impl Binder<'_> {
                 });
                 let mut entries: Vec<Entry> = entries.collect();
                 if let Some(alias) = alias {
+                    check_assigned(alias, entries.len())?;
                     rename(&mut entries, alias)?;
                 }
                 Rows { plan: relation.plan, entries }

@@ -12,7 +12,9 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::{
     Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
 };
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Query, SelectItem, SetExpr, Spanned};
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Query, SelectItem, SetExpr, Spanned, TableAlias,
+};
 
 use crate::binder::{Binder, Relation};
 use crate::expr::Place;
@@ -22,6 +24,19 @@ use crate::operator::{self, as_row};
 use crate::scope::Scope;
 use crate::typed::Typed;
 use crate::types::TEXT;
+
+/// How the names of items of `FROM` begin whose rows are assigned to columns, one of these for each column
+/// that the item's alias names. No statement can write it.
+pub const ASSIGNED_ROW: &str = "assigned\0";
+
+/// A row that is assigned has a value for each column, and no more.
+pub(crate) fn check_assigned(alias: &TableAlias, values: usize) -> Result<()> {
+    let columns = alias.columns.len();
+    if columns == values || !alias.name.value.starts_with(ASSIGNED_ROW) {
+        return Ok(());
+    }
+    wrong("42601", format!("{columns} columns are assigned {values} values"))
+}
 
 impl Binder<'_> {
     fn subquery(&self, query: &Query, place: Place<'_>) -> Result<Relation> {

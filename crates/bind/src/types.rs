@@ -273,7 +273,10 @@ pub fn may_assign(from: &DataType, to: &DataType) -> bool {
         is_number(a) && (is_time(b) || *b == DataType::Boolean)
             || is_time(a) && *b == DataType::Boolean
     };
-    !apart(from, to) && !apart(to, from)
+    match (family(from), family(to)) {
+        (Family::List(from), Family::List(to)) => may_assign(from, to),
+        _ => !apart(from, to) && !apart(to, from) && may_cast(from, to),
+    }
 }
 
 /// Whether there is a cast from a type to another. There are those of PostgreSQL, and between booleans and
@@ -414,6 +417,25 @@ mod tests {
             assert!(!may_cast(&other, &union) && !may_assign(&other, &union), "{other}");
         }
         assert!(may_cast(&union, &union));
+    }
+
+    #[test]
+    fn columns_take_no_values_of_other_kinds() {
+        let list = |item| DataType::List(Arc::new(Field::new_list_field(item, true)));
+        let check = |from: DataType, to: DataType, expected: bool| {
+            assert_eq!(may_assign(&from, &to), expected, "{from} {to}");
+        };
+        check(DataType::Float64, DataType::Int32, true);
+        check(DataType::Boolean, DataType::Int32, false);
+        check(DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, None), true);
+        check(INTERVAL, DataType::Timestamp(TimeUnit::Microsecond, None), false);
+        check(DataType::Int32, list(DataType::Int32), false);
+        check(DataType::Date32, list(DataType::Int32), false);
+        check(list(DataType::Int32), DataType::Int32, false);
+        check(list(DataType::Int32), TEXT, true);
+        check(list(DataType::Float64), list(DataType::Int32), true);
+        check(list(DataType::Float64), list(DataType::Boolean), false);
+        check(list(DataType::Null), list(DataType::Int32), true);
     }
 
     #[test]

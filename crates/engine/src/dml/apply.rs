@@ -20,6 +20,7 @@ use crate::bound;
 use crate::ddl;
 use crate::statement;
 use crate::write::{self, Writers};
+use crate::zoned;
 use thalweg_errors::from_datafusion;
 
 pub async fn plan(job: &Job<'_>, query: Query) -> Result<LogicalPlan> {
@@ -27,17 +28,24 @@ pub async fn plan(job: &Job<'_>, query: Query) -> Result<LogicalPlan> {
     statement::plan(job.state, query).await.map_err(from_datafusion)
 }
 
-/// The plan of a query whose columns are the first `before`, and then values for those of the table.
+/// The plan of a query whose columns are the first `before`, and then, so many `times`, values for those of
+/// the table: what such a column gets is what the binder says for INSERT.
 pub async fn plan_rows(
     job: &Job<'_>,
     query: Query,
     before: usize,
     table: &Table,
+    times: usize,
 ) -> Result<LogicalPlan> {
     let query = Statement::Statement(Box::new(ast::Statement::Query(Box::new(query))));
-    let fields = table.arrow_schema.fields();
-    let types = fields.iter().map(|field| Some(field.data_type().clone()));
-    let types: Vec<_> = std::iter::repeat_n(None, before).chain(types).collect();
+    // Clocks become instants by those of the session's zone, whatever zone the stored ones have.
+    let zone = job.state.config_options().execution.time_zone.as_deref();
+    let schema = zoned::shown(&table.arrow_schema, zone);
+    let fields = schema.as_ref().unwrap_or(&table.arrow_schema).fields();
+    let mut types = vec![None; before];
+    for _ in 0..times {
+        types.extend(fields.iter().map(|field| Some(field.data_type().clone())));
+    }
     bound::assigned(job.state, &query, &types).await.map_err(from_datafusion)
 }
 

@@ -2,26 +2,29 @@
 //! holds.
 //!
 //! ```text
-//!   SELECT row id, action, value of each column
+//!   SELECT row id, action, for each clause that writes: value of each column
 //!   FROM target t FULL JOIN (SELECT *, true AS ␀source FROM source) s ON condition
 //!
-//!   action = CASE WHEN t has a row AND s has a row AND p₀ THEN 0   -- WHEN MATCHED AND p₀
-//!                 WHEN t has none                  AND p₁ THEN 1   -- WHEN NOT MATCHED AND p₁
-//!                 … END
-//!   value  = CASE WHEN (the same) THEN v₀ WHEN … THEN v₁ … END
+//!   action  = CASE WHEN t has a row AND s has a row AND p₀ THEN 0   -- WHEN MATCHED AND p₀
+//!                  WHEN t has none                  AND p₁ THEN 1   -- WHEN NOT MATCHED AND p₁
+//!                  … END
+//!   value₀  = CASE WHEN (the same) THEN v₀ WHEN … THEN NULL … END
+//!   value₁  = CASE WHEN (the same) THEN NULL WHEN … THEN v₁ … END
 //! ```
-//! The join keeps only what some `WHEN` is about: without `NOT MATCHED` it is an inner one.
+//! The join keeps only what some `WHEN` is about: without `NOT MATCHED` it is an inner one. Each clause has
+//! columns of its own, so that each of its values is put into the table's column by itself, as INSERT and
+//! UPDATE put theirs: in one CASE for all clauses the values would first take a common type.
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::{cast, filter_record_batch};
-use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{cast, interleave};
+use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, DataType as SqlType, Expr, Ident, Join, JoinConstraint,
-    JoinOperator, Merge, MergeAction, MergeClause, MergeClauseKind, MergeInsertExpr,
-    MergeInsertKind, Query, SelectItem, TableFactor, TableWithJoins, TimezoneInfo, Value, With,
+    BinaryOperator, CaseWhen, Expr, Ident, Join, JoinConstraint, JoinOperator, Merge, MergeAction,
+    MergeClause, MergeClauseKind, MergeInsertExpr, MergeInsertKind, Query, SelectItem, TableFactor,
+    TableWithJoins, Value, With,
 };
 use futures::StreamExt;
 use thalweg_base::text::quoted;
@@ -31,21 +34,21 @@ use thalweg_storage::Snapshot;
 use super::Job;
 use super::apply::{self, Appender, Delta};
 use super::insert::null;
-use super::target::{self, Target, aliased, alone, call, derived, is_default, qualified, select};
-use super::update::assigned;
+use super::target::{Target, aliased, alone, derived, qualified, select};
+use super::update::{assigned, sets_rows};
 use crate::answer::Tag;
 use crate::dialect::ALL_COLUMNS;
 use crate::names;
-use crate::sql_type::sql_type;
 use crate::statement::Started;
 use thalweg_errors::{from_arrow, from_datafusion};
 use thalweg_exec::ROW_ID;
-use thalweg_functions::bytea::is_binary;
 use thalweg_runtime::checkpoint;
 
 /// True in every row of the source, NULL where the join found none.
 const SOURCE: &str = "source\0";
 const ACTION: &str = "action\0";
+/// Columns before those of the values: the row's id and the action.
+const BEFORE: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
@@ -64,10 +67,22 @@ fn effect(clause: &MergeClause) -> Effect {
     }
 }
 
+impl Effect {
+    fn writes(self) -> bool {
+        matches!(self, Effect::Insert | Effect::Update)
+    }
+}
+
 pub async fn run(job: &Job<'_>, with: Option<With>, merge: Merge) -> Result<Started> {
     let target = Target::new(&job.snapshot, &merge.table, "MERGE")?;
     let effects: Vec<Effect> = merge.clauses.iter().map(effect).collect();
-    let plan = apply::plan(job, query(&target, with, merge)?).await?;
+    let asks = merge.clauses.iter().any(|clause| match &clause.action {
+        MergeAction::Update(update) => sets_rows(&update.assignments),
+        _ => false,
+    });
+    let writing = effects.iter().filter(|effect| effect.writes()).count();
+    let query = query(&target, with, merge)?;
+    let plan = apply::plan_rows(job, query, BEFORE, &target.table, writing).await?;
     check_stable(&plan)?;
     let mut rows = apply::run(job, &plan).await?;
     let mut appender = Appender::new(job, &target.table, false);
@@ -75,11 +90,11 @@ pub async fn run(job: &Job<'_>, with: Option<With>, merge: Merge) -> Result<Star
     let mut count = 0;
     while let Some(batch) = rows.next().await {
         let batch = batch.map_err(from_datafusion)?;
-        let written = sort_out(&target, &effects, &batch, &mut delta)?;
+        let written = sort_out(&target, &effects, &batch, asks, &mut delta)?;
         count += batch.num_rows() as u64;
-        if written.true_count() > 0 {
-            let written = filter_record_batch(&batch, &written).map_err(|e| from_arrow(&e))?;
-            appender.push(&written.columns()[2..]).await?;
+        if !written.is_empty() {
+            let width = target.table.arrow_schema.fields().len();
+            appender.push(&picked(&batch, width, &written)?).await?;
         }
         checkpoint().await;
     }
@@ -89,32 +104,48 @@ pub async fn run(job: &Job<'_>, with: Option<With>, merge: Merge) -> Result<Star
     Ok(Started::Done(Tag::Count("MERGE".into(), count)))
 }
 
-/// Marks the old rows that go, and says which rows of the batch are to be written.
+/// Marks the old rows that go, and says which rows are to be written: the place of their clause among those
+/// that write, and the row of the batch. With `asks`, subqueries give several columns at once.
 fn sort_out(
     target: &Target,
     effects: &[Effect],
     batch: &RecordBatch,
+    asks: bool,
     delta: &mut Delta,
-) -> Result<BooleanArray> {
+) -> Result<Vec<(usize, usize)>> {
     let ids = batch.column(0).as_primitive::<UInt64Type>();
     let actions = cast(batch.column(1), &DataType::Int64).map_err(|e| from_arrow(&e))?;
     let actions = actions.as_primitive::<Int64Type>();
     let mut written = Vec::with_capacity(batch.num_rows());
     for row in 0..batch.num_rows() {
-        let effect = effects[actions.value(row) as usize];
+        let action = actions.value(row) as usize;
+        let effect = effects[action];
         if matches!(effect, Effect::Update | Effect::Delete)
             && (ids.is_null(row) || delta.deleted.insert(&[ids.value(row)]) == 0)
         {
             return Err(Error::user(format!(
-                "a row of table {} would be changed twice: several rows of the source match it",
-                quoted(&target.name())
+                "a row of table {} would be changed twice: several rows of {} match it",
+                quoted(&target.name()),
+                if asks { "the source or of a subquery" } else { "the source" }
             ))
             .code("21000")
             .hint("make the source give one row for each, with GROUP BY or DISTINCT"));
         }
-        written.push(matches!(effect, Effect::Update | Effect::Insert));
+        if effect.writes() {
+            written.push((effects[..action].iter().filter(|e| e.writes()).count(), row));
+        }
     }
-    Ok(BooleanArray::from(written))
+    Ok(written)
+}
+
+/// The columns of the rows that are written, each from the columns of its clause.
+fn picked(batch: &RecordBatch, width: usize, written: &[(usize, usize)]) -> Result<Vec<ArrayRef>> {
+    let values = &batch.columns()[BEFORE..];
+    let columns = (0..width).map(|column| {
+        let of_clauses = values[column..].iter().step_by(width).map(AsRef::as_ref);
+        interleave(&of_clauses.collect::<Vec<&dyn Array>>(), written).map_err(|e| from_arrow(&e))
+    });
+    columns.collect()
 }
 
 pub fn query_of(snapshot: &Snapshot, with: Option<With>, merge: &Merge) -> Result<Query> {
@@ -129,7 +160,7 @@ fn query(target: &Target, with: Option<With>, mut merge: Merge) -> Result<Query>
     target.unqualify(&mut merge.on);
     target.unqualify(&mut merge.clauses);
     let source = source_name(&merge.source)?;
-    let joined = join(target, &source, &merge);
+    let mut joined = join(target, &source, &merge);
     let effects: Vec<Effect> = merge.clauses.iter().map(effect).collect();
     let conditions: Vec<Expr> =
         merge.clauses.iter().map(|clause| condition(target, &source, clause)).collect();
@@ -144,24 +175,32 @@ fn query(target: &Target, with: Option<With>, mut merge: Merge) -> Result<Query>
             .collect(),
         else_result: None,
     };
-    let actions = effects.iter().enumerate().map(|(i, effect)| match effect {
+    let action = |(at, effect): (usize, &Effect)| match effect {
         Effect::Nothing => null(),
-        _ => number(i),
-    });
-    let mut projection =
-        vec![aliased(target.row_id(), ROW_ID), aliased(case(actions.collect()), ACTION)];
-    let writes = effects.iter().any(|e| matches!(e, Effect::Insert | Effect::Update));
-    if writes {
-        let mut values = vec![];
-        for clause in merge.clauses {
-            values.push(new_row(target, &source, clause)?);
-        }
-        for (column, field) in target.table.arrow_schema.fields().iter().enumerate() {
-            let results = values.iter_mut().map(|row| match row {
-                Some(row) => typed(std::mem::replace(&mut row[column], null()), field),
-                None => null(),
-            });
-            projection.push(aliased(case(results.collect()), field.name()));
+        _ => number(at),
+    };
+    let action = case(effects.iter().enumerate().map(action).collect());
+    let mut projection = vec![aliased(target.row_id(), ROW_ID), aliased(action.clone(), ACTION)];
+    let is_sure = always_holds(&merge.clauses);
+    for (at, clause) in
+        merge.clauses.into_iter().enumerate().filter(|(at, _)| effects[*at].writes())
+    {
+        let when = match is_sure {
+            true => Expr::Value(Value::Boolean(true).into()),
+            false => equal(action.clone(), number(at)),
+        };
+        let row = new_row(target, &source, clause, &when, &mut joined.joins)?;
+        for (field, value) in target.table.arrow_schema.fields().iter().zip(row) {
+            // A literal stays one: it is read as the type of its column.
+            let value = match value {
+                literal @ Expr::Value(_) => literal,
+                value => {
+                    let mut results = vec![null(); effects.len()];
+                    results[at] = value;
+                    case(results)
+                }
+            };
+            projection.push(aliased(value, &format!("{}\0{at}", field.name())));
         }
     }
     // Around it a query that drops the rows nothing is done to, without a second CASE.
@@ -228,28 +267,40 @@ fn condition(target: &Target, source: &str, clause: &MergeClause) -> Expr {
     }
 }
 
-/// The value of each column that a clause writes; `None` if it writes no row.
-fn new_row(target: &Target, source: &str, clause: MergeClause) -> Result<Option<Vec<Expr>>> {
+/// Whether the only clause holds for all rows of the join.
+fn always_holds(clauses: &[MergeClause]) -> bool {
+    matches!(clauses, [clause]
+        if clause.clause_kind == MergeClauseKind::Matched && clause.predicate.is_none())
+}
+
+/// The value of each column that a clause writes. Queries that give several of them are asked where `when`
+/// holds, and become `joins`.
+fn new_row(
+    target: &Target,
+    source: &str,
+    clause: MergeClause,
+    when: &Expr,
+    joins: &mut Vec<Join>,
+) -> Result<Vec<Expr>> {
     let fields = target.table.arrow_schema.fields();
     let by_name = || fields.iter().map(|f| qualified(source, f.name())).collect();
     match clause.action {
-        MergeAction::Delete { .. } => Ok(None),
-        MergeAction::Update(update) if update.assignments.is_empty() => Ok(None),
+        MergeAction::Delete { .. } => Err(Error::internal("a DELETE that writes a row")),
         MergeAction::Update(update) => {
             if update.assignments.len() == 1
                 && matches!(&update.assignments[0].value, Expr::Identifier(i) if i.value == ALL_COLUMNS)
             {
-                return Ok(Some(by_name()));
+                return Ok(by_name());
             }
-            let assigned = assigned(target, update.assignments)?;
+            let assigned = assigned(target, update.assignments, when, joins)?;
             let old = fields.iter().map(|f| target.column(f.name()));
-            Ok(Some(assigned.into_iter().zip(old).map(|(new, old)| new.unwrap_or(old)).collect()))
+            Ok(assigned.into_iter().zip(old).map(|(new, old)| new.unwrap_or(old)).collect())
         }
         MergeAction::Insert(insert) => {
             if insert.columns.len() == 1 && names::folded(&insert.columns[0]) == ALL_COLUMNS {
-                return Ok(Some(by_name()));
+                return Ok(by_name());
             }
-            inserted(target, insert).map(Some)
+            inserted(target, insert)
         }
     }
 }
@@ -283,43 +334,12 @@ fn inserted(target: &Target, insert: MergeInsertExpr) -> Result<Vec<Expr>> {
             let name = quoted(fields[column].name());
             return Err(Error::user(format!("column {name} is named twice")).code("42701"));
         }
-        if !is_default(value) {
-            values[column] = value.clone();
-        }
+        values[column] = target.value(column, value.clone())?;
     }
     Ok(values)
 }
 
-/// So that CASE, which takes the common type of its results, does not change a value: decimals
-/// beside doubles would become doubles.
-fn typed(value: Expr, field: &Field) -> Expr {
-    if field.data_type().is_nested() {
-        return value;
-    }
-    if field.data_type().is_numeric()
-        && let Ok(cast) = target::expression(&format!("CAST(0 AS {})", sql_type(field.data_type())))
-        && let Expr::Cast { kind, data_type, array, format, .. } = cast
-    {
-        return Expr::Cast { kind, expr: Box::new(value), data_type, array, format };
-    }
-    if is_binary(field.data_type()) {
-        // A text there spells bytes.
-        let (kind, expr) = (CastKind::Cast, Box::new(value));
-        return Expr::Cast { kind, expr, data_type: SqlType::Bytea, array: false, format: None };
-    }
-    if let DataType::Timestamp(_, Some(_)) = field.data_type() {
-        // By the clocks of the session's zone.
-        let (kind, expr) = (CastKind::Cast, Box::new(value));
-        let data_type = SqlType::Timestamp(Some(6), TimezoneInfo::WithTimeZone);
-        return Expr::Cast { kind, expr, data_type, array: false, format: None };
-    }
-    call(
-        "arrow_cast",
-        vec![value, Expr::Value(Value::SingleQuotedString(field.data_type().to_string()).into())],
-    )
-}
-
-/// A condition is evaluated for the action and again for each column: it must not change.
+/// A condition is evaluated for the action and again for each value: it must not change.
 fn check_stable(plan: &LogicalPlan) -> Result<()> {
     let mut stable = true;
     let seen = plan.apply(|node| {
@@ -343,6 +363,10 @@ fn check_stable(plan: &LogicalPlan) -> Result<()> {
 
 fn and(left: Expr, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
+}
+
+fn equal(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::Eq, right: Box::new(right) }
 }
 
 fn number(value: usize) -> Expr {

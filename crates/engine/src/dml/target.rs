@@ -7,7 +7,7 @@ use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
     ObjectName, Query, SelectItem, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins,
-    VisitMut, VisitorMut, With,
+    Value, VisitMut, VisitorMut, With,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 use thalweg_base::text::{nearest, quoted};
@@ -86,11 +86,18 @@ impl Target {
         default(&self.table, column)
     }
 
-    /// A parameter that the column gets, so that its type can be told.
-    pub fn typed(&self, column: usize, parameter: Expr) -> Expr {
-        let data_type = sql_type(self.table.arrow_schema.field(column).data_type());
-        // Some types have no name that can be read.
-        expression(&format!("CAST({parameter} AS {data_type})")).unwrap_or(parameter)
+    /// A value that UPDATE or MERGE writes for a column, as the query over the table has it. What the column
+    /// gets of it is for [`plan_rows`](super::apply::plan_rows) to say.
+    pub fn value(&self, column: usize, value: Expr) -> Result<Expr> {
+        match &value {
+            v if is_default(v) => self.default(column),
+            Expr::Value(v) if matches!(v.value, Value::Placeholder(_)) => {
+                // So that the type of the parameter can be told. Some types have no name that can be read.
+                let data_type = sql_type(self.table.arrow_schema.field(column).data_type());
+                Ok(expression(&format!("CAST({value} AS {data_type})")).unwrap_or(value))
+            }
+            _ => Ok(value),
+        }
     }
 
     /// Names `schema.table.column` of the target, which the query knows by its alias alone.

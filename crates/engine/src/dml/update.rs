@@ -2,17 +2,19 @@
 
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr, FromTable, Ident, Join, JoinConstraint,
-    JoinOperator, ObjectName, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef,
-    TableFactor, TableWithJoins, Update, UpdateTableFromKind, Value, With,
+    Assignment, AssignmentTarget, Delete, Expr, FromTable, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, SelectItem,
+    TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Update, UpdateTableFromKind,
+    Value, With,
 };
 use futures::StreamExt;
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
+use thalweg_bind::ASSIGNED_ROW;
 use thalweg_storage::Snapshot;
 
 use super::apply::{self, Appender, Delta, Kept};
-use super::target::{Target, aliased, alone, is_default, qualified, select};
+use super::target::{Target, aliased, alone, qualified, select};
 use super::{Job, returning, truncate};
 use crate::answer::Tag;
 use crate::statement::Started;
@@ -58,6 +60,7 @@ pub async fn update(job: &Job<'_>, with: Option<With>, mut update: Update) -> Re
     let returning = update.returning.take();
     let target = target_of_update(&job.snapshot, &update)?;
     let mut delta = Delta::new("UPDATE");
+    let (has_from, asks) = (update.from.is_some(), sets_rows(&update.assignments));
     let query = new_rows(&target, with.clone(), update.clone(), false)?;
     let mut rows = find(job, &target, query).await;
     if rows.as_ref().is_err_and(|e| e.message() == MANY_ROWS) {
@@ -69,9 +72,15 @@ pub async fn update(job: &Job<'_>, with: Option<With>, mut update: Update) -> Re
         let batch = batch.map_err(from_datafusion)?;
         let ids = apply::ids(&batch)?;
         if delta.deleted.insert(ids) < ids.len() as u64 {
+            if !has_from {
+                // Only a query that is joined can have given it more often.
+                let error = "more than one row returned by a subquery used as an expression";
+                return Err(Error::user(error).code("21000"));
+            }
             return Err(Error::user(format!(
-                "a row of table {} would be updated twice: several rows of FROM match it",
-                quoted(&target.name())
+                "a row of table {} would be updated twice: several rows of {} match it",
+                quoted(&target.name()),
+                if asks { "FROM or of a subquery" } else { "FROM" }
             ))
             .code("21000")
             .hint("make FROM give one row for each, with GROUP BY or DISTINCT"));
@@ -87,7 +96,7 @@ pub async fn update(job: &Job<'_>, with: Option<With>, mut update: Update) -> Re
 }
 
 async fn find(job: &Job<'_>, target: &Target, query: Query) -> Result<SendableRecordBatchStream> {
-    let plan = apply::plan_rows(job, query, 1, &target.table).await?;
+    let plan = apply::plan_rows(job, query, 1, &target.table, 1).await?;
     apply::run(job, &plan).await
 }
 
@@ -173,14 +182,14 @@ fn new_rows(
     target.unqualify(&mut update.assignments);
     target.unqualify(&mut update.selection);
     target.unqualify(&mut update.from);
-    let mut values = assigned(target, update.assignments)?;
-    let mut source = alone(target.factor.clone());
+    let mut queries = vec![];
+    let always = Expr::Value(Value::Boolean(true).into());
+    let mut values = assigned(target, update.assignments, &always, &mut queries)?;
     if lateral {
-        for (i, value) in values.iter_mut().enumerate() {
+        for value in &mut values {
             if let Some(Expr::Subquery(query)) = value {
-                let name = format!("set{i}\0");
-                source.joins.push(lateral_join(query.clone(), &name));
-                *value = Some(qualified(&name, VALUE));
+                let columns = joined(query.clone(), 1, &always, &mut queries);
+                *value = columns.into_iter().next();
             }
         }
     }
@@ -189,62 +198,73 @@ fn new_rows(
         projection
             .push(aliased(value.unwrap_or_else(|| target.column(field.name())), field.name()));
     }
-    let mut from = vec![source];
+    let mut from = vec![alone(target.factor.clone())];
     if let Some(UpdateTableFromKind::BeforeSet(more) | UpdateTableFromKind::AfterSet(more)) =
         update.from
     {
         from.extend(more);
     }
+    if !queries.is_empty() {
+        from = vec![beside_all(from, queries)];
+    }
     Ok(select(with, projection, from, update.selection))
 }
 
-/// The one column of a subquery that is joined.
-const VALUE: &str = "value";
-
-/// `LEFT JOIN LATERAL (query) AS name(value) ON true`
-fn lateral_join(subquery: Box<Query>, name: &str) -> Join {
-    let column = TableAliasColumnDef { name: Ident::with_quote('"', VALUE), data_type: None };
-    let alias = TableAlias {
-        explicit: true,
-        name: Ident::with_quote('"', name),
-        columns: vec![column],
-        at: None,
-    };
-    let on = JoinConstraint::On(Expr::Value(Value::Boolean(true).into()));
-    Join {
-        relation: TableFactor::Derived {
-            lateral: true,
-            subquery,
-            alias: Some(alias),
-            sample: None,
+/// `first CROSS JOIN (second) … JOIN queries`: the queries may name the tables of all items.
+fn beside_all(items: Vec<TableWithJoins>, queries: Vec<Join>) -> TableWithJoins {
+    let mut items = items.into_iter();
+    let mut all = items.next().expect("the target is an item");
+    all.joins.extend(items.map(|item| Join {
+        relation: match item.joins.is_empty() {
+            true => item.relation,
+            false => TableFactor::NestedJoin { table_with_joins: Box::new(item), alias: None },
         },
         global: false,
-        join_operator: JoinOperator::LeftOuter(on),
-    }
+        join_operator: JoinOperator::CrossJoin(JoinConstraint::None),
+    }));
+    all.joins.extend(queries);
+    all
 }
 
-/// For each column of the table, what it is set to.
-pub fn assigned(target: &Target, assignments: Vec<Assignment>) -> Result<Vec<Option<Expr>>> {
+/// Joins a query whose row is assigned to so many columns, in the rows where `when` holds, and returns its
+/// columns: `LEFT JOIN LATERAL (query) AS name(c0, c1 …) ON when`.
+fn joined(subquery: Box<Query>, width: usize, when: &Expr, queries: &mut Vec<Join>) -> Vec<Expr> {
+    let name = format!("{ASSIGNED_ROW}{}", queries.len());
+    let columns: Vec<String> = (0..width).map(|at| format!("c{at}")).collect();
+    let defined = columns.iter().map(|column| TableAliasColumnDef {
+        name: Ident::with_quote('"', column),
+        data_type: None,
+    });
+    let alias = TableAlias {
+        explicit: true,
+        name: Ident::with_quote('"', &name),
+        columns: defined.collect(),
+        at: None,
+    };
+    let relation =
+        TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None };
+    let on = JoinConstraint::On(when.clone());
+    queries.push(Join { relation, global: false, join_operator: JoinOperator::LeftOuter(on) });
+    columns.iter().map(|column| qualified(&name, column)).collect()
+}
+
+/// Whether a query may give the values of several columns.
+pub fn sets_rows(assignments: &[Assignment]) -> bool {
+    assignments.iter().any(|a| matches!(a.target, AssignmentTarget::Tuple(_)))
+}
+
+/// For each column of the table, what it is set to. A query that gives several columns is one of `queries`,
+/// which are to be joined: what its row is may hang on all of its columns. It is asked where `when` holds.
+pub fn assigned(
+    target: &Target,
+    assignments: Vec<Assignment>,
+    when: &Expr,
+    queries: &mut Vec<Join>,
+) -> Result<Vec<Option<Expr>>> {
     let mut values = vec![None; target.table.arrow_schema.fields().len()];
     let mut set = |name: &ObjectName, value: Expr| {
         let column = target.index(name)?;
-        let value = match &value {
-            v if is_default(v) => target.default(column)?,
-            Expr::Value(v) if matches!(v.value, Value::Placeholder(_)) => {
-                target.typed(column, value)
-            }
-            Expr::Subquery(_) => value,
-            // A clock's time becomes an instant, and an instant a clock's time, in the session's zone.
-            _ if matches!(
-                target.table.arrow_schema.field(column).data_type(),
-                arrow::datatypes::DataType::Timestamp(..)
-            ) =>
-            {
-                target.typed(column, value)
-            }
-            _ => value,
-        };
-        match values[column].replace(value) {
+        match values[column].replace(target.value(column, value)?) {
             None => Ok(()),
             Some(_) => Err(Error::user(format!(
                 "column {} is assigned twice",
@@ -257,7 +277,7 @@ pub fn assigned(target: &Target, assignments: Vec<Assignment>) -> Result<Vec<Opt
         match assignment.target {
             AssignmentTarget::ColumnName(name) => set(&name, assignment.value)?,
             AssignmentTarget::Tuple(names) => {
-                let parts = parts(assignment.value, names.len())?;
+                let parts = parts(assignment.value, names.len(), when, queries)?;
                 for (name, value) in names.iter().zip(parts) {
                     set(name, value)?;
                 }
@@ -267,38 +287,35 @@ pub fn assigned(target: &Target, assignments: Vec<Assignment>) -> Result<Vec<Opt
     Ok(values)
 }
 
-/// The parts of `(1, 2)` or of `(SELECT a, b FROM …)`.
-fn parts(value: Expr, wanted: usize) -> Result<Vec<Expr>> {
-    let parts = match value {
-        Expr::Tuple(parts) => parts,
-        Expr::Nested(inner) => return parts_of_one(*inner, wanted),
-        Expr::Subquery(query) => {
-            let SetExpr::Select(select) = query.body.as_ref() else {
-                return Err(Error::unsupported("a set operation cannot be assigned to columns")
-                    .hint("put it into a subquery: (SELECT a, b FROM (… UNION …))"));
-            };
-            let items = select.projection.len();
-            let one = |at: usize| {
-                let mut query = query.clone();
-                if let SetExpr::Select(select) = query.body.as_mut() {
-                    select.projection = vec![select.projection.swap_remove(at)];
-                }
-                Expr::Subquery(query)
-            };
-            (0..items).map(one).collect()
+/// The parts of `(1, 2)`, of `ROW (1, 2)` or of `(SELECT a, b FROM …)`.
+fn parts(value: Expr, wanted: usize, when: &Expr, queries: &mut Vec<Join>) -> Result<Vec<Expr>> {
+    let values = match value {
+        Expr::Tuple(values) => values,
+        Expr::Nested(inner) if matches!(*inner, Expr::Subquery(_)) => {
+            return parts(*inner, wanted, when, queries);
         }
-        other => return parts_of_one(other, wanted),
+        Expr::Subquery(query) => return Ok(joined(query, wanted, when, queries)),
+        Expr::Nested(inner) => vec![*inner],
+        other => match items_of_row(&other) {
+            Some(items) => items,
+            None => vec![other],
+        },
     };
-    check_count(parts, wanted)
-}
-
-fn parts_of_one(value: Expr, wanted: usize) -> Result<Vec<Expr>> {
-    check_count(vec![value], wanted)
-}
-
-fn check_count(parts: Vec<Expr>, wanted: usize) -> Result<Vec<Expr>> {
-    if parts.len() == wanted {
-        return Ok(parts);
+    if values.len() == wanted {
+        return Ok(values);
     }
-    Err(Error::user(format!("{wanted} columns are assigned {} values", parts.len())).code("42601"))
+    Err(Error::user(format!("{wanted} columns are assigned {} values", values.len())).code("42601"))
+}
+
+/// `ROW (1, 2)`
+fn items_of_row(value: &Expr) -> Option<Vec<Expr>> {
+    let Expr::Function(call) = value else { return None };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let [part] = &call.name.0[..] else { return None };
+    let word = part.as_ident().filter(|ident| ident.quote_style.is_none())?;
+    let items = list.args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(item)) => Some(item.clone()),
+        _ => None,
+    });
+    if word.value.eq_ignore_ascii_case("row") { items.collect() } else { None }
 }
