@@ -96,7 +96,7 @@ impl Binder<'_> {
                 if let Sql::Array(array) = expr.as_ref()
                     && let to @ DataType::List(_) = self.sql_type(data_type)?
                 {
-                    return self.array_as(array, &to, kind, place);
+                    return self.cut(self.array_as(array, &to, kind, place)?, data_type);
                 }
                 let value = self.expr(expr, place)?;
                 let to = match types::any_numeric(data_type) {

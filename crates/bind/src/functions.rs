@@ -20,6 +20,7 @@ pub(crate) mod series;
 pub(crate) mod type_name;
 pub(crate) mod within_digits;
 
+pub use listed::EachItem;
 pub use rounded::nearest_instant;
 
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
 
+use crate::functions::EachItem;
 use crate::operator::binary;
 use crate::types::is_text;
 use crate::unnest::has_subquery;
@@ -189,6 +190,10 @@ pub(crate) fn may_fail(expr: &Expr, types: Types<'_>) -> bool {
             matches!(b.op, Operator::Divide | Operator::Modulo) && !is_constant(&b.right)
         }
         Expr::ScalarFunction(call) => {
+            if let Some(function) = EachItem::of(call) {
+                let of_item = |_: &Column| Some(function.item().data_type().clone());
+                return function.body().exists(|e| Ok(may_fail(e, &of_item))).unwrap_or(true);
+            }
             match call.func.name() {
                 name if CHOOSY.contains(&name) => !call.args.iter().all(is_constant),
                 // A constant divisor, which is not zero: there would be no plan.

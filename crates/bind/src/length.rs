@@ -1,13 +1,13 @@
-//! Casts to `varchar(n)` and `char(n)`, which cut what is too long, and to `time(n)`, which rounds.
+//! Casts to `varchar(n)` and `char(n)`, which cut what is too long, and to `time(n)`, which rounds; also of the items of lists.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
-use datafusion::sql::sqlparser::ast::{CharacterLength, DataType as SqlType};
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType as SqlType};
 
 use crate::binder::Binder;
 use crate::failure::{Result, wrong};
-use crate::functions::rounded;
+use crate::functions::{listed, rounded};
 use crate::typed::Typed;
 use crate::types::{is_text, with_digits};
 
@@ -28,9 +28,32 @@ fn length(sql: &SqlType) -> Option<(u64, &'static str)> {
     }
 }
 
+/// Whether values of a type are cut or rounded, also as items of lists.
+fn is_cut(sql: &SqlType) -> bool {
+    match item(sql) {
+        Some(item) => is_cut(item),
+        None => length(sql).is_some() || with_digits(sql).is_some(),
+    }
+}
+
+fn item(sql: &SqlType) -> Option<&SqlType> {
+    match sql {
+        SqlType::Array(
+            ArrayElemTypeDef::AngleBracket(item) | ArrayElemTypeDef::SquareBracket(item, _),
+        ) => Some(item),
+        _ => None,
+    }
+}
+
 impl Binder<'_> {
     /// A value that was cast to a type of texts, as long as the type says; of times, rounded as it says.
     pub(crate) fn cut(&self, value: Typed, sql: &SqlType) -> Result<Typed> {
+        if let Some(item) = item(sql) {
+            return match is_cut(item) && matches!(value.data_type, DataType::List(_)) {
+                true => listed::each(value, |value| self.cut(value, item)),
+                false => Ok(value),
+            };
+        }
         if let Some((digits, _)) = with_digits(sql) {
             let expr = rounded::digits(digits).call(vec![value.expr]);
             return Ok(Typed { expr, ..value });

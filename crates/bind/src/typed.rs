@@ -1,5 +1,6 @@
 //! Expressions with their types, and the casts from one type to another.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
@@ -56,6 +57,12 @@ impl Typed {
         }
         if self.data_type == *to {
             return Typed { unknown: false, ..self };
+        }
+        if let (Some(_), DataType::List(item)) = (listed::item(&self.data_type), to)
+            && !listed::is_plain(&self.data_type, to)
+            && !self.is_null()
+        {
+            return self.each_item(to, |value| value.cast(item.data_type()));
         }
         let expr = match &self.expr {
             Expr::Literal(value, _) if value.is_null() => match ScalarValue::try_from(to) {
@@ -118,16 +125,18 @@ impl Typed {
         if self.data_type == *to && !is_try {
             return Typed { unknown: false, ..self };
         }
+        if let (Some(from), DataType::List(item)) = (listed::item(&self.data_type), to)
+            && from != item.data_type()
+            && *from != DataType::Null
+        {
+            return self.each_item(to, |value| value.converted(item.data_type(), is_try));
+        }
         let nullable = self.nullable || is_try;
         let call =
             |function, expr| Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![expr]));
         let value = match (&self.data_type, to) {
             (from, &DataType::Decimal128(precision, scale)) if types::is_float(from) => {
                 let expr = call(rounded::decimal(precision, scale, is_try), self.expr);
-                return Typed::new(expr, to.clone(), nullable);
-            }
-            (from @ DataType::List(_), to) if listed::is_rounded(from, to) => {
-                let expr = call(rounded::list(to.clone(), is_try), self.expr);
                 return Typed::new(expr, to.clone(), nullable);
             }
             (DataType::Float64, DataType::Float32) => {
@@ -152,6 +161,17 @@ impl Typed {
                 Typed::new(Expr::TryCast(expr), to.clone(), nullable)
             }
             false => Typed { nullable, ..value.cast(to) },
+        }
+    }
+
+    /// A list as another type of lists, with what is made of each of its items.
+    fn each_item(self, to: &DataType, make: impl FnOnce(Typed) -> Typed) -> Typed {
+        let made: std::result::Result<_, Infallible> = listed::each(self, |item| Ok(make(item)));
+        let Ok(list) = made;
+        match list.data_type == *to {
+            true => list,
+            // The items are called otherwise, or are never NULL.
+            false => Typed::new(cast(list.expr, to), to.clone(), list.nullable),
         }
     }
 

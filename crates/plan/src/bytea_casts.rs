@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use thalweg_bind::EachItem;
 use thalweg_errors::into_datafusion;
 use thalweg_functions::bytea::{self, is_binary};
 
@@ -65,8 +66,13 @@ fn concerns(node: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     node.apply_expressions(|expr| {
         expr.apply(|e| {
-            found |= matches!(e, Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. })
-                if is_binary(field.data_type()) || field.data_type().is_string());
+            found |= match e {
+                Expr::Cast(Cast { field, .. }) | Expr::TryCast(TryCast { field, .. }) => {
+                    is_binary(field.data_type()) || field.data_type().is_string()
+                }
+                Expr::ScalarFunction(call) => EachItem::of(call).is_some(),
+                _ => false,
+            };
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         })
     })?;
@@ -75,6 +81,10 @@ fn concerns(node: &LogicalPlan) -> Result<bool> {
 
 impl ByteaCasts {
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let of_items = |body: Expr, item: &DFSchema| body.transform_down(|e| self.rewrite(e, item));
+        if let Some(list) = super::in_items(&expr, of_items)? {
+            return Ok(Transformed::yes(list));
+        }
         match expr {
             // What the planner has made bytes for a function that takes texts as well: only what is
             // written out is meant as bytes.

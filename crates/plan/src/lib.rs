@@ -43,13 +43,14 @@ pub mod zones;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use thalweg_bind::EachItem;
 
 /// Adds our rules to a session that has DataFusion's defaults.
 pub fn install(
@@ -75,6 +76,21 @@ pub fn install(
 /// A plan as its operators are made from it, once all rules for logical plans have run.
 pub fn finished(plan: LogicalPlan) -> Result<LogicalPlan> {
     as_written::hide(computed_keys::below(joined_keys::reveal(plan)?)?)
+}
+
+/// A function over the items of lists with its expression as `rewrite` leaves it; `None`: there is nothing to
+/// rewrite in it, or it is none.
+fn in_items(
+    expr: &Expr,
+    rewrite: impl FnOnce(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Option<Expr>> {
+    let Expr::ScalarFunction(call) = expr else { return Ok(None) };
+    let Some(function) = EachItem::of(call) else { return Ok(None) };
+    let body = rewrite(function.body().clone(), &function.schema()?)?;
+    Ok(match body.transformed {
+        true => Some(function.with_body(body.data).call(call.args.clone())),
+        false => None,
+    })
 }
 
 /// Whether rows are those of a table, perhaps with other columns.

@@ -53,6 +53,10 @@ impl AnalyzerRule for ReadTimes {
 }
 
 fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let of_items = |body: Expr, item: &DFSchema| body.transform_up(|e| read(e, item));
+    if let Some(list) = super::in_items(&expr, of_items)? {
+        return Ok(Transformed::yes(list));
+    }
     let (inner, data_type, tries) = match &expr {
         Expr::Cast(Cast { expr, field }) => (expr, field.data_type(), false),
         Expr::TryCast(TryCast { expr, field }) => (expr, field.data_type(), true),

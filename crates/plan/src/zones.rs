@@ -60,6 +60,10 @@ fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
 
 fn by_clocks(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     use DataType::{Date32, Date64, Time32, Time64, Timestamp};
+    let of_items = |body: Expr, item: &DFSchema| body.transform_up(|e| by_clocks(e, item));
+    if let Some(list) = super::in_items(&expr, of_items)? {
+        return Ok(Transformed::yes(list));
+    }
     let (inner, to) = match &expr {
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
             (expr.as_ref(), field.data_type())

@@ -12,8 +12,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::{Function, failed, is_one, listed, shaped, untyped_null};
-use crate::{decimal, types};
+use super::{Function, failed, is_one, shaped, untyped_null};
+use crate::decimal;
 
 /// What is made of each value. With `is_try`, what cannot be made is NULL, and no error.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,8 +31,6 @@ enum To {
     Instant(TimeUnit),
     /// A timestamp or a time of day whose seconds have so many digits, as the same type.
     Digits(u32),
-    /// A list whose items are cast as values are.
-    List { to: DataType, is_try: bool },
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -67,10 +65,6 @@ pub(crate) fn digits(digits: u32) -> Function {
     function(To::Digits(digits))
 }
 
-pub(crate) fn list(to: DataType, is_try: bool) -> Function {
-    function(To::List { to, is_try })
-}
-
 impl ScalarUDFImpl for Rounded {
     fn name(&self) -> &str {
         match &self.to {
@@ -83,8 +77,6 @@ impl ScalarUDFImpl for Rounded {
             To::Instant(TimeUnit::Microsecond) => "nearest_microsecond",
             To::Instant(TimeUnit::Nanosecond) => "nearest_nanosecond",
             To::Digits(_) => "nearest_digits",
-            To::List { is_try: false, .. } => "list_cast",
-            To::List { is_try: true, .. } => "try_list_cast",
         }
     }
 
@@ -100,7 +92,6 @@ impl ScalarUDFImpl for Rounded {
                 format!("{cast}({value} as numeric({precision},{scale}))")
             }
             To::Digits(digits) => format!("nearest_digits({value}, {digits})"),
-            To::List { to, .. } => format!("{}({value} as {})", self.name(), types::name(to)),
             _ => format!("{}({value})", self.name()),
         })
     }
@@ -110,7 +101,6 @@ impl ScalarUDFImpl for Rounded {
             To::Whole | To::Instant(_) | To::Digits(_) => types[0].clone(),
             &To::Decimal { precision, scale, .. } => DataType::Decimal128(precision, scale),
             To::Real { .. } => DataType::Float32,
-            To::List { to, .. } => to.clone(),
         })
     }
 
@@ -132,13 +122,12 @@ impl ScalarUDFImpl for Rounded {
             &To::Real { is_try } => reals(&array, is_try),
             &To::Instant(unit) => nearest_instants(&array, unit),
             &To::Digits(digits) => with_digits(&array, digits),
-            To::List { to, is_try } => listed::converted(&array, to, *is_try),
         };
         shaped(rounded?, one)
     }
 }
 
-pub(crate) fn wholes(array: &ArrayRef) -> Result<ArrayRef> {
+fn wholes(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(if let Some(values) = array.as_primitive_opt::<Float64Type>() {
         Arc::new(values.unary::<_, Float64Type>(f64::round_ties_even) as Float64Array)
     } else if let Some(values) = array.as_primitive_opt::<Float32Type>() {
@@ -148,12 +137,7 @@ pub(crate) fn wholes(array: &ArrayRef) -> Result<ArrayRef> {
     })
 }
 
-pub(crate) fn nearest_decimals(
-    array: &ArrayRef,
-    precision: u8,
-    scale: i8,
-    is_try: bool,
-) -> Result<ArrayRef> {
+fn nearest_decimals(array: &ArrayRef, precision: u8, scale: i8, is_try: bool) -> Result<ArrayRef> {
     let texts: Vec<Option<String>> = match array.data_type() {
         DataType::Float64 => {
             array.as_primitive::<Float64Type>().iter().map(|v| v.map(|v| v.to_string())).collect()
@@ -184,7 +168,7 @@ pub(crate) fn nearest_decimals(
     Ok(Arc::new(array.with_precision_and_scale(precision, scale)?))
 }
 
-pub(crate) fn reals(array: &ArrayRef, is_try: bool) -> Result<ArrayRef> {
+fn reals(array: &ArrayRef, is_try: bool) -> Result<ArrayRef> {
     let Some(doubles) = array.as_primitive_opt::<Float64Type>() else {
         return exec_err!("the real of {}", array.data_type());
     };
@@ -225,7 +209,7 @@ fn per_second(unit: TimeUnit) -> i128 {
     }
 }
 
-pub(crate) fn nearest_instants(array: &ArrayRef, to: TimeUnit) -> Result<ArrayRef> {
+fn nearest_instants(array: &ArrayRef, to: TimeUnit) -> Result<ArrayRef> {
     nearest_fractions(array, per_second(to))
 }
 
