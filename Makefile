@@ -120,9 +120,9 @@ simulate: ## Random schedules of the scheduler against a model (SCHEDULES=100000
 FUZZ_SECONDS ?= 600
 CARGO_FUZZ := $(CACHE)/cargo-fuzz/bin/cargo-fuzz
 
-FUZZ_TARGETS ?= csv json extent catalog pg flight
+FUZZ_TARGETS ?= csv json extent catalog pg flight plan
 
-fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the readers of files and the protocols (FUZZ_SECONDS=600 for each)
+fuzz: $(CLANG_STAMP) $(CARGO_FUZZ) ## Fuzz the readers of files, the protocols and plans (FUZZ_SECONDS=600 for each)
 	@for target in $(FUZZ_TARGETS); do \
 		echo "== Fuzzing $$target for $(FUZZ_SECONDS) s"; \
 		RUSTC_BOOTSTRAP=1 $(CARGO_FUZZ) run --dev --sanitizer none $$target -- \

@@ -35,15 +35,20 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions, StatisticsArgs, StatisticsContext,
 };
 use parking_lot::Mutex;
-use thalweg_pipeline::ir::{Plan, Source};
+use thalweg_ir::Source;
+use thalweg_pipeline::prepared::{Plan, prepare};
 
 use crate::ScanExec;
 use crate::again::again;
 use crate::compiled::{Compiled, Input, SubqueryValue};
 use execution::Execution;
 pub use figures::MemoryBandwidth;
+use thalweg_errors::into_datafusion;
 
 pub struct PipelineExec {
+    /// What the pipelines compute.
+    ir: Arc<thalweg_ir::Plan>,
+    /// The same, ready to be run.
     plan: Arc<Plan>,
     inputs: Vec<Input>,
     /// Of scalar subqueries: in containers that the expressions of every copy hold.
@@ -63,7 +68,11 @@ pub struct PipelineExec {
 impl PipelineExec {
     /// `original` is what was compiled.
     pub fn new(compiled: Compiled, original: Arc<dyn ExecutionPlan>) -> Result<Self> {
-        let Compiled { plan, inputs, values } = compiled;
+        let Compiled { plan: ir, mut callees, inputs, values } = compiled;
+        for value in &values {
+            callees.subqueries.insert(value.sink, Arc::new(value.clone()));
+        }
+        let plan = prepare(&ir, &callees).map_err(into_datafusion)?;
         let properties = PlanProperties::new(
             original.equivalence_properties().clone(),
             Partitioning::UnknownPartitioning(original.output_partitioning().partition_count()),
@@ -74,6 +83,7 @@ impl PipelineExec {
         let stages = (0..plan.pipelines.len()).map(|n| StageExec::new(&plan, n, &inputs, &values));
         Ok(PipelineExec {
             stages: stages.map(|s| Arc::new(s) as _).collect(),
+            ir: Arc::new(ir),
             plan,
             inputs,
             values: values.into(),
@@ -89,6 +99,11 @@ impl PipelineExec {
     fn stage_metrics(&self) -> Vec<ExecutionPlanMetricsSet> {
         let stages = self.stages.iter().filter_map(|s| s.downcast_ref::<StageExec>());
         stages.map(|s| s.metrics.clone()).collect()
+    }
+
+    /// What the pipelines compute.
+    pub fn ir(&self) -> &thalweg_ir::Plan {
+        &self.ir
     }
 
     /// The operators that the pipelines stand for.
@@ -115,6 +130,7 @@ impl PipelineExec {
             }
         }
         Ok(PipelineExec {
+            ir: Arc::clone(&self.ir),
             plan: Arc::clone(&self.plan),
             inputs,
             values: Arc::clone(&self.values),
@@ -130,7 +146,7 @@ impl PipelineExec {
 
 impl fmt::Debug for PipelineExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PipelineExec({:?})", self.plan)
+        write!(f, "PipelineExec({:?})", self.ir)
     }
 }
 
@@ -138,7 +154,13 @@ impl DisplayAs for PipelineExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match t {
             DisplayFormatType::TreeRender => Ok(()),
-            _ => write!(f, "PipelineExec: pipelines={}", self.stages.len()),
+            DisplayFormatType::Verbose => {
+                let (pipelines, opaque) = (self.stages.len(), self.ir.opaque());
+                write!(f, "PipelineExec: pipelines={pipelines}, opaque={opaque}")
+            }
+            DisplayFormatType::Default => {
+                write!(f, "PipelineExec: pipelines={}", self.stages.len())
+            }
         }
     }
 }

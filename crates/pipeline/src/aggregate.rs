@@ -50,7 +50,6 @@ use thalweg_base::Result;
 
 pub use merging::{AllGroups, Groups, Merging};
 pub use partial::Partial;
-pub use plan::{is_combined, is_native};
 
 /// Groups that a worker holds in one table: beyond that it seals them. Their keys, slots and a
 /// state or two fit a core's own cache.
@@ -125,43 +124,13 @@ fn fitted<T: Clone>(values: Vec<T>) -> Vec<T> {
     if values.len() >= values.capacity() / 4 * 3 { values } else { values.as_slice().to_vec() }
 }
 
-/// What to aggregate, and by what. All types are logical ones (see [`crate::encoding`]).
-#[derive(Clone, Debug)]
-pub struct Spec {
-    pub key_types: Vec<DataType>,
-    /// Of the evaluated expressions that the functions' arguments name. An expression that several
-    /// functions use is best given once: they then share its state.
-    pub argument_types: Vec<DataType>,
-    pub functions: Vec<Function>,
-}
+pub type Spec = thalweg_ir::aggregate::Spec<Code>;
+pub type Function = thalweg_ir::aggregate::Function<Code>;
+pub type Kind = thalweg_ir::aggregate::Kind<Code>;
 
-/// One aggregate function.
+/// A function of the caller's.
 #[derive(Clone, Debug)]
-pub struct Function {
-    pub kind: Kind,
-    /// Indices into [`Spec::argument_types`].
-    pub arguments: Vec<usize>,
-    /// FILTER (WHERE …): an index into the filters given with every batch.
-    pub filter: Option<usize>,
-    pub result: DataType,
-}
-
-#[derive(Clone, Debug)]
-pub enum Kind {
-    /// COUNT(*)
-    CountRows,
-    /// Rows none of whose arguments is NULL.
-    Count,
-    Sum,
-    Min,
-    Max,
-    Avg,
-    /// Of groups of groups: rows in all, of counts; 0 if there are none.
-    CountOfCounts,
-    /// Of groups of groups: the average, of sums and of counts.
-    AvgOfSums,
-    External(Arc<dyn External>),
-}
+pub struct Code(pub Arc<dyn External>);
 
 /// A function that has no code here.
 pub trait External: Send + Sync + Debug {

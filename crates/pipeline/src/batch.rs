@@ -12,7 +12,7 @@ use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
 
 use crate::encoding::{internal, uncompacted, value_bytes};
-use crate::expr::{Expr, Register};
+use crate::expr::{Evaluate, Expr, Register};
 
 /// Rows of runs that are worth it, on average.
 const RUN_ROWS_MIN: (usize, usize) = (4, 3);
@@ -238,6 +238,7 @@ mod tests {
     use arrow::array::Int64Array;
 
     use super::*;
+    use crate::expr::One;
 
     fn ints(batch: &mut Batch, register: Register) -> Vec<Option<i64>> {
         let column = batch.column(register).unwrap();
@@ -327,7 +328,7 @@ mod tests {
     fn a_computed_register_is_evaluated_for_the_rows_that_are_left() {
         let a: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
         let mut batch = Batch::new(vec![Arc::clone(&a)], 3);
-        let of = |value: i64| Box::new(Expr::Literal(Arc::new(Int64Array::from(vec![value]))));
+        let of = |value: i64| Box::new(Expr::Literal(One(Arc::new(Int64Array::from(vec![value])))));
         let register = Box::new(Expr::Register(0, a.data_type().clone()));
         batch.compute(&Arc::new(Expr::Compare(crate::expr::Comparison::Less, of(1), register)));
         batch.pick(vec![0, 2].into()).unwrap();

@@ -30,6 +30,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use thalweg_base::{Error, Result};
+pub use thalweg_ir::aggregate::{is_bytes, is_word};
 
 /// The digits of an encoded decimal: what 64 bits hold.
 pub const NARROW_DIGITS: u8 = 18;
@@ -142,36 +143,6 @@ fn compacted_views<T: ByteViewType>(array: &ArrayRef) -> ArrayRef {
         true => Arc::new(views.gc()),
         false => Arc::clone(array),
     }
-}
-
-/// Whether values are text or binary.
-pub fn is_bytes(data_type: &DataType) -> bool {
-    use DataType::*;
-    matches!(data_type, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
-}
-
-/// Whether [`words`] takes arrays of a type.
-pub fn is_word(data_type: &DataType) -> bool {
-    use DataType::*;
-    matches!(
-        data_type,
-        Boolean
-            | Int8
-            | Int16
-            | Int32
-            | Int64
-            | UInt8
-            | UInt16
-            | UInt32
-            | UInt64
-            | Date32
-            | Date64
-            | Time32(_)
-            | Time64(_)
-            | Timestamp(..)
-            | Decimal32(..)
-            | Decimal64(..)
-    )
 }
 
 /// The values of integers and what is stored as such, widened to 64 bits: equal words mean equal

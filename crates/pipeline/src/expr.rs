@@ -16,12 +16,11 @@ use arrow::compute::kernels::{cmp, numeric};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use thalweg_base::Result;
+use thalweg_ir::expr::{Constant, Shown};
+pub use thalweg_ir::{Arithmetic, Comparison, Named, Register};
 
 use crate::batch::Batch;
 use crate::encoding::{codes, expand, internal};
-
-/// The place of a column in a batch.
-pub type Register = usize;
 
 /// What the IR has no structure for, over arrays of its arguments' logical types.
 pub trait Function: Send + Sync + fmt::Debug {
@@ -35,44 +34,15 @@ pub trait Function: Send + Sync + fmt::Debug {
     fn describe(&self, arguments: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
+/// An expression that is ready to be run.
+pub type Expr = thalweg_ir::Expr<One, Callee>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    Add,
-    Subtract,
-    Multiply,
-}
+/// An array of one value.
+#[derive(Clone, Debug)]
+pub struct One(pub ArrayRef);
 
 #[derive(Clone, Debug)]
-pub enum Expr {
-    Register(Register, DataType),
-    /// The number of the row that a register's value comes from in the table that was probed for
-    /// it. Nothing may have read the register.
-    Row(Register),
-    /// An array of one value.
-    Literal(ArrayRef),
-    Compare(Comparison, Box<Expr>, Box<Expr>),
-    And(Box<Expr>, Box<Expr>),
-    Or(Box<Expr>, Box<Expr>),
-    Not(Box<Expr>),
-    IsNull(Box<Expr>),
-    /// Of decimals; with the type of the result.
-    Arithmetic(Arithmetic, Box<Expr>, Box<Expr>, DataType),
-    /// A signed integer, or a decimal with as many digits behind its point, as a decimal that holds all
-    /// values of its type.
-    Widen(Box<Expr>, DataType),
-    /// With the type of the result.
-    Call(Arc<dyn Function>, Vec<Expr>, DataType),
-}
+pub struct Callee(pub Arc<dyn Function>);
 
 /// What an expression comes to.
 #[derive(Clone)]
@@ -97,66 +67,38 @@ impl Value {
     }
 }
 
-impl Expr {
-    /// The logical type.
-    pub fn data_type(&self) -> DataType {
-        match self {
-            Expr::Register(_, data_type)
-            | Expr::Arithmetic(.., data_type)
-            | Expr::Widen(_, data_type)
-            | Expr::Call(.., data_type) => data_type.clone(),
-            Expr::Row(_) => DataType::UInt32,
-            Expr::Literal(value) => value.data_type().clone(),
-            _ => DataType::Boolean,
-        }
+/// What expressions come to for the rows of a batch.
+pub trait Evaluate {
+    /// The values, maybe in an encoded form.
+    fn encoded(&self, batch: &mut Batch) -> Result<ArrayRef>;
+
+    /// The values, for who takes any [words](crate::encoding::words) where they are numbers.
+    fn compact(&self, batch: &mut Batch) -> Result<ArrayRef>;
+
+    /// The values in the logical type.
+    fn plain(&self, batch: &mut Batch) -> Result<ArrayRef>;
+
+    /// Which rows it is true for; NULL is not true. It must be of booleans.
+    fn truth(&self, batch: &mut Batch) -> Result<BooleanBuffer>;
+}
+
+impl Evaluate for Expr {
+    fn encoded(&self, batch: &mut Batch) -> Result<ArrayRef> {
+        value(self, batch)?.into_array(batch.rows())
     }
 
-    /// Which register it is, if it is one.
-    pub fn register(&self) -> Option<Register> {
-        match self {
-            Expr::Register(register, _) => Some(*register),
-            _ => None,
-        }
-    }
-
-    /// Calls `f` with every register that is read.
-    pub fn registers(&self, f: &mut impl FnMut(Register)) {
-        match self {
-            Expr::Register(register, _) | Expr::Row(register) => f(*register),
-            Expr::Literal(_) => {}
-            Expr::Not(a) | Expr::IsNull(a) | Expr::Widen(a, _) => a.registers(f),
-            Expr::Compare(_, a, b)
-            | Expr::And(a, b)
-            | Expr::Or(a, b)
-            | Expr::Arithmetic(_, a, b, _) => {
-                a.registers(f);
-                b.registers(f);
-            }
-            Expr::Call(_, arguments, _) => arguments.iter().for_each(|a| a.registers(f)),
-        }
-    }
-
-    /// Its values for the rows of a batch, maybe in an encoded form.
-    pub fn encoded(&self, batch: &mut Batch) -> Result<ArrayRef> {
-        self.value(batch)?.into_array(batch.rows())
-    }
-
-    /// Its values for the rows of a batch, for who takes any [words](crate::encoding::words) where
-    /// they are numbers.
-    pub fn compact(&self, batch: &mut Batch) -> Result<ArrayRef> {
+    fn compact(&self, batch: &mut Batch) -> Result<ArrayRef> {
         match self {
             Expr::Register(register, _) => batch.compact(*register),
             _ => self.encoded(batch),
         }
     }
 
-    /// Its values for the rows of a batch, in its logical type.
-    pub fn plain(&self, batch: &mut Batch) -> Result<ArrayRef> {
+    fn plain(&self, batch: &mut Batch) -> Result<ArrayRef> {
         expand(&self.encoded(batch)?, &self.data_type())
     }
 
-    /// Which rows it is true for; NULL is not true. It must be of booleans.
-    pub fn truth(&self, batch: &mut Batch) -> Result<BooleanBuffer> {
+    fn truth(&self, batch: &mut Batch) -> Result<BooleanBuffer> {
         let value = self.encoded(batch)?;
         let value = value.as_boolean();
         Ok(match value.nulls() {
@@ -164,73 +106,76 @@ impl Expr {
             _ => value.values().clone(),
         })
     }
+}
 
-    fn value(&self, batch: &mut Batch) -> Result<Value> {
-        Ok(match self {
-            Expr::Register(register, _) => Value::Array(batch.column(*register)?),
-            Expr::Row(register) => Value::Array(batch.origin(*register)?),
-            Expr::Literal(value) => Value::Scalar(Arc::clone(value)),
-            Expr::Compare(comparison, a, b) => {
-                let (left, right) = (a.value(batch)?, b.value(batch)?);
-                let types = (&a.data_type(), &b.data_type());
-                compare(*comparison, &left, &right, types)?
+fn value(expr: &Expr, batch: &mut Batch) -> Result<Value> {
+    Ok(match expr {
+        Expr::Register(register, _) => Value::Array(batch.column(*register)?),
+        Expr::Row(register) => Value::Array(batch.origin(*register)?),
+        Expr::Literal(One(value)) => Value::Scalar(Arc::clone(value)),
+        Expr::Compare(comparison, a, b) => {
+            let (left, right) = (value(a, batch)?, value(b, batch)?);
+            let types = (&a.data_type(), &b.data_type());
+            compare(*comparison, &left, &right, types)?
+        }
+        Expr::And(a, b) => {
+            let left = a.encoded(batch)?;
+            let left = left.as_boolean();
+            if left.null_count() == 0 && !left.has_true() {
+                return Ok(Value::Array(Arc::new(left.clone())));
             }
-            Expr::And(a, b) => {
-                let left = a.encoded(batch)?;
-                let left = left.as_boolean();
-                if left.null_count() == 0 && !left.has_true() {
-                    return Ok(Value::Array(Arc::new(left.clone())));
-                }
-                let right = b.encoded(batch)?;
-                boolean(and_kleene(left, right.as_boolean()).map_err(internal)?)
+            let right = b.encoded(batch)?;
+            boolean(and_kleene(left, right.as_boolean()).map_err(internal)?)
+        }
+        Expr::Or(a, b) => {
+            let left = a.encoded(batch)?;
+            let left = left.as_boolean();
+            if left.null_count() == 0 && !left.has_false() {
+                return Ok(Value::Array(Arc::new(left.clone())));
             }
-            Expr::Or(a, b) => {
-                let left = a.encoded(batch)?;
-                let left = left.as_boolean();
-                if left.null_count() == 0 && !left.has_false() {
-                    return Ok(Value::Array(Arc::new(left.clone())));
-                }
-                let right = b.encoded(batch)?;
-                boolean(or_kleene(left, right.as_boolean()).map_err(internal)?)
+            let right = b.encoded(batch)?;
+            boolean(or_kleene(left, right.as_boolean()).map_err(internal)?)
+        }
+        Expr::Not(a) => boolean(not(a.encoded(batch)?.as_boolean()).map_err(internal)?),
+        Expr::IsNull(a) => boolean(is_null(&a.encoded(batch)?).map_err(internal)?),
+        Expr::Arithmetic(arithmetic, a, b, result) => {
+            let (left, right) = (value(a, batch)?, value(b, batch)?);
+            if let Some(narrow) = decimal::narrow(*arithmetic, &left, &right, result) {
+                return Ok(Value::Array(narrow));
             }
-            Expr::Not(a) => boolean(not(a.encoded(batch)?.as_boolean()).map_err(internal)?),
-            Expr::IsNull(a) => boolean(is_null(&a.encoded(batch)?).map_err(internal)?),
-            Expr::Arithmetic(arithmetic, a, b, result) => {
-                let (left, right) = (a.value(batch)?, b.value(batch)?);
-                if let Some(narrow) = decimal::narrow(*arithmetic, &left, &right, result) {
-                    return Ok(Value::Array(narrow));
-                }
-                let constant = matches!((&left, &right), (Value::Scalar(_), Value::Scalar(_)));
-                let (left, right) = (plain(left, &a.data_type())?, plain(right, &b.data_type())?);
-                let done = match arithmetic {
-                    Arithmetic::Add => numeric::add(left.as_ref(), right.as_ref()),
-                    Arithmetic::Subtract => numeric::sub(left.as_ref(), right.as_ref()),
-                    Arithmetic::Multiply => numeric::mul(left.as_ref(), right.as_ref()),
-                };
-                let done = done.map_err(|e| thalweg_base::Error::user(e.to_string()))?;
-                let done = expand(&done, result)?;
-                if constant { Value::Scalar(done) } else { Value::Array(done) }
+            let constant = matches!((&left, &right), (Value::Scalar(_), Value::Scalar(_)));
+            let (left, right) = (plain(left, &a.data_type())?, plain(right, &b.data_type())?);
+            let done = match arithmetic {
+                Arithmetic::Add => numeric::add(left.as_ref(), right.as_ref()),
+                Arithmetic::Subtract => numeric::sub(left.as_ref(), right.as_ref()),
+                Arithmetic::Multiply => numeric::mul(left.as_ref(), right.as_ref()),
+            };
+            let done = done.map_err(|e| thalweg_base::Error::user(e.to_string()))?;
+            let done = expand(&done, result)?;
+            if constant { Value::Scalar(done) } else { Value::Array(done) }
+        }
+        Expr::Widen(a, result) => match a.as_ref() {
+            Expr::Register(_, DataType::Decimal128(..)) => {
+                decimal::widened(value(a, batch)?, result)?
             }
-            Expr::Widen(a, result) => match a.as_ref() {
-                Expr::Register(_, DataType::Decimal128(..)) => {
-                    decimal::widened(a.value(batch)?, result)?
-                }
-                Expr::Register(..) => decimal::widened(Value::Array(a.compact(batch)?), result)?,
-                _ => decimal::widened(a.value(batch)?, result)?,
-            },
-            Expr::Call(function, arguments, _) => {
-                let rows = batch.rows();
-                if let [only] = arguments.as_slice()
-                    && function.is_pure()
-                    && let Some(value) = call_on_values(function.as_ref(), only, batch)?
-                {
-                    return Ok(Value::Array(value));
-                }
-                let plain = arguments.iter().map(|a| a.plain(batch)).collect::<Result<Vec<_>>>()?;
-                Value::Array(function.call(&plain, rows)?)
+            Expr::Register(..) => decimal::widened(Value::Array(a.compact(batch)?), result)?,
+            _ => decimal::widened(value(a, batch)?, result)?,
+        },
+        Expr::Call(Callee(function), arguments, _) => {
+            let rows = batch.rows();
+            if arguments.is_empty() && function.is_pure() {
+                return Ok(Value::Scalar(function.call(&[], 1)?));
             }
-        })
-    }
+            if let [only] = arguments.as_slice()
+                && function.is_pure()
+                && let Some(value) = call_on_values(function.as_ref(), only, batch)?
+            {
+                return Ok(Value::Array(value));
+            }
+            let plain = arguments.iter().map(|a| a.plain(batch)).collect::<Result<Vec<_>>>()?;
+            Value::Array(function.call(&plain, rows)?)
+        }
+    })
 }
 
 fn boolean(array: BooleanArray) -> Value {
@@ -352,76 +297,25 @@ fn call_on_values(
     take(&found, &rows, None).map(Some).map_err(internal)
 }
 
-impl Comparison {
-    /// The one that says the same with its sides exchanged.
-    fn turned(self) -> Self {
-        match self {
-            Comparison::Equal | Comparison::NotEqual => self,
-            Comparison::Less => Comparison::Greater,
-            Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-            Comparison::Greater => Comparison::Less,
-            Comparison::GreaterOrEqual => Comparison::LessOrEqual,
-        }
+impl Constant for One {
+    fn data_type(&self) -> DataType {
+        self.0.data_type().clone()
     }
+}
 
-    fn symbol(self) -> &'static str {
-        match self {
-            Comparison::Equal => "=",
-            Comparison::NotEqual => "<>",
-            Comparison::Less => "<",
-            Comparison::LessOrEqual => "<=",
-            Comparison::Greater => ">",
-            Comparison::GreaterOrEqual => ">=",
+impl Shown for One {
+    fn show(&self, _: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = arrow::util::display::FormatOptions::new().with_null("NULL");
+        match arrow::util::display::ArrayFormatter::try_new(&self.0, &options) {
+            Ok(text) => write!(f, "{}", text.value(0)),
+            Err(_) => write!(f, "?"),
         }
     }
 }
 
-impl Arithmetic {
-    fn symbol(self) -> &'static str {
-        match self {
-            Arithmetic::Add => "+",
-            Arithmetic::Subtract => "-",
-            Arithmetic::Multiply => "*",
-        }
-    }
-}
-
-/// An expression with the names of its registers, to be shown.
-#[derive(Clone, Copy)]
-pub struct Named<'a>(pub &'a Expr, pub &'a [String]);
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Named(expr, names) = *self;
-        let named = |e| Named(e, names);
-        match expr {
-            Expr::Register(register, _) => match names.get(*register) {
-                Some(name) => f.write_str(name),
-                None => write!(f, "r{register}"),
-            },
-            Expr::Row(register) => match names.get(*register) {
-                Some(name) => write!(f, "row of {name}"),
-                None => write!(f, "row of r{register}"),
-            },
-            Expr::Literal(value) => {
-                let options = arrow::util::display::FormatOptions::new().with_null("NULL");
-                match arrow::util::display::ArrayFormatter::try_new(value, &options) {
-                    Ok(text) => write!(f, "{}", text.value(0)),
-                    Err(_) => write!(f, "?"),
-                }
-            }
-            Expr::Compare(c, a, b) => write!(f, "{} {} {}", named(a), c.symbol(), named(b)),
-            Expr::And(a, b) => write!(f, "({} AND {})", named(a), named(b)),
-            Expr::Or(a, b) => write!(f, "({} OR {})", named(a), named(b)),
-            Expr::Not(a) => write!(f, "NOT ({})", named(a)),
-            Expr::IsNull(a) => write!(f, "{} IS NULL", named(a)),
-            Expr::Arithmetic(o, a, b, _) => write!(f, "({} {} {})", named(a), o.symbol(), named(b)),
-            Expr::Widen(a, _) => write!(f, "{}", named(a)),
-            Expr::Call(function, arguments, _) => {
-                let arguments: Vec<_> = arguments.iter().map(|a| named(a).to_string()).collect();
-                function.describe(&arguments, f)
-            }
-        }
+impl Shown for Callee {
+    fn show(&self, arguments: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.describe(arguments, f)
     }
 }
 
@@ -461,7 +355,7 @@ mod tests {
         let rows = keys.len();
         let texts: ArrayRef = Arc::new(DictionaryArray::new(UInt8Array::from(keys), values));
         let text = Expr::Register(0, DataType::Utf8View);
-        let call = Expr::Call(Arc::new(Number), vec![text], DataType::Int64);
+        let call = Expr::Call(Callee(Arc::new(Number)), vec![text], DataType::Int64);
         let found = call.encoded(&mut Batch::new(vec![texts], rows))?;
         Ok(found.as_primitive::<arrow::datatypes::Int64Type>().clone())
     }

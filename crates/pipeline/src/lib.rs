@@ -1,9 +1,10 @@
 //! The execution core: pipelines over Arrow arrays.
 //!
-//! It knows neither SQL nor files: the caller gives it a plan of pipelines and their morsels, and
-//! runs them on its own threads, in bounded steps.
+//! It knows neither SQL nor files: the caller gives it a [plan](thalweg_ir) of pipelines and their
+//! morsels, and runs them on its own threads, in bounded steps.
 //!
-//! * [`ir`]: what a plan is.
+//! * [`prepared`]: a plan that is ready to be run.
+//! * [`literal`]: constants as arrays.
 //! * [`expr`]: expressions over registers.
 //! * [`batch`]: registers for some rows, gathered as late as possible.
 //! * [`worker`]: runs the batches of one pipeline on one thread.
@@ -20,9 +21,10 @@ mod allocations;
 pub mod batch;
 pub mod encoding;
 pub mod expr;
-pub mod ir;
+pub mod literal;
 pub mod phases;
 mod prefetch;
+pub mod prepared;
 pub mod select;
 pub mod sort;
 pub mod table;

@@ -23,10 +23,10 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
-use arrow::compute::{SortOptions, interleave, take};
-use arrow::datatypes::DataType;
+use arrow::compute::{interleave, take};
 use arrow::row::{RowConverter, Rows, SortField};
 use thalweg_base::{Error, Result};
+pub use thalweg_ir::sort::Spec;
 
 use crate::aggregate::Groups;
 use crate::allocations::Allocations;
@@ -49,24 +49,9 @@ const PART_ROWS: usize = 16 * 1024;
 const SAMPLES: usize = 16;
 const SAMPLES_MAX: usize = 64 * 1024;
 
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// Logical types of the keys, and their order.
-    pub keys: Vec<(DataType, SortOptions)>,
-    /// Logical types of what is sorted.
-    pub payload_types: Vec<DataType>,
-    /// How many rows are asked for; `None`: all.
-    pub fetch: Option<usize>,
-    /// Rows with equal values of so many leading keys come in one batch, unless they are more than
-    /// one should have.
-    pub together: usize,
-}
-
-impl Spec {
-    fn converter(&self) -> Result<RowConverter> {
-        let fields = self.keys.iter().map(|(t, o)| SortField::new_with_options(t.clone(), *o));
-        RowConverter::new(fields.collect()).map_err(internal)
-    }
+fn converter(spec: &Spec) -> Result<RowConverter> {
+    let fields = spec.keys.iter().map(|(t, o)| SortField::new_with_options(t.clone(), *o));
+    RowConverter::new(fields.collect()).map_err(internal)
 }
 
 /// Some rows, in no order.
@@ -98,7 +83,7 @@ pub struct Collected {
 
 impl Collected {
     pub fn new(spec: &Spec) -> Result<Self> {
-        let converter = spec.converter()?;
+        let converter = converter(spec)?;
         Ok(Collected {
             keys: converter.empty_rows(0, 0),
             spec: spec.clone(),
@@ -501,11 +486,12 @@ fn place(entry: &Entry) -> (usize, usize) {
 /// Of each key the bytes of its first fields, those that are to be together: no key that has them
 /// comes before them.
 fn starts(keys: &[Vec<u8>], spec: &Spec) -> Result<Vec<Vec<u8>>> {
-    let converter = spec.converter()?;
+    let converter = converter(spec)?;
     let parser = converter.parser();
     let fields = converter.convert_rows(keys.iter().map(|key| parser.parse(key)));
     let first = Spec { keys: spec.keys[..spec.together].to_vec(), ..spec.clone() };
-    let starts = first.converter()?.convert_columns(&fields.map_err(internal)?[..spec.together]);
+    let starts =
+        self::converter(&first)?.convert_columns(&fields.map_err(internal)?[..spec.together]);
     Ok(starts.map_err(internal)?.iter().map(|row| row.as_ref().to_vec()).collect())
 }
 
@@ -516,6 +502,9 @@ mod tests {
     use arrow::array::{AsArray, Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
     use proptest::prelude::*;
+
+    use arrow::compute::SortOptions;
+    use arrow::datatypes::DataType;
 
     use super::*;
 

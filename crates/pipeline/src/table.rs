@@ -39,6 +39,7 @@ use thalweg_base::Result;
 
 pub use build::Building;
 pub use collect::{Collected, Given};
+pub use thalweg_ir::table::Spec;
 
 use build::KEY_ROWS;
 use bytes::Encoded;
@@ -113,20 +114,6 @@ const LIMITS: Limits = Limits {
     // Smaller ones stay in a core's cache themselves.
     bloom_table_bytes: 1024 * 1024,
 };
-
-/// What is to be joined.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// Logical types.
-    pub key_types: Vec<DataType>,
-    /// Logical types.
-    pub payload_types: Vec<DataType>,
-    /// NULL matches NULL.
-    pub nulls_equal: bool,
-    /// Rows with a NULL in a key are kept as rows, for left, full and anti joins, even where they
-    /// match nothing.
-    pub keep_null_keys: bool,
-}
 
 /// The rows of the build side, found by their keys.
 pub struct Table {

@@ -19,102 +19,19 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, Float64Array, UInt32Array, UInt64Array, make_comparator};
 use arrow::compute::{SortOptions, concat, interleave, partition, take};
-use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
+pub use thalweg_ir::window::{Bound, Frame, Unit};
 
 use crate::aggregate::framed::{ByRow, Frames, by_group};
 use crate::aggregate::{self, Groups};
 use crate::encoding::internal;
+use crate::literal;
 use crate::phases::{Pause, Phases, at_once, no_pause};
-use crate::sort::{self, Collected, Sorting};
+use crate::sort::{Collected, Sorting};
 
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// Keys: what rows are partitioned by, which is to be together, then what orders them. Its payload are the columns that
-    /// come out, and then all else that is read.
-    pub sort: sort::Spec,
-    /// The columns of the payload that come out; results come after them.
-    pub columns: usize,
-    /// Columns of the payload: the keys of the sort.
-    pub keys: Vec<usize>,
-    pub functions: Vec<Function>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Function {
-    pub kind: Kind,
-    /// Columns of the payload.
-    pub arguments: Vec<usize>,
-    /// How many of the keys rows are ordered by: those after the keys of the partition.
-    pub order_keys: usize,
-    pub frame: Frame,
-    pub result: DataType,
-}
-
-#[derive(Clone, Debug)]
-pub enum Kind {
-    RowNumber,
-    Rank,
-    DenseRank,
-    PercentRank,
-    CumeDist,
-    Ntile(u64),
-    /// The argument so many rows further on, or back; and what is there instead beyond the
-    /// partition, an array of one value.
-    Shifted(i64, ArrayRef),
-    First,
-    Last,
-    /// Of the frame, from 1; from its end, if it is negative.
-    Nth(i64),
-    Aggregate(aggregate::Kind),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    pub unit: Unit,
-    pub start: Bound,
-    pub end: Bound,
-}
-
-/// What bounds count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    Rows,
-    /// Runs of rows that are equal in what orders them: `GROUPS`; and `RANGE`, if no bound has a
-    /// distance.
-    Peers,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// The partition's.
-    Unbounded,
-    /// Before the current one, if it is negative.
-    Distance(i64),
-}
-
-impl Frame {
-    /// Whether all rows of a partition have the same.
-    fn is_partition(&self, order_keys: usize) -> bool {
-        let fixed = |bound| match bound {
-            Bound::Unbounded => true,
-            Bound::Distance(0) => self.unit == Unit::Peers && order_keys == 0,
-            Bound::Distance(_) => false,
-        };
-        fixed(self.start) && fixed(self.end)
-    }
-}
-
-/// Whether there is code for an aggregate function over such frames of arguments of these types.
-pub fn is_covered(function: &Function, argument_types: Vec<DataType>) -> bool {
-    match &function.kind {
-        Kind::Aggregate(_) if function.frame.is_partition(function.order_keys) => true,
-        Kind::Aggregate(kind) => {
-            aggregate::framed::is_framed(&over_all(function, kind), argument_types)
-        }
-        _ => true,
-    }
-}
+pub type Spec = thalweg_ir::window::Spec<aggregate::Code>;
+pub type Function = thalweg_ir::window::Function<aggregate::Code>;
+pub type Kind = thalweg_ir::window::Kind<aggregate::Code>;
 
 /// The function of an aggregate whose arguments are given one after the other.
 fn over_all(function: &Function, kind: &aggregate::Kind) -> aggregate::Function {
@@ -462,13 +379,13 @@ impl Results<'_> {
                     let at = (row as i64).saturating_add(*distance);
                     bounds.contains(&at).then_some(at as usize)
                 };
-                if default.is_null(0) {
+                if default.is_null() {
                     let rows = rows.map(|row| at(row).map(|at| at as u32)).collect::<UInt32Array>();
                     take(&self.arguments[0], &rows, None).map_err(internal)?
                 } else {
                     let rows = rows.map(|row| at(row).map_or((1, 0), |at| (0, at)));
-                    let rows = rows.collect::<Vec<_>>();
-                    interleave(&[&*self.arguments[0], &**default], &rows).map_err(internal)?
+                    let (rows, default) = (rows.collect::<Vec<_>>(), literal::array(default)?);
+                    interleave(&[&*self.arguments[0], &*default], &rows).map_err(internal)?
                 }
             }
             Kind::First | Kind::Last | Kind::Nth(_) => {

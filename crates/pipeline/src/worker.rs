@@ -14,14 +14,15 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::UInt32Type;
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_base::{Error, Result};
+use thalweg_ir::{Join, Source, TableRows};
 
 use crate::aggregate::spill::Sealed;
 use crate::aggregate::{Groups, Merging, Partial};
 use crate::batch::Batch;
-use crate::expr::Expr;
-use crate::ir::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
+use crate::expr::{Evaluate, Expr};
+use crate::prepared::{Pipeline, Plan, Probe, Sink, Step};
 use crate::table::{Collected, NONE, Scratch, Table};
-use crate::{sort, table, window};
+use crate::{sort, table};
 
 /// What a sink has become.
 #[derive(Clone)]
@@ -314,7 +315,7 @@ impl Worker {
         };
         Ok(Worker {
             tables: this.steps.iter().map(table).collect::<Result<_>>()?,
-            live: this.live(plan),
+            live: this.live(&plan.sinks),
             plan: Arc::clone(plan),
             pipeline,
             part,
@@ -602,7 +603,7 @@ impl Worker {
                 collected.push(&encoded(keys, batch)?, &encoded(payload, batch)?, rows)?;
             }
             (
-                Sink::Sort(spec) | Sink::Window(window::Spec { sort: spec, .. }),
+                Sink::Sort(spec) | Sink::Window(thalweg_ir::window::Spec { sort: spec, .. }),
                 Part::Sort(collected),
             ) => {
                 let (keys, payload) = inputs.split_at(spec.keys.len());

@@ -1,7 +1,7 @@
 //! Puts pipelines in the place of subtrees of DataFusion's operators.
 //!
 //! A scan, its filters and projections, the joins it probes and the aggregate at its end become one
-//! [pipeline](thalweg_pipeline::ir): rows go through all of it in batches, and nothing is made of
+//! [pipeline](thalweg_ir): rows go through all of it in batches, and nothing is made of
 //! them in between. What the pipelines do not cover stays DataFusion's, above a
 //! [`PipelineExec`] or as an input of one.
 //!

@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
         let session = stored.engine.session();
         let plan = |query: &Query| {
             let text = stored.engine.block_on(plans(&session, query))?;
-            Ok(QueryCoverage::new(&query.name, operators(&text)))
+            Ok(QueryCoverage::new(&query.name, operators(&text), opaque(&text)))
         };
         let queries = workload.queries.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let found = Coverage::new(format!("{suite} SF {}", options.scale_factor), queries);
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
 async fn plans(session: &Session, query: &Query) -> Result<String> {
     let mut text = String::new();
     for statement in &query.statements {
-        let explain = format!("EXPLAIN FORMAT INDENT {statement}");
+        let explain = format!("EXPLAIN VERBOSE {statement}");
         let (_, batches) = collect(session, &explain).await.map_err(|e| e.context(&query.name))?;
         let mut planned = false;
         for batch in &batches {
@@ -69,8 +69,7 @@ fn cell(batch: &RecordBatch, column: &str, row: usize) -> Result<String> {
         .map_err(|e| Error::internal(format!("{column} of EXPLAIN is no text")).source(e))
 }
 
-/// How often each operator stands in a plan of one operator a line, as in `EXPLAIN FORMAT INDENT`:
-/// its name is the line's first word.
+/// How often each operator stands in a plan of one operator a line: its name is the line's first word.
 fn operators(plan: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in plan.lines() {
@@ -80,6 +79,15 @@ fn operators(plan: &str) -> BTreeMap<String, usize> {
         }
     }
     counts
+}
+
+/// How often the pipelines of a plan call code that is no part of their own plan.
+fn opaque(plan: &str) -> usize {
+    let of_line = |line: &str| {
+        let (_, after) = line.trim_start().strip_prefix("PipelineExec: ")?.split_once("opaque=")?;
+        after.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok()
+    };
+    plan.lines().filter_map(of_line).sum()
 }
 
 #[cfg(test)]
@@ -113,6 +121,18 @@ SortPreservingMergeExec: [a@0 ASC NULLS LAST]
             ("SortPreservingMergeExec", 1),
         ];
         check(plan, &operators);
+    }
+
+    #[test]
+    fn opaque_operations_are_those_of_all_pipelines() {
+        let plan = "\
+SortExec: expr=[opaque=7]
+  PipelineExec: pipelines=2, opaque=12
+    Pipeline: build #0
+  PipelineExec: pipelines=1, opaque=3
+";
+        assert_eq!(opaque(plan), 15);
+        assert_eq!(opaque("EmptyExec\n"), 0);
     }
 
     #[test]

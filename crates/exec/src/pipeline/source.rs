@@ -17,10 +17,11 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use futures::StreamExt;
 use parking_lot::Mutex;
 use thalweg_base::limits::BATCH_ROWS;
+use thalweg_ir::{Source, TableRows};
 use thalweg_pipeline::batch::Batch;
 use thalweg_pipeline::expr::{Expr, Register};
-use thalweg_pipeline::ir::{Pipeline, Source, Step, TableRows};
 use thalweg_pipeline::phases::Shares;
+use thalweg_pipeline::prepared::{Pipeline, Step};
 use thalweg_pipeline::worker::{
     BuiltTable, Finished, batches, is_apart, morsel, morsels, table_morsels, table_rows,
 };

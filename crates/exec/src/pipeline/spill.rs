@@ -14,8 +14,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use thalweg_pipeline::ir::{Plan, Sink};
 use thalweg_pipeline::phases::Phases;
+use thalweg_pipeline::prepared::{Plan, Sink};
 use thalweg_pipeline::worker::Given;
 
 use crate::sorted_runs::SortedRuns;

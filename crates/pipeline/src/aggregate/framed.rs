@@ -70,14 +70,6 @@ pub async fn by_group(
     }
 }
 
-/// Whether [`ByRow`] has code for a function over arguments of these types.
-pub fn is_framed(function: &Function, argument_types: Vec<DataType>) -> bool {
-    let exact =
-        |slot: &Slot| matches!(slot, Slot::Sum { number: Number::Decimal { exact: true }, .. });
-    let plan = Plan::new(&spec(function, argument_types));
-    plan.is_ok_and(|p| p.externals.is_empty() && !p.slots.iter().any(exact))
-}
-
 fn spec(function: &Function, argument_types: Vec<DataType>) -> Spec {
     Spec { key_types: vec![], argument_types, functions: vec![function.clone()] }
 }

@@ -95,7 +95,7 @@ pub struct Partial {
 
 pub(super) fn accumulators(spec: &Spec, plan: &Plan) -> Result<Vec<Box<dyn Accumulator>>> {
     let accumulator = |&i: &usize| match &spec.functions[i].kind {
-        Kind::External(external) => external.accumulator(),
+        Kind::External(external) => external.0.accumulator(),
         other => Err(Error::internal(format!("{other:?} is not external"))),
     };
     plan.externals.iter().map(accumulator).collect()

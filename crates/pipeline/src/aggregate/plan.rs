@@ -3,39 +3,11 @@
 
 use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
+pub(super) use thalweg_ir::aggregate::{Number, Order};
+use thalweg_ir::aggregate::{added_scale, is_beyond_128_bits, is_native, number, order};
 
 use super::keys::Key;
 use super::{Function, Kind, Spec};
-use crate::encoding::{is_bytes, is_word};
-
-/// Digits that an average of decimals keeps above those of its argument: 4 for its scale, 9 for
-/// the number of rows. A sum that may need more than 38 is kept in more than 128 bits, as
-/// DataFusion keeps it in 256.
-const AVG_HEADROOM_DIGITS: u8 = 13;
-const DECIMAL128_DIGITS: u8 = 38;
-
-/// How the values of a type are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// As words.
-    Word,
-    /// As words with the highest bit flipped.
-    Unsigned,
-    /// By the total order of IEEE 754: NaN with a sign, -∞ … -0.0, 0.0 … ∞, NaN.
-    Float,
-    Decimal,
-    Bytes,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Number {
-    Int,
-    Float,
-    /// `exact`: beyond 128 bits rather than wrapping.
-    Decimal {
-        exact: bool,
-    },
-}
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Slot {
@@ -124,50 +96,6 @@ pub(super) struct Plan {
     pub external_columns: Vec<usize>,
 }
 
-fn order(data_type: &DataType) -> Option<Order> {
-    use DataType::*;
-    Some(match data_type {
-        Float16 | Float32 | Float64 => Order::Float,
-        UInt64 => Order::Unsigned,
-        Decimal128(..) => Order::Decimal,
-        t if is_bytes(t) => Order::Bytes,
-        t if is_word(t) => Order::Word,
-        _ => return None,
-    })
-}
-
-fn number(data_type: &DataType) -> Option<Number> {
-    match data_type {
-        t if t.is_integer() => Some(Number::Int),
-        DataType::Float64 => Some(Number::Float),
-        DataType::Decimal128(..) => Some(Number::Decimal { exact: false }),
-        _ => None,
-    }
-}
-
-/// Whether a function over arguments of these logical types has code here; `External` never has.
-pub fn is_native(kind: &Kind, argument_types: &[DataType]) -> bool {
-    match (kind, argument_types) {
-        (Kind::CountRows, []) | (Kind::Count, [_, ..]) => true,
-        (Kind::Sum, [t]) => number(t).is_some(),
-        (Kind::Avg, [t]) => matches!(t, DataType::Float64 | DataType::Decimal128(..)),
-        (Kind::Min | Kind::Max, [t]) => order(t).is_some(),
-        (Kind::CountOfCounts, [DataType::Int64]) => true,
-        (Kind::AvgOfSums, [t, DataType::Int64]) => is_native(&Kind::Avg, std::slice::from_ref(t)),
-        _ => false,
-    }
-}
-
-/// Whether its results for groups can be combined to those for larger groups, which an average can if
-/// sums and counts are there.
-pub fn is_combined(kind: &Kind, argument_types: &[DataType]) -> bool {
-    match (kind, argument_types) {
-        (Kind::Avg, [DataType::Decimal128(precision, _)]) => !is_beyond_128_bits(*precision),
-        (Kind::External(_) | Kind::CountOfCounts | Kind::AvgOfSums, _) => false,
-        _ => is_native(kind, argument_types),
-    }
-}
-
 impl Plan {
     pub fn new(spec: &Spec) -> Result<Self> {
         let keys = Key::all(&spec.key_types);
@@ -195,7 +123,7 @@ impl Plan {
         Ok(match kind {
             Kind::External(external) => {
                 self.externals.push(index);
-                self.external_columns.push(external.state_types().len());
+                self.external_columns.push(external.0.state_types().len());
                 Output::External(self.externals.len() - 1)
             }
             Kind::CountRows | Kind::Count => Output::Count(self.count(arguments, filter)),
@@ -260,23 +188,14 @@ impl Plan {
     }
 }
 
-/// Whether an average of decimals of that precision needs a larger sum.
-fn is_beyond_128_bits(precision: u8) -> bool {
-    precision + AVG_HEADROOM_DIGITS > DECIMAL128_DIGITS
-}
-
 fn average(argument: &DataType, result: &DataType) -> Result<(Number, Average)> {
     match (argument, result) {
         (DataType::Float64, DataType::Float64) => Ok((Number::Float, Average::Float)),
-        (
-            &DataType::Decimal128(argument_precision, argument_scale),
-            &DataType::Decimal128(precision, scale),
-        ) => {
-            let more = scale - argument_scale;
-            if !(0..=38).contains(&more) {
+        (&DataType::Decimal128(argument_precision, _), &DataType::Decimal128(precision, _)) => {
+            let Some(more) = added_scale(argument, result) else {
                 return Err(Error::user(format!("an average of {argument} cannot be {result}")));
-            }
-            let factor = 10i128.pow(more.unsigned_abs().into());
+            };
+            let factor = 10i128.pow(more);
             let exact = is_beyond_128_bits(argument_precision);
             Ok((Number::Decimal { exact }, Average::Decimal { factor, precision }))
         }

@@ -93,7 +93,7 @@ fn of_plan(spec: &Spec, plan: &Plan) -> Result<SchemaRef> {
     }
     for &function in &plan.externals {
         match &spec.functions[function].kind {
-            Kind::External(external) => types.extend(external.state_types()),
+            Kind::External(external) => types.extend(external.0.state_types()),
             other => return Err(Error::internal(format!("{other:?} is not external"))),
         }
     }

@@ -10,6 +10,8 @@ use arrow::ipc::writer::StreamWriter;
 use proptest::prelude::*;
 use thalweg_base::Prng;
 
+use thalweg_ir::aggregate::is_native;
+
 use super::*;
 use crate::encoding::expand;
 use crate::phases::Phases;
@@ -283,7 +285,7 @@ fn all_functions() -> Vec<Function> {
     for filter in [None, Some(0), Some(1)] {
         functions.push(function(Kind::CountRows, &[], filter));
         functions.push(function(Kind::Count, &[0, 3], filter));
-        functions.push(function(Kind::External(Arc::new(Xor)), &[1], filter));
+        functions.push(function(Kind::External(Code(Arc::new(Xor))), &[1], filter));
         for (i, t) in argument_types().into_iter().enumerate() {
             for kind in [Kind::Count, Kind::Sum, Kind::Avg, Kind::Min, Kind::Max] {
                 let of_words = matches!(t, DataType::Int64 | DataType::UInt64);

@@ -1,8 +1,9 @@
 use arrow::array::{AsArray, Float64Array, Int64Array};
-use arrow::datatypes::{Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use proptest::prelude::*;
 
 use super::*;
+use crate::sort;
 
 const UNBOUNDED: Bound = Bound::Unbounded;
 
@@ -106,7 +107,7 @@ fn check(rows: &[Row], frame: Frame, order_keys: usize) {
     let expected = |f: &dyn Fn(&Vec<Option<i64>>) -> Option<i64>| -> Vec<Option<i64>> {
         frames.iter().map(f).collect()
     };
-    use aggregate::Kind::{Count, CountRows, Max, Min, Sum};
+    use thalweg_ir::aggregate::Kind::{Count, CountRows, Max, Min, Sum};
     let sum = |f: &Vec<Option<i64>>| values(f).into_iter().reduce(|a, b| a + b);
     assert_eq!(of(Kind::Aggregate(Sum)), expected(&sum));
     assert_eq!(of(Kind::Aggregate(Min)), expected(&|f| values(f).into_iter().min()));

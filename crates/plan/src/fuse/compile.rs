@@ -36,16 +36,15 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use thalweg_base::limits::BATCH_ROWS;
-use thalweg_pipeline::expr::Expr;
-use thalweg_pipeline::ir::{Pipeline, Plan, Sink, Source, Step};
-use thalweg_pipeline::sort;
+use thalweg_ir::{Expr, Pipeline, Plan, Sink, Source, Step, sort};
 
-use super::expr::{conjuncts, translate};
+use super::expr::Translator;
 use super::same::same;
 use super::windows::windows;
 use crate::lost_constants::SecretiveExec;
 use groups::{covers_aggregate, filter_groups_early};
 use join::covers_join;
+use thalweg_errors::into_datafusion;
 use thalweg_exec::{Compiled, Input, ScanExec, SubqueryValue};
 
 pub use groups::function;
@@ -69,9 +68,22 @@ pub fn compile(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Compiled>> {
         return Ok(None);
     }
     compiler.emit(flow, &plan.schema());
-    let Compiler { inputs, mut pipelines, sinks, values, .. } = compiler;
+    let Compiler { inputs, mut pipelines, sinks, translator, .. } = compiler;
     filter_groups_early(&mut pipelines, &sinks);
-    Ok(Some(Compiled { plan: Plan { pipelines, sinks }, inputs, values }))
+    let plan = Plan { pipelines, sinks };
+    if let Err(e) = plan.verify() {
+        // A plan that is refused is a mistake of ours: tests fail, and a user's query stays with the
+        // operators.
+        return if cfg!(debug_assertions) { Err(into_datafusion(e)) } else { Ok(None) };
+    }
+    debug_assert!(is_the_same_when_read_again(&plan), "{plan:?}");
+    let (callees, values) = (translator.foreigners.into_callees(), translator.subqueries);
+    Ok(Some(Compiled { plan, callees, inputs, values }))
+}
+
+fn is_the_same_when_read_again(plan: &Plan) -> bool {
+    let read = plan.to_bytes().and_then(|bytes| Plan::from_bytes(&bytes));
+    read.is_ok_and(|read| read == *plan)
 }
 
 /// The rows of a plan, when the values of its scalar subqueries are known.
@@ -185,7 +197,7 @@ struct Compiler {
     known: Vec<(Arc<dyn ExecutionPlan>, Flow)>,
     /// Joins, and the sinks of their tables, which no probe marks.
     built: Vec<(Arc<dyn ExecutionPlan>, usize)>,
-    values: Vec<SubqueryValue>,
+    translator: Translator,
 }
 
 impl Compiler {
@@ -221,7 +233,7 @@ impl Compiler {
             };
             let sink = self.emit(flow, &plan.schema());
             let results = exec.results().clone();
-            self.values.push(SubqueryValue { sink, index: subquery.index, results });
+            self.translator.subqueries.push(SubqueryValue { sink, index: subquery.index, results });
         }
         Ok(())
     }
@@ -235,7 +247,8 @@ impl Compiler {
             let mut flow = self.flow(projection.input())?;
             for feed in &mut flow {
                 let exprs = projection.expr().iter();
-                let exprs = exprs.map(|p| translate(&p.expr, &schema, &feed.columns));
+                let exprs =
+                    exprs.map(|p| self.translator.translate(&p.expr, &schema, &feed.columns));
                 let exprs = exprs.collect::<Result<Vec<_>>>()?;
                 feed.columns = feed.materialize(exprs, &projection.schema());
             }
@@ -247,7 +260,8 @@ impl Compiler {
             let schema = filter.input().schema();
             let mut flow = self.flow(filter.input())?;
             for feed in &mut flow {
-                let conjuncts = conjuncts(filter.predicate(), &schema, &feed.columns)?;
+                let of = filter.predicate();
+                let conjuncts = self.translator.conjuncts(of, &schema, &feed.columns)?;
                 feed.steps.push(Step::Filter(conjuncts));
                 if let Some(projection) = filter.projection() {
                     feed.columns = projection.iter().map(|&i| feed.columns[i].clone()).collect();
@@ -333,7 +347,8 @@ impl Compiler {
         let (keys, payload_types) = (keys.collect::<Result<_>>()?, types(schema));
         let sink = self.sink(Sink::Sort(sort::Spec { keys, payload_types, fetch, together: 0 }));
         for feed in input {
-            let keys = order.iter().map(|k| translate(&k.expr, schema, &feed.columns));
+            let keys = order.iter();
+            let keys = keys.map(|k| self.translator.translate(&k.expr, schema, &feed.columns));
             let mut inputs = keys.collect::<Result<Vec<_>>>()?;
             inputs.extend(feed.columns.iter().cloned());
             self.end(feed, sink, inputs);

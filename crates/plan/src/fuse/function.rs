@@ -1,5 +1,6 @@
 //! DataFusion's expressions and aggregate functions as functions that pipelines call.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,11 +11,47 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use thalweg_base::Result;
+use thalweg_ir::Opaque;
 use thalweg_pipeline::aggregate::{Accumulator, External};
 use thalweg_pipeline::expr::Function;
+use thalweg_pipeline::prepared::Callees;
 
 use thalweg_errors::from_datafusion;
 use thalweg_exec::remap;
+
+/// What of a plan of pipelines is DataFusion's: its numbers in the plan are places in these lists.
+#[derive(Default)]
+pub struct Foreigners {
+    functions: Vec<Arc<Foreign>>,
+    aggregates: Vec<Arc<ForeignAggregate>>,
+}
+
+impl Foreigners {
+    /// The same function has the same number.
+    pub fn function(&mut self, function: Foreign) -> Opaque {
+        let shown = fmt_sql(function.expr.as_ref()).to_string();
+        let known = self.functions.iter().position(|known| known.is_same(&function));
+        let number = known.unwrap_or_else(|| {
+            self.functions.push(Arc::new(function));
+            self.functions.len() - 1
+        });
+        Opaque { number, shown }
+    }
+
+    pub fn aggregate(&mut self, aggregate: &Arc<ForeignAggregate>) -> Opaque {
+        self.aggregates.push(Arc::clone(aggregate));
+        let shown = aggregate.expr.name().to_string();
+        Opaque { number: self.aggregates.len() - 1, shown }
+    }
+
+    pub fn into_callees(self) -> Callees {
+        Callees {
+            functions: self.functions.into_iter().map(|f| f as _).collect(),
+            aggregates: self.aggregates.into_iter().map(|a| a as _).collect(),
+            subqueries: BTreeMap::new(),
+        }
+    }
+}
 
 /// An expression over the columns of `schema`, which are its arguments.
 #[derive(Debug)]
@@ -23,6 +60,16 @@ pub struct Foreign {
     pub schema: SchemaRef,
     /// The same arguments always give the same value, row by row.
     pub pure: bool,
+}
+
+impl Foreign {
+    /// Whether both give the same of the same arguments.
+    fn is_same(&self, other: &Foreign) -> bool {
+        let types =
+            |it: &Foreign| it.schema.fields().iter().map(|f| f.data_type().clone()).collect();
+        let (own, others): (Vec<DataType>, Vec<DataType>) = (types(self), types(other));
+        self.pure && other.pure && own == others && self.expr.eq(&other.expr)
+    }
 }
 
 impl Function for Foreign {

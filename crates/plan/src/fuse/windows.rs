@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
@@ -15,10 +14,16 @@ use datafusion::physical_expr::window::{
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
-use thalweg_pipeline::window::{Bound, Frame, Function, Kind, Unit, is_covered};
+use thalweg_ir::Literal as Constant;
+use thalweg_ir::window::{self, Bound, Frame, Unit, is_covered};
+use thalweg_pipeline::literal;
 
 use super::compile::{function, unordered};
+use super::function::ForeignAggregate;
 use super::same::same_expr;
+
+type Function = window::Function<Arc<ForeignAggregate>>;
+type Kind = window::Kind<Arc<ForeignAggregate>>;
 
 /// Functions over the same partitions of the same input, whose rows are in the same order.
 pub struct Windows<'a> {
@@ -111,7 +116,7 @@ fn translate(
     let function =
         Function { kind, arguments, order_keys, frame: frame(expr.get_window_frame())?, result };
     let typed = !types.iter().any(DataType::is_null);
-    (typed && is_covered(&function, types)).then_some(function)
+    (typed && is_covered(&function, &types)).then_some(function)
 }
 
 /// What it computes, and the expressions in `read` that are its arguments.
@@ -172,11 +177,12 @@ fn kind(
                 (Some(_), Some(distance)) => distance,
                 (Some(_), None) => return Ok(None),
             };
-            let default: ArrayRef = match (udf.args().get(2), constant(2, result)?) {
-                (None, _) => ScalarValue::try_from(result)?.to_array_of_size(1)?,
-                (Some(_), Some(default)) => default.to_array_of_size(1)?,
-                (Some(_), None) => return Ok(None),
+            let default = match (udf.args().get(2), constant(2, result)?) {
+                (None, _) => Some(Constant::null(result.clone())),
+                (Some(_), Some(default)) => literal::of(&default.to_array_of_size(1)?),
+                (Some(_), None) => None,
             };
+            let Some(default) = default else { return Ok(None) };
             let forwards = if name == "lag" { -1 } else { 1 };
             Kind::Shifted(distance.saturating_mul(forwards), default)
         }

@@ -262,14 +262,14 @@ pub fn out_of_core() -> OutOfCore {
 
 /// One query wholly on pipelines, and one that is not.
 pub fn coverage() -> Coverage {
-    let query = |name: &str, operators: &[(&str, usize)]| {
+    let query = |name: &str, operators: &[(&str, usize)], opaque: usize| {
         let operators = operators.iter().map(|(name, count)| (name.to_string(), *count));
-        QueryCoverage::new(name, operators.collect())
+        QueryCoverage::new(name, operators.collect(), opaque)
     };
     let whole = [("Pipeline", 2), ("PipelineExec", 1), ("ScanExec", 1)];
     let others = [("HashJoinExec", 1), ("RepartitionExec", 2), ("WindowAggExec", 1)];
     let partly = [&others[..], &[("Pipeline", 4), ("PipelineExec", 2), ("ScanExec", 3)]].concat();
-    let queries = vec![query("Q6", &whole), query("Q16", &partly)];
+    let queries = vec![query("Q6", &whole, 0), query("Q16", &partly, 3)];
     Coverage::new("TPC-H SF 0.001".into(), queries)
 }
 

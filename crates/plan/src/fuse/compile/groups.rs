@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Schema};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
-use thalweg_pipeline::aggregate::{Function, Kind, Spec, is_combined, is_native};
-use thalweg_pipeline::expr::Expr;
-use thalweg_pipeline::ir::{Join, Pipeline, Probe, Sink, Source, Step};
+use thalweg_ir::aggregate::{self, Function, Kind, Spec, is_combined, is_native};
+use thalweg_ir::{Expr, Join, Literal, Pipeline, Probe, Sink, Source, Step};
+use thalweg_pipeline::literal;
 
 use super::{Compiler, Feed, Flow, fields, passes_on, unordered};
-use crate::fuse::expr::{is_constant, null, translate};
-use crate::fuse::function::ForeignAggregate;
+use crate::fuse::expr::{is_constant, null};
+use crate::fuse::function::{ForeignAggregate, Foreigners};
 use crate::fuse::grouping::{Level, levels};
 use crate::fuse::same::same_expr;
 
@@ -27,7 +26,7 @@ impl Compiler {
         bottom: &AggregateExec,
     ) -> Result<Flow> {
         let keys: Vec<usize> = (0..bottom.group_expr().expr().len()).collect();
-        let aggregation = Aggregation::new(bottom)?;
+        let aggregation = Aggregation::new(bottom, &mut self.translator.foreigners)?;
         let results = aggregation.functions.len();
         let sink = self.group(bottom, &keys, aggregation, results)?;
         Ok(vec![Feed::new(Source::Groups(sink), fields(&top.schema()))])
@@ -52,9 +51,10 @@ impl Compiler {
         let key_types = types(&mut keys.clone())?;
         let argument_types = types(&mut arguments.iter())?;
         let spec = Spec { key_types, argument_types, functions };
-        let read = |feed: &Feed| -> Result<(Vec<Expr>, Vec<Expr>)> {
-            let exprs = |exprs: &mut dyn Iterator<Item = &Arc<dyn PhysicalExpr>>| {
-                exprs.map(|e| translate(e, &schema, &feed.columns)).collect::<Result<Vec<_>>>()
+        let read = |this: &mut Self, feed: &Feed| -> Result<(Vec<Expr>, Vec<Expr>)> {
+            let mut exprs = |exprs: &mut dyn Iterator<Item = &Arc<dyn PhysicalExpr>>| {
+                let exprs = exprs.map(|e| this.translator.translate(e, &schema, &feed.columns));
+                exprs.collect::<Result<Vec<_>>>()
             };
             Ok((exprs(&mut keys.clone())?, exprs(&mut arguments.iter().chain(&filters))?))
         };
@@ -63,7 +63,7 @@ impl Compiler {
         {
             let columns: Vec<_> =
                 keys.clone().map(|key| key.downcast_ref::<Column>().map(Column::index)).collect();
-            let (keys, others) = read(feed)?;
+            let (keys, others) = read(self, feed)?;
             let tables = self.late_tables((bottom.input(), &columns), feed, &keys, &others);
             if !tables.is_empty() {
                 let read = (keys.as_slice(), others);
@@ -72,7 +72,7 @@ impl Compiler {
         }
         let sink = self.sink(Sink::Aggregate(Arc::new(spec)));
         for feed in input {
-            let (mut inputs, others) = read(&feed)?;
+            let (mut inputs, others) = read(self, &feed)?;
             inputs.extend(others);
             self.end(feed, sink, inputs);
         }
@@ -90,7 +90,8 @@ impl Compiler {
         let count = bottom.group_expr().expr().len();
         let kept = |nulls: &Vec<bool>| (0..count).filter(|&c| !nulls[c]).collect();
         let (levels, places) = levels(&groups.iter().map(kept).collect::<Vec<_>>());
-        let Aggregation { mut functions, arguments, filters } = Aggregation::new(bottom)?;
+        let Aggregation { mut functions, arguments, filters } =
+            Aggregation::new(bottom, &mut self.translator.foreigners)?;
         let results = functions.len();
         let input = bottom.input().schema();
         let types = arguments.iter().map(|a| a.data_type(&input)).collect::<Result<Vec<_>>>()?;
@@ -172,13 +173,15 @@ struct Aggregation {
 }
 
 impl Aggregation {
-    fn new(bottom: &AggregateExec) -> Result<Self> {
+    fn new(bottom: &AggregateExec, foreigners: &mut Foreigners) -> Result<Self> {
         let schema = bottom.input().schema();
         let grouped = !bottom.group_expr().expr().is_empty();
         let (mut arguments, mut filters) = (vec![], vec![]);
         let functions = bottom.aggr_expr().iter().zip(bottom.filter_expr());
         let functions = functions.map(|(f, filter)| {
-            function(f, filter.as_ref(), &schema, grouped, &mut arguments, &mut filters)
+            let filter = filter.as_ref();
+            let function = function(f, filter, &schema, grouped, &mut arguments, &mut filters)?;
+            function.map(&mut |own| Ok(foreigners.aggregate(own)))
         });
         let functions = functions.collect::<Result<_>>()?;
         Ok(Aggregation { functions, arguments, filters })
@@ -209,12 +212,13 @@ fn sum_type(argument: DataType) -> DataType {
 
 /// What DataFusion names each grouping set by: a bit for each column that it has not, and above them
 /// how many of the same came before it.
-fn grouping_ids(groups: &[Vec<bool>], data_type: &DataType) -> Result<Vec<ArrayRef>> {
+fn grouping_ids(groups: &[Vec<bool>], data_type: &DataType) -> Result<Vec<Literal>> {
     let id = |(n, nulls): (usize, &Vec<bool>)| {
         let before = groups[..n].iter().filter(|other| *other == nulls).count() as u64;
         let missing = nulls.iter().fold(0, |id, &null| id << 1 | u64::from(null));
         let id = missing | before.checked_shl(nulls.len() as u32).unwrap_or(0);
-        ScalarValue::UInt64(Some(id)).cast_to(data_type)?.to_array_of_size(1)
+        let id = ScalarValue::UInt64(Some(id)).cast_to(data_type)?.to_array_of_size(1)?;
+        literal::of(&id).ok_or_else(|| internal_datafusion_err!("a grouping set has no number"))
     };
     groups.iter().enumerate().map(id).collect()
 }
@@ -251,7 +255,7 @@ pub(super) fn covers_aggregate(
 /// Whether groups can be made of smaller ones.
 fn are_combined(bottom: &AggregateExec) -> bool {
     let combined = |f: &Arc<AggregateFunctionExpr>| {
-        let Some(kind) = native(f) else { return false };
+        let Some(kind) = native::<()>(f) else { return false };
         let schema = bottom.input().schema();
         let types =
             f.expressions().iter().map(|e| e.data_type(&schema)).collect::<Result<Vec<_>>>();
@@ -261,7 +265,7 @@ fn are_combined(bottom: &AggregateExec) -> bool {
 }
 
 /// The kind of function that may have a kernel.
-fn native(aggregate: &AggregateFunctionExpr) -> Option<Kind> {
+fn native<A>(aggregate: &AggregateFunctionExpr) -> Option<Kind<A>> {
     Some(match aggregate.fun().name() {
         _ if aggregate.is_distinct() => return None,
         "count" if aggregate.expressions().iter().all(is_constant) => Kind::CountRows,
@@ -290,20 +294,20 @@ pub fn function(
     grouped: bool,
     arguments: &mut Vec<Arc<dyn PhysicalExpr>>,
     filters: &mut Vec<Arc<dyn PhysicalExpr>>,
-) -> Result<Function> {
+) -> Result<aggregate::Function<Arc<ForeignAggregate>>> {
     let own = aggregate.expressions();
     let types = own.iter().map(|e| e.data_type(schema)).collect::<Result<Vec<_>>>()?;
-    let kind = native(aggregate);
+    let kind = native::<Arc<ForeignAggregate>>(aggregate);
     let (kind, read) = match kind {
         Some(Kind::CountRows) => (Kind::CountRows, vec![]),
-        Some(Kind::Sum) if is_native(&Kind::Sum, &types) => {
+        Some(Kind::Sum) if is_native::<()>(&Kind::Sum, &types) => {
             let unwidened = own.iter().map(|e| unwidened(e, schema)).collect::<Result<_>>()?;
             (Kind::Sum, unwidened)
         }
         Some(kind) if is_native(&kind, &types) => (kind, own),
         _ => (Kind::External(Arc::new(ForeignAggregate::new(aggregate, grouped)?)), own),
     };
-    Ok(Function {
+    Ok(aggregate::Function {
         kind,
         arguments: read.iter().map(|e| place(arguments, e)).collect(),
         filter: filter.map(|e| place(filters, e)),

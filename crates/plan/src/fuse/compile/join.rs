@@ -7,13 +7,11 @@ use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
-use thalweg_pipeline::encoding::is_word;
-use thalweg_pipeline::expr::Expr;
-use thalweg_pipeline::ir::{Join, Probe, Sink, Source, Step, TableRows};
-use thalweg_pipeline::table;
+use thalweg_ir::aggregate::is_word;
+use thalweg_ir::{Expr, Join, Probe, Sink, Source, Step, TableRows, table};
 
 use super::{Compiler, Feed, Flow, field, unordered};
-use crate::fuse::expr::{null, translate};
+use crate::fuse::expr::null;
 use crate::fuse::same::{same, same_expr};
 
 impl Compiler {
@@ -32,7 +30,8 @@ impl Compiler {
         let mut flow = vec![];
         let discard = matches!(step, Join::MarkTable { .. }).then(|| self.sink(Sink::Discard));
         for mut feed in probe {
-            let keys = join.on.iter().map(|(_, r)| translate(r, &right, &feed.columns));
+            let keys = join.on.iter();
+            let keys = keys.map(|(_, r)| self.translator.translate(r, &right, &feed.columns));
             let keys = keys.collect::<Result<Vec<_>>>()?;
             let first = feed.registers.len();
             let payload: Vec<Expr> = wanted
@@ -49,7 +48,8 @@ impl Compiler {
                         _ => feed.columns[c.index].clone(),
                     });
                     let columns: Vec<_> = columns.collect();
-                    Some(translate(filter.expression(), filter.schema(), &columns)?)
+                    let (condition, schema) = (filter.expression(), filter.schema());
+                    Some(self.translator.translate(condition, schema, &columns)?)
                 }
             };
             feed.steps.push(Step::Probe(Probe {
@@ -171,7 +171,8 @@ impl Compiler {
         let build = self.flow(unordered(join.left()))?;
         let table = self.sink(Sink::Build(spec));
         for feed in build {
-            let keys = join.on.iter().map(|(l, _)| translate(l, &left, &feed.columns));
+            let keys = join.on.iter();
+            let keys = keys.map(|(l, _)| self.translator.translate(l, &left, &feed.columns));
             let mut inputs = keys.collect::<Result<Vec<_>>>()?;
             let asked = if join.null_aware { inputs.clone() } else { vec![] };
             inputs.extend(wanted.iter().map(|&i| feed.columns[i].clone()).chain(asked));

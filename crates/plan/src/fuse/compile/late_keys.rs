@@ -17,10 +17,9 @@ use arrow::datatypes::DataType;
 use datafusion::common::Statistics;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
-use thalweg_pipeline::aggregate::Spec;
-use thalweg_pipeline::encoding::is_bytes;
-use thalweg_pipeline::expr::{Expr, Register};
-use thalweg_pipeline::ir::{Join, Probe, Sink, Source, Step, computed, mark_read};
+use thalweg_ir::aggregate::{Spec, is_bytes};
+use thalweg_ir::plan::{computed, mark_read};
+use thalweg_ir::{Expr, Join, Probe, Register, Sink, Source, Step};
 
 use super::groups::add_parts;
 use super::join::wanted;

@@ -7,12 +7,10 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, lit};
-use thalweg_pipeline::ir::{Sink, Source};
-use thalweg_pipeline::{sort, window};
+use thalweg_ir::{Sink, Source, sort, window};
 
 use super::groups::place;
 use super::{Compiler, Feed, Flow, fields, types, unordered};
-use crate::fuse::expr::translate;
 use crate::fuse::windows::Windows;
 
 impl Compiler {
@@ -38,11 +36,13 @@ impl Compiler {
         };
         let key_columns = keys.iter().map(|(expr, _)| place(expr)).collect();
         let read: Vec<usize> = windows.read.iter().map(place).collect();
-        let functions = windows.functions.iter().map(|function| window::Function {
-            arguments: function.arguments.iter().map(|&a| read[a]).collect(),
-            ..function.clone()
+        let foreigners = &mut self.translator.foreigners;
+        let functions = windows.functions.iter().map(|function| {
+            let arguments = function.arguments.iter().map(|&a| read[a]).collect();
+            let opaque = |own: &_| Result::<_>::Ok(foreigners.aggregate(own));
+            Ok(window::Function { arguments, ..function.map(&mut { opaque })? })
         });
-        let functions = functions.collect();
+        let functions = functions.collect::<Result<_>>()?;
         let mut payload_types = types(&input_schema);
         for expr in &computed {
             payload_types.push(expr.data_type(&input_schema)?);
@@ -61,11 +61,13 @@ impl Compiler {
             functions,
         }));
         for feed in input {
-            let exprs = keys.iter().map(|(e, _)| translate(e, &input_schema, &feed.columns));
+            let translator = &mut self.translator;
+            let mut read = |e| translator.translate(e, &input_schema, &feed.columns);
+            let exprs = keys.iter().map(|(e, _)| read(e));
             let mut inputs = exprs.collect::<Result<Vec<_>>>()?;
             inputs.extend(feed.columns.iter().cloned());
             for expr in &computed {
-                inputs.push(translate(expr, &input_schema, &feed.columns)?);
+                inputs.push(read(expr)?);
             }
             self.end(feed, sink, inputs);
         }

@@ -1,8 +1,5 @@
-//! What a plan of pipelines is: value types, with no word of SQL or of files.
+//! Pipelines, their sources, steps and sinks.
 //!
-//! ```text
-//!   source → (filter | map | probe)* → sink
-//! ```
 //! Registers number the columns of a batch: first those of the source, then what each step adds.
 //! A sink may be fed by several pipelines, one after the other; it is finished when the last of
 //! them has ended, and is then a source or the table of a probe for those after it. A table may be
@@ -13,42 +10,45 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow_schema::DataType;
+use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 
-use crate::aggregate;
-use crate::expr::{Expr, Named, Register};
-use crate::{sort, table, window};
+use crate::expr::{Constant, Expr, Named, Operation, Register, Shown};
+use crate::{Literal, Opaque, aggregate, sort, table, window, written};
 
-#[derive(Clone, Debug)]
-pub struct Plan {
+/// `L`, `F` and `A`: literals, what expressions call, and aggregate functions that are no part of plans.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "L: Serialize + Clone, F: Serialize + Clone, A: Serialize",
+    deserialize = "L: Deserialize<'de> + Clone, F: Deserialize<'de> + Clone, A: Deserialize<'de>"
+))]
+pub struct Plan<L = Literal, F = Operation, A = Opaque> {
     /// In an order in which they can run.
-    pub pipelines: Vec<Pipeline>,
-    pub sinks: Vec<Sink>,
+    pub pipelines: Vec<Pipeline<L, F>>,
+    pub sinks: Vec<Sink<A>>,
 }
 
-impl Plan {
-    /// How many pipelines have the groups of a sink as their source.
-    pub fn readers(&self, sink: usize) -> usize {
-        self.pipelines.iter().filter(|pipeline| pipeline.reads_groups(sink)).count()
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct Pipeline {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "L: Serialize + Clone, F: Serialize + Clone",
+    deserialize = "L: Deserialize<'de> + Clone, F: Deserialize<'de> + Clone"
+))]
+pub struct Pipeline<L = Literal, F = Operation> {
     pub source: Source,
     /// The logical types of the source's registers.
+    #[serde(with = "written::data_types")]
     pub types: Vec<DataType>,
     /// Of all registers, to be shown.
     pub names: Vec<String>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<Step<L, F>>,
     /// Index into the plan's sinks.
     pub sink: usize,
     /// What the sink takes, in its order.
-    pub inputs: Vec<Expr>,
+    pub inputs: Vec<Expr<L, F>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// The caller's, by number.
     External(usize),
@@ -63,7 +63,7 @@ pub enum Source {
 }
 
 /// Which rows of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TableRows {
     Matched,
     Unmatched,
@@ -74,30 +74,38 @@ pub enum TableRows {
     NotIn,
 }
 
-#[derive(Clone, Debug)]
-pub enum Step {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "L: Serialize + Clone, F: Serialize + Clone",
+    deserialize = "L: Deserialize<'de> + Clone, F: Deserialize<'de> + Clone"
+))]
+pub enum Step<L = Literal, F = Operation> {
     /// Keeps the rows for which all conjuncts are true.
-    Filter(Vec<Expr>),
+    Filter(Vec<Expr<L, F>>),
     /// Adds a register for each expression.
-    Map(Vec<Arc<Expr>>),
+    Map(Vec<Arc<Expr<L, F>>>),
     /// Looks rows up in a table; adds its payload's registers, or one with a mark.
-    Probe(Probe),
+    Probe(Probe<L, F>),
     /// Adds the payload's registers of a table's rows, whose numbers a register has.
     Fetch { sink: usize, row: Register },
 }
 
-#[derive(Clone, Debug)]
-pub struct Probe {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "L: Serialize + Clone, F: Serialize + Clone",
+    deserialize = "L: Deserialize<'de> + Clone, F: Deserialize<'de> + Clone"
+))]
+pub struct Probe<L = Literal, F = Operation> {
     /// The sink that built the table.
     pub sink: usize,
-    pub keys: Vec<Expr>,
+    pub keys: Vec<Expr<L, F>>,
     pub kind: Join,
     /// A further condition on a pair, over the registers with the payload added.
-    pub condition: Option<Expr>,
+    pub condition: Option<Expr<L, F>>,
 }
 
 /// What comes of a row of the probe side and those of the table that match it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Join {
     /// The pairs. `outer`: also each row without a match, with a payload of NULLs. `mark`: and the
     /// table remembers which of its rows were matched.
@@ -111,6 +119,109 @@ pub enum Join {
     Anti,
     /// The row, and a register that says whether there is a match.
     Mark,
+}
+
+impl Plan {
+    /// How often it calls code that only the process that made it has.
+    pub fn opaque(&self) -> usize {
+        let mut count = 0;
+        let mut calls = |expr: &Expr| {
+            expr.calls(&mut |called| count += usize::from(matches!(called, Operation::Opaque(_))));
+        };
+        for pipeline in &self.pipelines {
+            for step in &pipeline.steps {
+                match step {
+                    Step::Filter(conjuncts) => conjuncts.iter().for_each(&mut calls),
+                    Step::Map(exprs) => exprs.iter().for_each(|expr| calls(expr)),
+                    Step::Probe(probe) => {
+                        probe.keys.iter().chain(&probe.condition).for_each(&mut calls);
+                    }
+                    Step::Fetch { .. } => {}
+                }
+            }
+            pipeline.inputs.iter().for_each(&mut calls);
+        }
+        let is_external = |kind: &aggregate::Kind| matches!(kind, aggregate::Kind::External(_));
+        let of_sink = |sink: &Sink| match sink {
+            Sink::Aggregate(spec) => spec.functions.iter().filter(|f| is_external(&f.kind)).count(),
+            Sink::Window(spec) => {
+                let kinds = spec.functions.iter().map(|f| &f.kind);
+                kinds.filter(|k| matches!(k, window::Kind::Aggregate(k) if is_external(k))).count()
+            }
+            Sink::Build(_) | Sink::Sort(_) | Sink::Emit(_) | Sink::Discard => 0,
+        };
+        count + self.sinks.iter().map(of_sink).sum::<usize>()
+    }
+
+    /// The plan in bytes, for another process.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let wrong = |e| Error::internal(format!("a plan of pipelines was not written down: {e}"));
+        postcard::to_stdvec(self).map_err(wrong)
+    }
+
+    /// A plan from bytes, wherever these are from, that has been [verified](Plan::verify).
+    ///
+    /// # Errors
+    /// The bytes are no plan, or it is not well-formed.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let wrong = |e| Error::corrupt(format!("bytes are no plan of pipelines: {e}"));
+        let plan: Self = postcard::from_bytes(bytes).map_err(wrong)?;
+        plan.verify()?;
+        Ok(plan)
+    }
+}
+
+impl<L, F, A> Plan<L, F, A> {
+    /// The same with other literals, operations and aggregate functions.
+    pub fn map<M, G, B, E>(
+        &self,
+        literal: &impl Fn(&L) -> Result<M, E>,
+        operation: &impl Fn(&F) -> Result<G, E>,
+        external: &mut impl FnMut(&A) -> Result<B, E>,
+    ) -> Result<Plan<M, G, B>, E> {
+        let of = |expr: &Expr<L, F>| expr.map(literal, operation);
+        let all = |exprs: &[Expr<L, F>]| exprs.iter().map(of).collect::<Result<Vec<_>, E>>();
+        let step = |step: &Step<L, F>| {
+            Ok(match step {
+                Step::Filter(conjuncts) => Step::Filter(all(conjuncts)?),
+                Step::Map(exprs) => {
+                    let exprs = exprs.iter().map(|e| of(e).map(Arc::new));
+                    Step::Map(exprs.collect::<Result<_, E>>()?)
+                }
+                Step::Probe(probe) => Step::Probe(Probe {
+                    sink: probe.sink,
+                    keys: all(&probe.keys)?,
+                    kind: probe.kind,
+                    condition: probe.condition.as_ref().map(of).transpose()?,
+                }),
+                Step::Fetch { sink, row } => Step::Fetch { sink: *sink, row: *row },
+            })
+        };
+        let pipeline = |pipeline: &Pipeline<L, F>| {
+            Ok(Pipeline {
+                source: pipeline.source.clone(),
+                types: pipeline.types.clone(),
+                names: pipeline.names.clone(),
+                steps: pipeline.steps.iter().map(step).collect::<Result<_, E>>()?,
+                sink: pipeline.sink,
+                inputs: all(&pipeline.inputs)?,
+            })
+        };
+        let mut sink = |sink: &Sink<A>| {
+            Ok(match sink {
+                Sink::Build(spec) => Sink::Build(spec.clone()),
+                Sink::Aggregate(spec) => Sink::Aggregate(Arc::new(spec.map(external)?)),
+                Sink::Sort(spec) => Sink::Sort(spec.clone()),
+                Sink::Window(spec) => Sink::Window(spec.map(external)?),
+                Sink::Emit(types) => Sink::Emit(types.clone()),
+                Sink::Discard => Sink::Discard,
+            })
+        };
+        Ok(Plan {
+            pipelines: self.pipelines.iter().map(pipeline).collect::<Result<_, E>>()?,
+            sinks: self.sinks.iter().map(&mut sink).collect::<Result<_, E>>()?,
+        })
+    }
 }
 
 impl Join {
@@ -132,37 +243,31 @@ impl Join {
     }
 }
 
-#[derive(Clone, Debug)]
-pub enum Sink {
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Sink<A = Opaque> {
     /// The table of a join. Takes keys, then payload.
     Build(table::Spec),
     /// Takes keys, then the arguments of the functions, then their filters.
-    Aggregate(Arc<aggregate::Spec>),
+    Aggregate(Arc<aggregate::Spec<A>>),
     /// Takes keys, then payload, which is what comes out, in order.
     Sort(sort::Spec),
     /// Takes the keys of its sort, then payload.
-    Window(window::Spec),
+    Window(window::Spec<A>),
     /// Hands batches to the caller, in these logical types.
-    Emit(Vec<DataType>),
+    Emit(#[serde(with = "written::data_types")] Vec<DataType>),
     /// For pipelines that only mark a table.
     Discard,
 }
 
-impl Sink {
+impl<A> Sink<A> {
     /// The logical types of the registers that it gives, finished, as a source of groups, or as the
     /// payload of a probe.
     pub fn output_types(&self) -> Vec<DataType> {
         match self {
             Sink::Build(spec) => spec.payload_types.clone(),
-            Sink::Aggregate(spec) => {
-                let results = spec.functions.iter().map(|f| f.result.clone());
-                spec.key_types.iter().cloned().chain(results).collect()
-            }
+            Sink::Aggregate(spec) => spec.output_types(),
             Sink::Sort(spec) => spec.payload_types.clone(),
-            Sink::Window(spec) => {
-                let results = spec.functions.iter().map(|f| f.result.clone());
-                spec.sort.payload_types[..spec.columns].iter().cloned().chain(results).collect()
-            }
+            Sink::Window(spec) => spec.output_types(),
             Sink::Emit(types) => types.clone(),
             Sink::Discard => vec![],
         }
@@ -171,7 +276,11 @@ impl Sink {
 
 /// For each register, the first `of_source` of which are the source's, what computes it, if it is
 /// computed.
-pub fn computed(of_source: usize, steps: &[Step], sinks: &[Sink]) -> Vec<Option<Arc<Expr>>> {
+pub fn computed<L: Constant, F, A>(
+    of_source: usize,
+    steps: &[Step<L, F>],
+    sinks: &[Sink<A>],
+) -> Vec<Option<Arc<Expr<L, F>>>> {
     let mut computed = vec![None; of_source];
     for step in steps {
         match step {
@@ -183,7 +292,7 @@ pub fn computed(of_source: usize, steps: &[Step], sinks: &[Sink]) -> Vec<Option<
 }
 
 /// Marks the registers that an expression reads, also by way of computed ones.
-pub fn mark_read(expr: &Expr, computed: &[Option<Arc<Expr>>], read: &mut [bool]) {
+pub fn mark_read<L, F>(expr: &Expr<L, F>, computed: &[Option<Arc<Expr<L, F>>>], read: &mut [bool]) {
     expr.registers(&mut |register| {
         // What a condition reads of a payload that goes no further has no place here.
         if let Some(seen) = read.get_mut(register)
@@ -195,7 +304,12 @@ pub fn mark_read(expr: &Expr, computed: &[Option<Arc<Expr>>], read: &mut [bool])
     });
 }
 
-impl Plan {
+impl<L: Constant + Clone, F: Clone, A: Clone> Plan<L, F, A> {
+    /// How many pipelines have the groups of a sink as their source.
+    pub fn readers(&self, sink: usize) -> usize {
+        self.pipelines.iter().filter(|pipeline| pipeline.reads_groups(sink)).count()
+    }
+
     /// Whether a pipeline marks the rows of a table.
     pub fn is_marked(&self, sink: usize) -> bool {
         let mut steps = self.pipelines.iter().flat_map(|pipeline| &pipeline.steps);
@@ -211,7 +325,7 @@ impl Plan {
     /// The same with pipeline `n` cut in two at a step that probes. The first ends in a new sink, the
     /// last of all, which is given the keys of the probe and then the registers that are read from
     /// there on. The second goes on with these rows.
-    pub fn cut(&self, n: usize, step: usize) -> Result<Plan> {
+    pub fn cut(&self, n: usize, step: usize) -> Result<Self> {
         let mut plan = self.clone();
         let mut first = plan.pipelines.remove(n);
         let mut second = first.clone();
@@ -223,7 +337,7 @@ impl Plan {
         let added = first.steps.iter().flat_map(|step| step.added_types(&self.sinks));
         second.types = first.types.iter().cloned().chain(added).collect();
         let registers: Vec<Register> = {
-            let live = second.live(&plan);
+            let live = second.live(&plan.sinks);
             (0..second.types.len()).filter(|&register| live[0][register]).collect()
         };
         let rows = plan.sinks.len();
@@ -255,7 +369,7 @@ impl Plan {
     /// Whether a sink's groups are by rows of a table, which are fetched to group them again.
     pub fn is_fetched(&self, sink: usize) -> bool {
         let mut readers = self.pipelines.iter().filter(|p| p.reads_groups(sink));
-        let fetches = |reader: &Pipeline| {
+        let fetches = |reader: &Pipeline<L, F>| {
             let first = reader.steps.first();
             matches!(first, Some(Step::Fetch { row: 0, .. }))
                 && matches!(self.sinks[reader.sink], Sink::Aggregate(_))
@@ -272,7 +386,7 @@ impl Plan {
         let own = &self.pipelines[n];
         let is_apart = |other: usize| {
             let (sink, steps) = (self.pipelines[other].sink, &self.pipelines[other].steps);
-            let marks_own = |step: &Step| match step {
+            let marks_own = |step: &Step<L, F>| match step {
                 Step::Probe(probe) => probe.kind.marks_table() && own.reads(probe.sink),
                 _ => false,
             };
@@ -288,7 +402,7 @@ impl Plan {
     }
 }
 
-impl Pipeline {
+impl<L: Constant, F> Pipeline<L, F> {
     /// Whether its source or one of its steps is what a sink has become.
     pub fn reads(&self, sink: usize) -> bool {
         let source = match self.source {
@@ -304,8 +418,8 @@ impl Pipeline {
     }
 
     /// For each step, and last for the sink: which registers are read from there on.
-    pub(crate) fn live(&self, plan: &Plan) -> Vec<Vec<bool>> {
-        let computed = computed(self.types.len(), &self.steps, &plan.sinks);
+    pub fn live<A>(&self, sinks: &[Sink<A>]) -> Vec<Vec<bool>> {
+        let computed = computed(self.types.len(), &self.steps, sinks);
         let mut live = vec![false; computed.len()];
         let mut after = Vec::with_capacity(self.steps.len() + 1);
         self.inputs.iter().for_each(|e| mark_read(e, &computed, &mut live));
@@ -338,7 +452,7 @@ impl fmt::Display for Source {
     }
 }
 
-impl Step {
+impl<L: Constant, F> Step<L, F> {
     /// The sink that built the table it reads.
     pub fn table(&self) -> Option<usize> {
         match self {
@@ -348,7 +462,7 @@ impl Step {
     }
 
     /// The logical types of the registers that it adds.
-    pub fn added_types(&self, sinks: &[Sink]) -> Vec<DataType> {
+    pub fn added_types<A>(&self, sinks: &[Sink<A>]) -> Vec<DataType> {
         match self {
             Step::Filter(_) => vec![],
             Step::Map(exprs) => exprs.iter().map(|e| e.data_type()).collect(),
@@ -362,12 +476,12 @@ impl Step {
     }
 
     /// How many registers it adds.
-    pub fn added(&self, sinks: &[Sink]) -> usize {
+    pub fn added<A>(&self, sinks: &[Sink<A>]) -> usize {
         self.added_types(sinks).len()
     }
 
     /// Marks the registers that are read when it is done: not what it only says how to compute.
-    pub fn mark_read(&self, computed: &[Option<Arc<Expr>>], read: &mut [bool]) {
+    pub fn mark_read(&self, computed: &[Option<Arc<Expr<L, F>>>], read: &mut [bool]) {
         match self {
             Step::Filter(conjuncts) => {
                 conjuncts.iter().for_each(|e| mark_read(e, computed, read));
@@ -382,8 +496,12 @@ impl Step {
     }
 
     /// As it is shown in a pipeline whose registers have these names.
-    pub fn describe(&self, names: &[String]) -> String {
-        let list = |exprs: &mut dyn Iterator<Item = &Expr>| {
+    pub fn describe(&self, names: &[String]) -> String
+    where
+        L: Shown,
+        F: Shown,
+    {
+        let list = |exprs: &mut dyn Iterator<Item = &Expr<L, F>>| {
             exprs.map(|e| Named(e, names).to_string()).collect::<Vec<_>>().join(", ")
         };
         match self {
@@ -414,7 +532,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Sink {
+impl<A> fmt::Display for Sink<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Sink::Build(_) => "build",
@@ -433,7 +551,7 @@ mod tests {
 
     #[test]
     fn tables_that_do_not_need_each_other_are_built_at_the_same_time() {
-        let build = || {
+        let build = || -> Sink {
             Sink::Build(table::Spec {
                 key_types: vec![],
                 payload_types: vec![],
@@ -441,8 +559,10 @@ mod tests {
                 keep_null_keys: false,
             })
         };
-        let probe = |sink, kind| Step::Probe(Probe { sink, keys: vec![], kind, condition: None });
-        let pipeline = |table: Option<usize>, sink| {
+        let probe = |sink, kind| -> Step {
+            Step::Probe(Probe { sink, keys: vec![], kind, condition: None })
+        };
+        let pipeline = |table: Option<usize>, sink| -> Pipeline {
             let probe = |sink| probe(sink, Join::Semi);
             Pipeline {
                 source: Source::External(0),
@@ -453,7 +573,7 @@ mod tests {
                 inputs: vec![],
             }
         };
-        let mut plan = Plan {
+        let mut plan: Plan = Plan {
             pipelines: vec![
                 pipeline(None, 0),
                 pipeline(None, 1),
