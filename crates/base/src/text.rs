@@ -1,5 +1,5 @@
 //! Numbers as people read and write them, the same in every report, progress bar, option and error;
-//! what a panic says, and which name may have been meant by one that nothing has.
+//! what a panic says, which name may have been meant by one that nothing has, and letters in the other case.
 
 use std::any::Any;
 use std::fmt;
@@ -241,6 +241,35 @@ fn distance(a: &str, b: &str, most: usize) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// A character in lower case, as one character.
+pub fn one_lower(c: char) -> char {
+    let mut lower = c.to_lowercase();
+    match (lower.next(), lower.next()) {
+        (Some(lower), None) => lower,
+        // The capital I with a dot, of two characters otherwise.
+        _ if c == '\u{130}' => 'i',
+        _ => c,
+    }
+}
+
+/// A character in upper case, as one character.
+pub fn one_upper(c: char) -> char {
+    let mut upper = c.to_uppercase();
+    match (upper.next(), upper.next()) {
+        (Some(upper), None) => upper,
+        // Greek letters with an iota below have a counterpart that is one character.
+        _ => match c {
+            '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => {
+                char::from_u32(u32::from(c) + 8).unwrap_or(c)
+            }
+            '\u{1fb3}' => '\u{1fbc}',
+            '\u{1fc3}' => '\u{1fcc}',
+            '\u{1ff3}' => '\u{1ffc}',
+            _ => c,
+        },
+    }
 }
 
 #[cfg(test)]

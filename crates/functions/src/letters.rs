@@ -5,8 +5,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
-
-use super::regexp::parse::{one_lower, one_upper};
+use thalweg_base::text::{one_lower, one_upper};
 
 fn written(function: &str, text: &str) -> String {
     match function {

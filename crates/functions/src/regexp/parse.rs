@@ -2,6 +2,7 @@
 //!
 //! What is one character, or a condition on a place, is kept as the regex library writes it.
 
+use thalweg_base::text::{one_lower, one_upper};
 use thalweg_base::{Error, Result};
 
 /// How an expression is read and matched.
@@ -597,35 +598,6 @@ fn cases(c: char) -> Vec<char> {
         }
     }
     all
-}
-
-/// A character in lower case, as one character.
-pub fn one_lower(c: char) -> char {
-    let mut lower = c.to_lowercase();
-    match (lower.next(), lower.next()) {
-        (Some(lower), None) => lower,
-        // The capital I with a dot, of two characters otherwise.
-        _ if c == '\u{130}' => 'i',
-        _ => c,
-    }
-}
-
-/// A character in upper case, as one character.
-pub fn one_upper(c: char) -> char {
-    let mut upper = c.to_uppercase();
-    match (upper.next(), upper.next()) {
-        (Some(upper), None) => upper,
-        // Greek letters with an iota below have a counterpart that is one character.
-        _ => match c {
-            '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => {
-                char::from_u32(u32::from(c) + 8).unwrap_or(c)
-            }
-            '\u{1fb3}' => '\u{1fbc}',
-            '\u{1fc3}' => '\u{1fcc}',
-            '\u{1ff3}' => '\u{1ffc}',
-            _ => c,
-        },
-    }
 }
 
 /// A character as the regex library writes it, in brackets and outside of them.

@@ -498,7 +498,7 @@ fn is_repeated(text: &str, what: &str, min: u32, max: Option<u32>, any_case: boo
     }
     let fold = |text: &str| -> Vec<char> {
         match any_case {
-            true => text.chars().map(super::parse::one_lower).collect(),
+            true => text.chars().map(thalweg_base::text::one_lower).collect(),
             false => text.chars().collect(),
         }
     };
