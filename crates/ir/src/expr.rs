@@ -8,7 +8,7 @@ use std::fmt;
 use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 
-use crate::{Literal, Opaque, written};
+use crate::{Literal, Op, Opaque, written};
 
 /// The place of a column in a batch.
 pub type Register = usize;
@@ -40,7 +40,18 @@ pub enum Operation {
     /// The only value that an earlier pipeline has given to a sink that emits it; NULL if it has given
     /// none. It has no arguments.
     Subquery(usize),
+    Op(Op),
     Opaque(Opaque),
+}
+
+impl Called for Operation {
+    fn may_fail(&self, arguments: &[DataType]) -> bool {
+        match self {
+            Operation::Subquery(_) => false,
+            Operation::Op(op) => op.may_fail(arguments),
+            Operation::Opaque(_) => true,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +83,27 @@ pub trait Constant {
 impl Constant for Literal {
     fn data_type(&self) -> DataType {
         self.data_type.clone()
+    }
+}
+
+/// What is called, of some kind.
+pub trait Called {
+    /// Whether it may be an error for some values of these types.
+    fn may_fail(&self, arguments: &[DataType]) -> bool;
+}
+
+impl<L: Constant, F: Called> Expr<L, F> {
+    /// Whether it may be an error for some row.
+    pub fn may_fail(&self) -> bool {
+        let own = match self {
+            Expr::Arithmetic(..) => true,
+            Expr::Call(called, arguments, _) => {
+                let types: Vec<DataType> = arguments.iter().map(Expr::data_type).collect();
+                called.may_fail(&types)
+            }
+            _ => false,
+        };
+        own || self.operands().into_iter().any(Expr::may_fail)
     }
 }
 
@@ -209,6 +241,7 @@ impl Shown for Operation {
     fn show(&self, arguments: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Operation::Subquery(sink) => write!(f, "(scalar subquery #{sink})"),
+            Operation::Op(op) => op.describe(arguments, f),
             Operation::Opaque(Opaque { number, shown }) => {
                 write!(f, "opaque {number} [{shown}]({})", arguments.join(", "))
             }

@@ -12,6 +12,7 @@
 //!
 //! * [`plan`]: pipelines, their sources, steps and sinks.
 //! * [`expr`]: expressions over the registers of a batch.
+//! * [`op`]: the operations that expressions are made of.
 //! * [`literal`]: constants.
 //! * [`aggregate`], [`sort`], [`table`], [`window`]: what the sinks make of their rows.
 //! * [`verify`]: whether all of this fits together.
@@ -20,6 +21,7 @@
 pub mod aggregate;
 pub mod expr;
 pub mod literal;
+pub mod op;
 pub mod plan;
 pub mod sort;
 pub mod table;
@@ -31,6 +33,7 @@ mod written;
 
 pub use expr::{Arithmetic, Comparison, Expr, Named, Operation, Register};
 pub use literal::Literal;
+pub use op::Op;
 pub use plan::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
 
 use serde::{Deserialize, Serialize};

@@ -371,6 +371,11 @@ impl Verifier<'_> {
                 ensure_types("arguments", types, &[])?;
                 ensure_types("the value", given, std::slice::from_ref(result))
             }
+            Operation::Op(op) => {
+                let given = op.result_type(types);
+                let given = given.ok_or_else(|| format!("{op} does not take {types:?}"))?;
+                ensure_type("its result", result, &given)
+            }
             Operation::Opaque(_) => Ok(()),
         }
     }

@@ -1,10 +1,26 @@
 //! Scalar expressions over the registers of a batch.
 //!
-//! Only what gains from the encoded forms is structure here: comparisons on dictionary values and
-//! on narrow decimals, arithmetic on narrow decimals where it provably fits 64 bits, and logic.
-//! All else is a [`Function`] of the caller, which gets plain arrays.
+//! What gains from the encoded forms is structure here: comparisons on dictionary values and on
+//! narrow decimals, arithmetic on narrow decimals where it provably fits 64 bits, and logic. What
+//! else is asked for every day is a [`Kernel`], and the rest a [`Function`] of the caller, which gets
+//! plain arrays.
+//!
+//! * [`kernel`]: computes the operations of [`thalweg_ir::op`].
+//! * [`case`]: choices, over [`choose`], which puts the values of rows together.
+//! * [`number`], [`cast`], [`in_list`], [`like`], [`text`], [`time`]: the kernels of the others.
 
+mod case;
+mod cast;
+mod choose;
 mod decimal;
+mod in_list;
+pub mod kernel;
+mod like;
+#[cfg(test)]
+mod measure;
+mod number;
+mod text;
+mod time;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +32,12 @@ use arrow::compute::kernels::{cmp, numeric};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use thalweg_base::Result;
-use thalweg_ir::expr::{Constant, Shown};
+use thalweg_ir::expr::{Called, Constant, Shown};
 pub use thalweg_ir::{Arithmetic, Comparison, Named, Register};
 
 use crate::batch::Batch;
 use crate::encoding::{codes, expand, internal};
+use kernel::Kernel;
 
 /// What the IR has no structure for, over arrays of its arguments' logical types.
 pub trait Function: Send + Sync + fmt::Debug {
@@ -41,8 +58,12 @@ pub type Expr = thalweg_ir::Expr<One, Callee>;
 #[derive(Clone, Debug)]
 pub struct One(pub ArrayRef);
 
+/// What is called.
 #[derive(Clone, Debug)]
-pub struct Callee(pub Arc<dyn Function>);
+pub enum Callee {
+    Kernel(Arc<Kernel>),
+    Function(Arc<dyn Function>),
+}
 
 /// What an expression comes to.
 #[derive(Clone)]
@@ -124,6 +145,9 @@ fn value(expr: &Expr, batch: &mut Batch) -> Result<Value> {
             if left.null_count() == 0 && !left.has_true() {
                 return Ok(Value::Array(Arc::new(left.clone())));
             }
+            if b.may_fail() {
+                return case::undecided(left, b, batch, false);
+            }
             let right = b.encoded(batch)?;
             boolean(and_kleene(left, right.as_boolean()).map_err(internal)?)
         }
@@ -132,6 +156,9 @@ fn value(expr: &Expr, batch: &mut Batch) -> Result<Value> {
             let left = left.as_boolean();
             if left.null_count() == 0 && !left.has_false() {
                 return Ok(Value::Array(Arc::new(left.clone())));
+            }
+            if b.may_fail() {
+                return case::undecided(left, b, batch, true);
             }
             let right = b.encoded(batch)?;
             boolean(or_kleene(left, right.as_boolean()).map_err(internal)?)
@@ -161,7 +188,10 @@ fn value(expr: &Expr, batch: &mut Batch) -> Result<Value> {
             Expr::Register(..) => decimal::widened(Value::Array(a.compact(batch)?), result)?,
             _ => decimal::widened(value(a, batch)?, result)?,
         },
-        Expr::Call(Callee(function), arguments, _) => {
+        Expr::Call(Callee::Kernel(kernel), arguments, result) => {
+            kernel.value(arguments, result, batch)?
+        }
+        Expr::Call(Callee::Function(function), arguments, _) => {
             let rows = batch.rows();
             if arguments.is_empty() && function.is_pure() {
                 return Ok(Value::Scalar(function.call(&[], 1)?));
@@ -315,7 +345,19 @@ impl Shown for One {
 
 impl Shown for Callee {
     fn show(&self, arguments: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.describe(arguments, f)
+        match self {
+            Callee::Kernel(kernel) => kernel.op.describe(arguments, f),
+            Callee::Function(function) => function.describe(arguments, f),
+        }
+    }
+}
+
+impl Called for Callee {
+    fn may_fail(&self, arguments: &[DataType]) -> bool {
+        match self {
+            Callee::Kernel(kernel) => kernel.op.may_fail(arguments),
+            Callee::Function(_) => true,
+        }
     }
 }
 
@@ -355,7 +397,7 @@ mod tests {
         let rows = keys.len();
         let texts: ArrayRef = Arc::new(DictionaryArray::new(UInt8Array::from(keys), values));
         let text = Expr::Register(0, DataType::Utf8View);
-        let call = Expr::Call(Callee(Arc::new(Number)), vec![text], DataType::Int64);
+        let call = Expr::Call(Callee::Function(Arc::new(Number)), vec![text], DataType::Int64);
         let found = call.encoded(&mut Batch::new(vec![texts], rows))?;
         Ok(found.as_primitive::<arrow::datatypes::Int64Type>().clone())
     }

@@ -8,6 +8,7 @@ use thalweg_base::{Error, Result};
 use thalweg_ir::{Literal, Opaque, Operation};
 
 use crate::aggregate::External;
+use crate::expr::kernel::Kernel;
 use crate::expr::{Callee, Function, One};
 use crate::{aggregate, literal};
 
@@ -33,10 +34,11 @@ pub fn prepare(plan: &thalweg_ir::Plan, callees: &Callees) -> Result<Plan> {
     let one = |value: &Literal| literal::array(value).map(One);
     let operation = |operation: &Operation| match operation {
         Operation::Subquery(sink) => {
-            let value = callees.subqueries.get(sink).cloned().map(Callee);
+            let value = callees.subqueries.get(sink).cloned().map(Callee::Function);
             value.ok_or_else(|| Error::internal(format!("sink #{sink} is no scalar subquery")))
         }
-        Operation::Opaque(opaque) => named(&callees.functions, opaque).map(Callee),
+        Operation::Op(op) => Kernel::new(op).map(Arc::new).map(Callee::Kernel),
+        Operation::Opaque(opaque) => named(&callees.functions, opaque).map(Callee::Function),
     };
     let mut external = |opaque: &Opaque| named(&callees.aggregates, opaque).map(aggregate::Code);
     let plan = plan.map(&one, &operation, &mut external)?;

@@ -1,0 +1,104 @@
+use arrow::array::Int64Array;
+use arrow::datatypes::{DataType, Int32Type};
+
+use super::*;
+
+fn texts() -> StringViewArray {
+    StringViewArray::from(vec![
+        Some(""),
+        Some("Aa"),
+        None,
+        Some("twelve bytes"),
+        Some("a text that has no room in its view"),
+        Some("äöü and a ß, which is longer in a text"),
+        Some("Ǆ ẞ €"),
+        Some("  blanks around, more than a view  "),
+        Some("   "),
+        Some("ἀὐτός \u{1fb3}"),
+    ])
+}
+
+fn array() -> ArrayRef {
+    Arc::new(texts())
+}
+
+fn strings(array: &ArrayRef) -> Vec<Option<String>> {
+    array.to_data().validate_full().unwrap();
+    array.as_string_view().iter().map(|t| t.map(str::to_string)).collect()
+}
+
+fn check(found: ArrayRef, expected: impl Fn(&str) -> String) {
+    let expected: Vec<_> = texts().iter().map(|t| t.map(&expected)).collect();
+    assert_eq!(strings(&found), expected);
+}
+
+#[test]
+fn a_substring_is_a_part_of_the_characters() {
+    for start in [i64::MIN + 1, -3, 0, 1, 2, 5, 20, 35, 36, 100, i64::MAX] {
+        for count in [None, Some(0), Some(1), Some(3), Some(14), Some(40), Some(i64::MAX)] {
+            let constant = |n: i64| Value::Scalar(Arc::new(Int64Array::from(vec![n])));
+            let rest: Vec<Value> =
+                [Some(start), count].into_iter().flatten().map(constant).collect();
+            check(substring(&array(), &rest).unwrap(), |text| {
+                let end = count.map_or(i64::MAX, |count| start.saturating_add(count));
+                let within = |n: usize| (n as i64 + 1) >= start && (n as i64 + 1) < end;
+                let characters = text.chars().enumerate();
+                characters.filter(|(n, _)| within(*n)).map(|(_, c)| c).collect()
+            });
+        }
+    }
+}
+
+#[test]
+fn a_substring_may_be_another_one_in_each_row() {
+    let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("abc"), Some("abc"), None]));
+    let starts = Value::Array(Arc::new(Int64Array::from(vec![Some(2), None, Some(1)])));
+    let found = substring(&texts, std::slice::from_ref(&starts)).unwrap();
+    assert_eq!(strings(&found), [Some("bc".to_string()), None, None]);
+    // A length under a NULL is none.
+    let lengths = Value::Array(Arc::new(Int64Array::from(vec![1, -1, -1])));
+    assert!(substring(&texts, &[starts, lengths]).is_ok());
+    let negative = Value::Scalar(Arc::new(Int64Array::from(vec![-1])));
+    let one = Value::Scalar(Arc::new(Int64Array::from(vec![1])));
+    assert!(substring(&texts, &[one, negative]).is_err());
+    let null = Value::Scalar(Arc::new(Int64Array::new_null(1)));
+    assert_eq!(substring(&texts, &[null]).unwrap().null_count(), 3);
+}
+
+#[test]
+fn blanks_are_trimmed() {
+    check(trimmed(&array(), true, true).unwrap(), |text| text.trim_matches(' ').into());
+    check(trimmed(&array(), true, false).unwrap(), |text| text.trim_start_matches(' ').into());
+    check(trimmed(&array(), false, true).unwrap(), |text| text.trim_end_matches(' ').into());
+}
+
+#[test]
+fn one_character_stays_one_in_another_case() {
+    check(in_case(&array(), true).unwrap(), |text| text.chars().map(one_upper).collect());
+    check(in_case(&array(), false).unwrap(), |text| text.chars().map(one_lower).collect());
+    let slice = array().slice(3, 3);
+    assert_eq!(strings(&in_case(&slice, true).unwrap())[0].as_deref(), Some("TWELVE BYTES"));
+}
+
+#[test]
+fn lengths_are_those_of_characters_or_bytes() {
+    let check = |found: ArrayRef, length: fn(&str) -> usize| {
+        let expected = texts().iter().map(|t| t.map(|t| length(t) as i32)).collect::<Int32Array>();
+        assert_eq!(found.as_primitive::<Int32Type>(), &expected);
+    };
+    check(characters(&array()).unwrap(), |text| text.chars().count());
+    check(octets(&array()).unwrap(), str::len);
+    let few: ArrayRef = Arc::new(StringViewArray::from(vec!["ä€b", "日本語", "😀x"]));
+    let found = characters(&few).unwrap();
+    assert_eq!(found.as_primitive::<Int32Type>().values().as_ref(), [3, 3, 2]);
+}
+
+#[test]
+fn texts_are_put_one_after_the_other() {
+    let one = |t: &str| Value::Scalar(Arc::new(StringViewArray::from(vec![t])));
+    let all = [one("<"), Value::Array(array()), Value::Array(array()), one(">")];
+    check(concatenated(&all, texts().len()).unwrap(), |text| format!("<{text}{text}>"));
+    let null = Value::Scalar(arrow::array::new_null_array(&DataType::Utf8View, 1));
+    let found = concatenated(&[Value::Array(array()), null], texts().len()).unwrap();
+    assert_eq!(found.null_count(), texts().len());
+}
