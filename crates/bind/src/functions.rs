@@ -29,7 +29,7 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray}
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::{ColumnarValue, Expr, Operator, ScalarFunctionArgs};
+use datafusion::logical_expr::{ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF};
 use thalweg_base::Error;
 
 /// One operand of a function: a value for each row, or one for all.
@@ -121,4 +121,14 @@ fn infix(op: Operator, args: &[Expr]) -> String {
     operands.join(&format!(" {op} "))
 }
 
-type Function = Arc<datafusion::logical_expr::ScalarUDF>;
+/// The operator that a function stands for, of numbers: one that fails where its result is out of range, or
+/// of decimals a quotient.
+pub fn calculates(function: &ScalarUDF) -> Option<Operator> {
+    let function = function.inner();
+    match function.downcast_ref::<checked::Checked>() {
+        Some(checked) => Some(checked.op()),
+        None => function.is::<quotient::Quotient>().then_some(Operator::Divide),
+    }
+}
+
+type Function = Arc<ScalarUDF>;

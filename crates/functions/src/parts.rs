@@ -35,7 +35,7 @@ use super::calendar::{DAY_US, Parts, Times, date_of, days_of, floored};
 use super::zones::{Zone, is_utc};
 
 /// The names of a field that PostgreSQL knows, in small letters, as one.
-fn field(name: &str) -> Result<&'static str> {
+pub fn field(name: &str) -> Result<&'static str> {
     let name = name.trim().trim_matches(['\'', '"']).to_lowercase();
     Ok(match name.as_str() {
         "y" | "yr" | "yrs" | "year" | "years" => "year",

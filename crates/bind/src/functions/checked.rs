@@ -25,6 +25,12 @@ pub struct Checked {
     signature: Signature,
 }
 
+impl Checked {
+    pub(super) fn op(&self) -> Operator {
+        self.op
+    }
+}
+
 /// The function for an operator; `None` if the operator needs none for values of this type.
 pub(crate) fn checked(op: Operator, operands: &DataType) -> Option<Function> {
     static FUNCTIONS: LazyLock<Vec<(Operator, Function)>> = LazyLock::new(|| {

@@ -195,7 +195,8 @@ impl Civil {
         let year = 100 * century + year_of_century;
         // Whether the year that begins with January has a day in February more, of the one that
         // began in March.
-        let is_leap = if year_of_century == 0 { century % 4 == 0 } else { year % 4 == 0 };
+        let is_leap =
+            if year_of_century == 0 { century.is_multiple_of(4) } else { year.is_multiple_of(4) };
         let from_january = match of_next {
             true => day_of_year - 305,
             false => day_of_year + 60 + u32::from(is_leap),

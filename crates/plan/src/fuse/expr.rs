@@ -1,4 +1,6 @@
-//! DataFusion's expressions as those of pipelines.
+//! DataFusion's expressions as those of pipelines; [`operation`] knows the operations among them.
+
+mod operation;
 
 use std::sync::Arc;
 
@@ -38,8 +40,8 @@ impl Translator {
         schema: &Schema,
         columns: &[Expr],
     ) -> Result<Expr> {
-        // What walks an expression calls itself once for each level.
-        match depth(expr) < DEPTH_MAX {
+        // What walks an expression calls itself once for each level, of which one here may be two there.
+        match 2 * depth(expr) < DEPTH_MAX {
             true => self.translated(expr, schema, columns),
             false => self.foreign(expr, schema, columns),
         }
@@ -84,11 +86,10 @@ impl Translator {
             {
                 return Ok(Expr::Compare(comparison, sub(binary.left())?, sub(binary.right())?));
             }
-            // DataFusion skips the right side where the left decides; that shows only in errors.
+            // The right side is asked where the left leaves it open: there it fails, or does not.
             let and = *binary.op() == Operator::And;
             if (and || *binary.op() == Operator::Or)
                 && types == (DataType::Boolean, DataType::Boolean)
-                && !may_fail(expr)
             {
                 let (left, right) = (sub(binary.left())?, sub(binary.right())?);
                 return Ok(if and { Expr::And(left, right) } else { Expr::Or(left, right) });
@@ -105,6 +106,15 @@ impl Translator {
             && widens(&cast.expr().data_type(schema)?, cast.cast_type())
         {
             return Ok(Expr::Widen(sub(cast.expr())?, cast.cast_type().clone()));
+        }
+        if let Some((op, operands)) = operation::of(expr, schema)? {
+            let operands = operands.iter().map(|e| self.translated(e, schema, columns));
+            let operands = operands.collect::<Result<Vec<_>>>()?;
+            let types: Vec<DataType> = operands.iter().map(Expr::data_type).collect();
+            let result = expr.data_type(schema)?;
+            if op.result_type(&types).as_ref() == Some(&result) {
+                return Ok(Expr::Call(Operation::Op(op), operands, result));
+            }
         }
         self.foreign(expr, schema, columns)
     }

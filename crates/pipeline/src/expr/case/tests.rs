@@ -181,11 +181,11 @@ fn what_is_decided_by_the_left_side_does_not_fail() {
     let zero = compare(Comparison::Equal, register(0), literal(0));
     let values = vec![Some(0), Some(2), None, Some(6), Some(0)];
     let either = Expr::Or(Box::new(zero.clone()), Box::new(large.clone()));
-    let found = either.plain(&mut batch(&[values.clone()])).unwrap();
+    let found = either.plain(&mut batch(std::slice::from_ref(&values))).unwrap();
     let expected = [Some(true), Some(true), None, Some(false), Some(true)];
     assert_eq!(found.as_boolean(), &BooleanArray::from(expected.to_vec()));
     let both = Expr::And(Box::new(Expr::Not(Box::new(zero.clone()))), Box::new(large.clone()));
-    let found = both.plain(&mut batch(&[values.clone()])).unwrap();
+    let found = both.plain(&mut batch(std::slice::from_ref(&values))).unwrap();
     let expected = [Some(false), Some(true), None, Some(false), Some(false)];
     assert_eq!(found.as_boolean(), &BooleanArray::from(expected.to_vec()));
     let both = Expr::And(Box::new(zero), Box::new(large));
