@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, ScalarValue, Span, Spans};
+use datafusion::common::{Column, ScalarValue, Span, Spans, TableReference};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, Exists, InSubquery, SetComparison, SetQuantifier,
 };
@@ -20,6 +20,7 @@ use crate::binder::{Binder, Relation};
 use crate::expr::Place;
 use crate::failure::{Result, not_covered, wrong};
 use crate::functions::quantified::quantified;
+use crate::kept::is_volatile;
 use crate::operator::{self, as_row};
 use crate::scope::Scope;
 use crate::typed::Typed;
@@ -41,7 +42,27 @@ pub(crate) fn check_assigned(alias: &TableAlias, values: usize) -> Result<()> {
 impl Binder<'_> {
     fn subquery(&self, query: &Query, place: Place<'_>) -> Result<Relation> {
         let around = Scope { without_aggregates: place.without_aggregates, ..place.scope.clone() };
-        self.bind_query(query, Some(&around), place.named)
+        let relation = self.bind_query(query, Some(&around), place.named)?;
+        let is_random = is_volatile(&relation.plan)?;
+        match is_random && relation.plan.all_out_ref_exprs().is_empty() {
+            true => self.not_shared(relation),
+            false => Ok(relation),
+        }
+    }
+
+    /// Rows with random values, under a name that no other rows have: two `(SELECT random())` are equal
+    /// plans otherwise, and equal plans of subqueries are computed once.
+    fn not_shared(&self, mut relation: Relation) -> Result<Relation> {
+        let own = TableReference::bare(self.fresh("random"));
+        let mut columns = Vec::with_capacity(relation.columns.len());
+        for output in &mut relation.columns {
+            let name = self.fresh("value");
+            columns.push(Expr::Column(output.column.clone()).alias(&name));
+            output.column = Column::new(Some(own.clone()), name);
+        }
+        let rows = LogicalPlanBuilder::from(relation.plan).project(columns)?;
+        relation.plan = rows.alias(own)?.build()?;
+        Ok(relation)
     }
 
     /// One that gives one column.
