@@ -156,10 +156,7 @@ impl<'a> Binder<'a> {
             return wrong("0A000", "cannot use subquery in DEFAULT expression");
         }
         // Texts are instants of the session's zone, whatever zone the column shows.
-        let seen = match to {
-            DataType::Timestamp(unit, Some(_)) => self.instant(*unit),
-            other => other.clone(),
-        };
+        let seen = self.of_session(to).unwrap_or_else(|| to.clone());
         Ok(value.assigned(&seen)?.cast(to).expr)
     }
 

@@ -1,7 +1,9 @@
 //! Instants in the session's zone, and `AT TIME ZONE`: what a clock shows at an instant, and the instant
 //! at which it shows that.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarUDF};
@@ -56,27 +58,39 @@ impl Binder<'_> {
         Some(in_utc.cast(&self.instant(TimeUnit::Microsecond)))
     }
 
+    /// A type of instants, or of lists of these, in the session's zone; `None`: it is none, or is that
+    /// already.
+    pub(crate) fn of_session(&self, t: &DataType) -> Option<DataType> {
+        let is_utc = |zone: &str| matches!(zone, "+00:00" | "UTC" | "Etc/UTC");
+        let renewed = |item: &FieldRef| {
+            let data_type = self.of_session(item.data_type())?;
+            Some(Arc::new(item.as_ref().clone().with_data_type(data_type)))
+        };
+        Some(match t {
+            DataType::Timestamp(unit, Some(zone)) => {
+                let is_own = zone.as_ref() == self.zone() || is_utc(zone) && is_utc(self.zone());
+                return (!is_own).then(|| self.instant(*unit));
+            }
+            DataType::List(item) => DataType::List(renewed(item)?),
+            DataType::LargeList(item) => DataType::LargeList(renewed(item)?),
+            DataType::FixedSizeList(item, n) => DataType::FixedSizeList(renewed(item)?, *n),
+            _ => return None,
+        })
+    }
+
     /// Instants that a file has in another zone, in that of the session.
     pub(crate) fn in_session_zone(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let is_utc = |zone: &str| matches!(zone, "+00:00" | "UTC" | "Etc/UTC");
-        let is_other = |t: &DataType| match t {
-            DataType::Timestamp(_, Some(zone)) => {
-                zone.as_ref() != self.zone() && !(is_utc(zone) && is_utc(self.zone()))
-            }
-            _ => false,
-        };
-        if !plan.schema().fields().iter().any(|f| is_other(f.data_type())) {
+        if !plan.schema().fields().iter().any(|f| self.of_session(f.data_type()).is_some()) {
             return Ok(plan);
         }
         let columns = plan.schema().iter().map(|(relation, field)| {
             let column = Expr::Column(Column::new(relation.cloned(), field.name()));
-            match field.data_type() {
-                DataType::Timestamp(unit, _) if is_other(field.data_type()) => {
+            match self.of_session(field.data_type()) {
+                Some(shown) => {
                     let typed = Typed::new(column, field.data_type().clone(), true);
-                    let expr = typed.cast(&self.instant(*unit)).expr;
-                    expr.alias_qualified(relation.cloned(), field.name())
+                    typed.cast(&shown).expr.alias_qualified(relation.cloned(), field.name())
                 }
-                _ => column,
+                None => column,
             }
         });
         let columns: Vec<Expr> = columns.collect();

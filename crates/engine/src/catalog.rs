@@ -31,6 +31,7 @@ use crate::transaction::Transactions;
 use crate::{as_of, files, statement};
 use thalweg_errors::{from_datafusion, into_datafusion};
 use thalweg_exec::{Loading, Source};
+use thalweg_plan::zones::has_instants;
 use thalweg_runtime::{Driver, blocking};
 
 /// The one catalog's name, as `information_schema` shows it.
@@ -466,10 +467,8 @@ impl SchemaHandle {
     }
 
     fn stored(&self, source: Source, row_ids: bool) -> StoredTable {
-        let has_instants = |f: &Arc<arrow::datatypes::Field>| {
-            matches!(f.data_type(), arrow::datatypes::DataType::Timestamp(_, Some(_)))
-        };
-        let zone = match source.table.arrow_schema.fields().iter().any(has_instants) {
+        let fields = source.table.arrow_schema.fields();
+        let zone = match fields.iter().any(|field| has_instants(field.data_type())) {
             true => self.catalog.zone(),
             false => None,
         };

@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{self, CastKind, Expr, TypedString, Value, VisitorMut};
 use thalweg_base::{Error, Result};
+use thalweg_plan::zones::has_instants;
 
 use crate::dml::target::expression;
 use crate::sql_type::sql_type;
@@ -22,10 +23,10 @@ use crate::{bound, ddl};
 pub fn kept(state: &SessionState, text: &str, field: &Field) -> Result<String> {
     let mut expr = expression(text)?;
     let mut instants = Instants { state, found: false, failed: None };
-    if is_instant(field.data_type())
+    if has_instants(field.data_type())
         && let Some(value) = quoted(&mut expr)
     {
-        instants.settle(value);
+        instants.settle(value, field.data_type());
     }
     let _ = walk_mut(&mut expr, &mut instants);
     match (instants.failed, instants.found) {
@@ -35,11 +36,7 @@ pub fn kept(state: &SessionState, text: &str, field: &Field) -> Result<String> {
     }
 }
 
-fn is_instant(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(_, Some(_)))
-}
-
-/// Puts instants in UTC in the place of texts in quotes that are cast to instants.
+/// Puts instants in UTC in the place of texts in quotes that are cast to instants, or to lists of these.
 struct Instants<'a> {
     state: &'a SessionState,
     found: bool,
@@ -47,12 +44,13 @@ struct Instants<'a> {
 }
 
 impl Instants<'_> {
-    fn is_instant(&self, data_type: &ast::DataType) -> bool {
-        bound::sql_type(self.state, data_type).is_ok_and(|data_type| is_instant(&data_type))
+    /// The type that a statement names, if its values are instants or lists of these.
+    fn of_instants(&self, data_type: &ast::DataType) -> Option<DataType> {
+        bound::sql_type(self.state, data_type).ok().filter(has_instants)
     }
 
-    fn settle(&mut self, value: &mut Value) {
-        match self.in_utc(value) {
+    fn settle(&mut self, value: &mut Value, data_type: &DataType) {
+        match self.in_utc(value, data_type) {
             Ok(text) => {
                 *value = Value::SingleQuotedString(text);
                 self.found = true;
@@ -61,14 +59,26 @@ impl Instants<'_> {
         }
     }
 
-    fn in_utc(&self, value: &Value) -> Result<String> {
-        let text =
-            format!("CAST(CAST({value} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS TEXT) || '+00'");
+    fn in_utc(&self, value: &Value, data_type: &DataType) -> Result<String> {
+        let read = format!("CAST({value} AS {})", sql_type(data_type));
+        let text = format!("CAST({} AS TEXT)", with_offset(&read, data_type, 0));
         let text = ddl::constant(self.state, &text, &DataType::Utf8View)?;
         match text.as_string_view_opt() {
             Some(text) => Ok(text.value(0).to_string()),
             None => Err(Error::internal("an instant has no text")),
         }
+    }
+}
+
+/// An expression for the text of an instant in UTC, with its offset; of lists, for such texts of their items.
+fn with_offset(value: &str, data_type: &DataType, depth: usize) -> String {
+    match data_type {
+        DataType::List(item) => {
+            let name = format!("item_{depth}");
+            let item = with_offset(&name, item.data_type(), depth + 1);
+            format!("list_transform({value}, {name} -> {item})")
+        }
+        _ => format!("CAST({value} AT TIME ZONE 'UTC' AS TEXT) || '+00'"),
     }
 }
 
@@ -79,15 +89,17 @@ impl VisitorMut for Instants<'_> {
         match expr {
             Expr::Cast {
                 kind: CastKind::Cast | CastKind::DoubleColon, expr, data_type, ..
-            } if self.is_instant(data_type) => {
-                if let Some(value) = quoted(expr) {
-                    self.settle(value);
+            } => {
+                if let Some(of) = self.of_instants(data_type)
+                    && let Some(value) = quoted(expr)
+                {
+                    self.settle(value, &of);
                 }
             }
-            Expr::TypedString(TypedString { data_type, value, .. })
-                if self.is_instant(data_type) =>
-            {
-                self.settle(&mut value.value);
+            Expr::TypedString(TypedString { data_type, value, .. }) => {
+                if let Some(of) = self.of_instants(data_type) {
+                    self.settle(&mut value.value, &of);
+                }
             }
             _ => {}
         }

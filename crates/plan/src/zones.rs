@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
@@ -116,16 +116,44 @@ fn by_clocks(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(rewritten))
 }
 
-/// A type of stored columns as the session sees it, instants in its own zone; `None`: it is that already,
-/// perhaps under another name of UTC.
+/// A type of stored columns as the session sees it, instants in its own zone, also as items of lists; `None`:
+/// it is that already, perhaps under another name of UTC.
 pub fn in_zone(data_type: &DataType, zone: Option<&str>) -> Option<DataType> {
-    match (data_type, zone) {
-        (DataType::Timestamp(unit, Some(own)), Some(zone))
-            if own.as_ref() != zone && !(is_utc(own) && is_utc(zone)) =>
-        {
+    let zone = zone?;
+    let is_other = |own: &str| own != zone && !(is_utc(own) && is_utc(zone));
+    match data_type {
+        DataType::Timestamp(unit, Some(own)) if is_other(own) => {
             Some(DataType::Timestamp(*unit, Some(zone.into())))
         }
-        _ => None,
+        other => with_items(other, |item| in_zone(item, Some(zone))),
+    }
+}
+
+/// A type of lists with another type of items; `None`: it is none, or its items stay what they are.
+fn with_items(
+    data_type: &DataType,
+    item_as: impl Fn(&DataType) -> Option<DataType>,
+) -> Option<DataType> {
+    let renewed = |item: &FieldRef| {
+        let data_type = item_as(item.data_type())?;
+        Some(Arc::new(item.as_ref().clone().with_data_type(data_type)))
+    };
+    Some(match data_type {
+        DataType::List(item) => DataType::List(renewed(item)?),
+        DataType::LargeList(item) => DataType::LargeList(renewed(item)?),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(renewed(item)?, *length),
+        _ => return None,
+    })
+}
+
+/// Whether values of a type are instants, or lists of these.
+pub fn has_instants(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Timestamp(_, Some(_)) => true,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            has_instants(item.data_type())
+        }
+        _ => false,
     }
 }
 
@@ -136,7 +164,7 @@ pub const STORED_ZONE: &str = "+00:00";
 pub fn stored(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Timestamp(unit, Some(_)) => stamp(*unit),
-        other => other.clone(),
+        other => with_items(other, |item| Some(stored(item))).unwrap_or_else(|| other.clone()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result as DfResult, Statistics};
@@ -20,6 +20,7 @@ use crate::table::StoredTable;
 use crate::transaction::Transactions;
 use thalweg_errors::into_datafusion;
 use thalweg_exec::{Loading, Source};
+use thalweg_plan::zones::has_instants;
 use thalweg_runtime::blocking;
 
 /// Decoded chunks of it that are kept in memory; those of the session's own database come first.
@@ -108,8 +109,6 @@ impl Own {
         let table = Arc::clone(table);
         let of_table = Arc::clone(&table);
         let contents = blocking(move || of_table.contents()).await?;
-        let has_instants =
-            |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, Some(_)));
         let fields = table.arrow_schema.fields();
         let zone = zone.filter(|_| fields.iter().any(|field| has_instants(field.data_type())));
         let source = Source {
