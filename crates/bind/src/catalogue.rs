@@ -27,7 +27,7 @@ use crate::operator::OPERATORS;
 use crate::reads::READERS;
 use crate::rows::OF_LISTS;
 use crate::scope::{Entry as Named, Scope};
-use crate::types::{self, INTERVAL, TEXT};
+use crate::types::{self, INTERVAL, TEXT, TextKind};
 
 pub use written::INTERNAL;
 use written::{FORMS, Written, written};
@@ -458,7 +458,7 @@ fn bound(binder: &Binder<'_>, sql: &str, samples: &[DataType]) -> Option<DataTyp
         nullable: true,
         hidden: false,
         also: false,
-        blank: false,
+        text: TextKind::Any,
         unknown: false,
     };
     let columns = (1..).map(|n| format!("a{n}")).zip(samples);

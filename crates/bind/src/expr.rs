@@ -402,8 +402,8 @@ impl Binder<'_> {
             return Ok(items);
         };
         let mut items = items;
-        if is_compared(what) && items.iter().any(|item| item.blank) {
-            items = items.into_iter().map(Typed::without_blanks).collect();
+        if is_compared(what) {
+            items = beside_padded(items);
         }
         // Of what is written without a type, the digits count as well.
         if items.iter().any(|item| item.unknown) {
@@ -587,9 +587,7 @@ impl Binder<'_> {
                 for when in conditions {
                     items.push(self.expr(&when.condition, place)?);
                 }
-                if items[0].blank {
-                    items = items.into_iter().map(Typed::without_blanks).collect();
-                }
+                let items = beside_padded(items);
                 let mut items = self.same_type(items, "CASE")?.into_iter().map(|t| t.expr);
                 let operand = items.next().map(Box::new);
                 whens.extend(items);
@@ -749,6 +747,19 @@ impl Binder<'_> {
         }
         wrong("42883", format!("operator does not exist: {sign} {}", types::name(&value.data_type)))
     }
+}
+
+/// The first value and those that it is compared with, without the blanks at their ends that do not count.
+fn beside_padded(mut items: Vec<Typed>) -> Vec<Typed> {
+    let Some((first, others)) = items.split_first() else { return items };
+    if first.is_padded() || first.unknown && others.iter().any(Typed::is_padded) {
+        return items.into_iter().map(Typed::without_blanks).collect();
+    }
+    // Beside a text as well, its blanks would count for that.
+    if !others.is_empty() && others.iter().all(Typed::is_padded) {
+        items[0] = items[0].clone().without_blanks();
+    }
+    items
 }
 
 /// Whether values meet to be compared.

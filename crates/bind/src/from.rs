@@ -22,7 +22,7 @@ use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
 use crate::subquery::check_assigned;
 use crate::typed::Typed;
-use crate::types;
+use crate::types::{self, TextKind};
 
 /// Rows, and the names of their columns.
 pub(crate) struct Rows {
@@ -251,7 +251,7 @@ impl Binder<'_> {
                     nullable: output.nullable || kind == JoinType::Left,
                     hidden: false,
                     also: false,
-                    blank: false,
+                    text: TextKind::Any,
                     unknown: output.unknown,
                 });
                 let mut entries: Vec<Entry> = entries.collect();
@@ -400,7 +400,7 @@ impl Binder<'_> {
             nullable: value.nullable,
             hidden: false,
             also: false,
-            blank: false,
+            text: TextKind::Any,
             unknown: false,
         }];
         let row = LogicalPlanBuilder::empty(true).project([value.expr.alias(name)])?;
@@ -484,7 +484,7 @@ impl Binder<'_> {
         let columns = plan.schema().columns().into_iter().zip(plan.schema().fields());
         let entries = relation.columns.into_iter().zip(columns);
         let entries = entries.map(|(output, (column, field))| Entry {
-            blank: types::is_blank_padded(field),
+            text: types::text_kind(field),
             table: table.clone(),
             name: output.title,
             column,
@@ -525,7 +525,7 @@ impl Binder<'_> {
             nullable: field.is_nullable(),
             hidden: false,
             also: false,
-            blank: types::is_blank_padded(field),
+            text: types::text_kind(field),
             unknown: false,
         });
         let mut entries: Vec<Entry> = entries.collect();
@@ -674,7 +674,7 @@ impl Binder<'_> {
                 nullable: value.nullable,
                 hidden: false,
                 also: false,
-                blank: false,
+                text: TextKind::Any,
                 unknown: false,
             };
             first.push(entry(None));

@@ -9,7 +9,17 @@ use crate::binder::Binder;
 use crate::failure::{Result, wrong};
 use crate::functions::{listed, rounded};
 use crate::typed::Typed;
-use crate::types::{is_text, with_digits};
+use crate::types::{TextKind, is_text, with_digits};
+
+fn is_varchar(sql: &SqlType) -> bool {
+    matches!(
+        sql,
+        SqlType::Varchar(_)
+            | SqlType::CharacterVarying(_)
+            | SqlType::CharVarying(_)
+            | SqlType::Nvarchar(_)
+    )
+}
 
 /// The length of a type of texts, and the function that cuts to it; `None`: it has none.
 fn length(sql: &SqlType) -> Option<(u64, &'static str)> {
@@ -59,7 +69,9 @@ impl Binder<'_> {
             return Ok(Typed { expr, ..value });
         }
         let Some((length, function)) = length(sql).filter(|_| is_text(&value.data_type)) else {
-            return Ok(Typed { blank: false, ..value });
+            let is_varying = is_text(&value.data_type) && is_varchar(sql);
+            let text = if is_varying { TextKind::Varying } else { TextKind::Any };
+            return Ok(Typed { text, ..value });
         };
         if length == 0 {
             return wrong("22023", "length of a type of texts must be at least 1");
@@ -67,6 +79,7 @@ impl Binder<'_> {
         let length = ScalarValue::from(length.min(i64::MAX as u64) as i64);
         let length = Typed::new(Expr::Literal(length, None), DataType::Int64, false);
         let value = self.scalar(function, vec![value, length])?;
-        Ok(Typed { blank: function == "cut_char", ..value })
+        let text = if is_varchar(sql) { TextKind::Varying } else { TextKind::Padded };
+        Ok(Typed { text, ..value })
     }
 }

@@ -350,7 +350,7 @@ impl Binder<'_> {
 
     /// Both sides of a comparison, as the type in which they are compared.
     pub(crate) fn comparable(&self, l: Typed, op: Operator, r: Typed) -> Result<(Typed, Typed)> {
-        let (l, r) = match (l.blank, r.blank) {
+        let (l, r) = match (l.is_padded(), r.is_padded()) {
             (true, false) => (l, r.without_blanks()),
             (false, true) => (l.without_blanks(), r),
             _ => (l, r),

@@ -24,7 +24,7 @@ use crate::kept::kept;
 use crate::scope::{Part, Scope};
 use crate::select::{Order, unsupported_clause};
 use crate::typed::Typed;
-use crate::types::{self, DIGITS_MAX, TEXT, common, united};
+use crate::types::{self, DIGITS_MAX, TEXT, TextKind, common, united};
 use crate::unnest::has_subquery;
 
 impl Binder<'_> {
@@ -574,7 +574,7 @@ impl Binder<'_> {
                 nullable: output.nullable,
                 hidden: false,
                 also: false,
-                blank: false,
+                text: TextKind::Any,
                 unknown: false,
             })
             .collect();

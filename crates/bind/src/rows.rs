@@ -27,7 +27,7 @@ use crate::grouping::Computed;
 use crate::reads::Reads;
 use crate::scope::{Entry, Part};
 use crate::typed::Typed;
-use crate::types;
+use crate::types::{self, TextKind};
 use crate::unnest::once::nullable;
 
 const UNNEST: &str = "unnest";
@@ -284,7 +284,7 @@ impl Binder<'_> {
                 nullable: true,
                 hidden: false,
                 also: false,
-                blank: false,
+                text: TextKind::Any,
                 unknown: false,
             });
             columns.push(list.expr.clone().alias(name));

@@ -15,6 +15,7 @@ use thalweg_base::{Error, Place};
 use crate::failure::{Failure, Result, not_covered};
 use crate::grouping::subquery;
 use crate::typed::Typed;
+use crate::types::TextKind;
 
 /// A column that the text can name.
 #[derive(Clone, Debug)]
@@ -34,8 +35,8 @@ pub struct Entry {
     pub also: bool,
     /// A literal in quotes without a type of its own, as a column of a subquery.
     pub unknown: bool,
-    /// A `char(n)`, of which blanks at the end do not count.
-    pub blank: bool,
+    /// Whether blanks at its end count where it is compared.
+    pub text: TextKind,
 }
 
 impl Entry {
@@ -45,7 +46,7 @@ impl Entry {
             data_type: self.data_type.clone(),
             nullable: self.nullable,
             unknown: false,
-            blank: self.blank,
+            text: self.text,
         }
     }
 
@@ -380,7 +381,7 @@ mod tests {
             nullable: true,
             hidden: false,
             also: false,
-            blank: false,
+            text: TextKind::Any,
             unknown: false,
         }
     }

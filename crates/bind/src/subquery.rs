@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, ScalarValue, Span, Spans, TableReference};
+use datafusion::common::{Column, ExprSchema, ScalarValue, Span, Spans, TableReference};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, Exists, InSubquery, SetComparison, SetQuantifier,
 };
@@ -24,7 +24,7 @@ use crate::kept::is_volatile;
 use crate::operator::{self, as_row};
 use crate::scope::Scope;
 use crate::typed::Typed;
-use crate::types::TEXT;
+use crate::types::{TEXT, text_kind};
 
 /// How the names of items of `FROM` begin whose rows are assigned to columns, one of these for each column
 /// that the item's alias names. No statement can write it.
@@ -81,6 +81,9 @@ impl Binder<'_> {
         let expr = Expr::Column(column.column.clone());
         let mut typed = Typed::new(expr, column.data_type.clone(), true);
         typed.unknown = column.unknown;
+        if let Ok(field) = relation.plan.schema().field_from_column(&column.column) {
+            typed.text = text_kind(field);
+        }
         Ok((relation, typed))
     }
 
@@ -130,7 +133,10 @@ impl Binder<'_> {
         let values = values.into_iter().map(|value| outer(value, place));
         let columns = relation.columns.iter().map(|output| {
             let column = Expr::Column(output.column.clone());
-            let column = Typed::new(column, output.data_type.clone(), output.nullable);
+            let mut column = Typed::new(column, output.data_type.clone(), output.nullable);
+            if let Ok(field) = relation.plan.schema().field_from_column(&output.column) {
+                column.text = text_kind(field);
+            }
             Typed { unknown: output.unknown, ..column }
         });
         let columns = columns.collect();

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::ScalarValue;
+use datafusion::functions::string::rtrim;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction, TryCast};
 
 use crate::failure::{Result, wrong};
 use crate::functions::{listed, rounded};
-use crate::types::{self, is_text};
+use crate::types::{self, TEXT, TextKind, is_text};
 
 /// An expression and what its values are.
 #[derive(Clone, Debug)]
@@ -20,13 +21,13 @@ pub struct Typed {
     pub nullable: bool,
     /// A literal in quotes that has no type yet: it gets that of what it meets.
     pub unknown: bool,
-    /// A `char(n)`: blanks at its end, and at the end of a literal beside it, do not count.
-    pub blank: bool,
+    /// Whether blanks at its end count where it is compared.
+    pub text: TextKind,
 }
 
 impl Typed {
     pub fn new(expr: Expr, data_type: DataType, nullable: bool) -> Self {
-        Typed { expr, data_type, nullable, unknown: false, blank: false }
+        Typed { expr, data_type, nullable, unknown: false, text: TextKind::Any }
     }
 
     pub fn boolean(expr: Expr, nullable: bool) -> Self {
@@ -175,8 +176,19 @@ impl Typed {
         }
     }
 
-    /// A literal without a type beside a `char(n)`, where blanks at the end do not count.
+    /// Whether it is compared with a literal or a `varchar(n)` as if these had no blanks at their ends.
+    pub fn is_padded(&self) -> bool {
+        self.text == TextKind::Padded
+    }
+
+    /// A value beside a `char(n)`: blanks at the end of a literal without a type and of a `varchar(n)` do not
+    /// count there.
     pub fn without_blanks(self) -> Typed {
+        if self.text == TextKind::Varying {
+            let blank = Expr::Literal(ScalarValue::Utf8View(Some(" ".into())), None);
+            let value = self.cast(&TEXT);
+            return Typed::new(rtrim().call(vec![value.expr, blank]), TEXT, value.nullable);
+        }
         let Expr::Literal(text, _) = &self.expr else { return self };
         let Some(Some(text)) = text.try_as_str().filter(|_| self.unknown) else { return self };
         let expr = Expr::Literal(ScalarValue::from(text.trim_end_matches(' ')), None);

@@ -29,10 +29,25 @@ pub fn is_text(t: &DataType) -> bool {
     }
 }
 
-/// Whether a column was declared as `char(n)`.
-pub fn is_blank_padded(field: &Field) -> bool {
-    is_text(field.data_type())
-        && field.metadata().get(DECLARED_TYPE_KEY).is_some_and(|of| of.starts_with("char("))
+/// What a value of texts was declared as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextKind {
+    /// `text`, or what is no text.
+    Any,
+    /// `varchar(n)`: beside a `char(n)`, and only there, blanks at its end do not count.
+    Varying,
+    /// `char(n)`: blanks at its end do not count. It is kept without these.
+    Padded,
+}
+
+/// What a column was declared as.
+pub fn text_kind(field: &Field) -> TextKind {
+    let declared = field.metadata().get(DECLARED_TYPE_KEY).filter(|_| is_text(field.data_type()));
+    match declared {
+        Some(declared) if declared.starts_with("char(") => TextKind::Padded,
+        Some(declared) if declared.starts_with("varchar(") => TextKind::Varying,
+        _ => TextKind::Any,
+    }
 }
 
 pub fn is_bytes(t: &DataType) -> bool {
