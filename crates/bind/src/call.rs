@@ -226,6 +226,9 @@ impl Binder<'_> {
                     }
                     (_, args) => self.exprs(args.iter().copied(), place)?,
                 };
+                if name == "nullif" && args.len() == 2 {
+                    return self.null_if(args);
+                }
                 if ALIKE.contains(&name) {
                     args = self.same_type(args, &name.to_uppercase())?;
                 }
@@ -718,7 +721,7 @@ const WAYS_SHOWN_MAX: usize = 5;
 const WHOLE: [&str; 4] = ["ceil", "ceiling", "floor", "trunc"];
 
 /// Functions that give one of their arguments.
-const ALIKE: [&str; 6] = ["coalesce", "ifnull", "nvl", "nullif", "greatest", "least"];
+const ALIKE: [&str; 5] = ["coalesce", "ifnull", "nvl", "greatest", "least"];
 
 /// Counts and places that are written: functions look for bigints.
 pub(crate) fn counted<'t>(args: impl IntoIterator<Item = &'t mut Typed>) {
