@@ -159,9 +159,9 @@ fn is_narrowed(from: &DataType, to: &DataType) -> bool {
 }
 
 /// Functions that have no value for some of their last argument, such as a divisor.
-const PARTIAL: [&str; 12] = [
+const PARTIAL: [&str; 19] = [
     "divide", "modulo", "quotient", "div", "mod", "sqrt", "ln", "log10", "log2", "acos", "asin",
-    "exp",
+    "acosh", "atanh", "sin", "cos", "tan", "cot", "degrees", "exp",
 ];
 
 /// Functions that have no value for some of their arguments together.

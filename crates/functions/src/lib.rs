@@ -146,6 +146,13 @@ pub fn register(state: &mut SessionState) {
         functions::math::exp(),
         functions::math::acos(),
         functions::math::asin(),
+        functions::math::acosh(),
+        functions::math::atanh(),
+        functions::math::sin(),
+        functions::math::cos(),
+        functions::math::tan(),
+        functions::math::cot(),
+        functions::math::degrees(),
     ] {
         add(around_strict(function, partial::call));
     }

@@ -1,5 +1,5 @@
 //! Functions of numbers that have no value for some of them, with PostgreSQL's errors there: roots,
-//! logarithms, powers, `exp`, `acos` and `asin`.
+//! logarithms, powers, `exp`, and those of angles.
 
 use std::sync::Arc;
 
@@ -17,21 +17,28 @@ fn check(function: &str, args: &[f64]) -> Result<()> {
     match (function, args) {
         ("sqrt", [x]) if *x < 0.0 => wrong("2201F", "cannot take square root of a negative number"),
         // Of `log(base, x)` the base is a positive number as well.
-        ("ln" | "log" | "log10" | "log2", args) => args.iter().try_for_each(|x| match *x {
-            0.0 => wrong("2201E", "cannot take logarithm of zero"),
-            x if x < 0.0 => wrong("2201E", "cannot take logarithm of a negative number"),
-            _ => Ok(()),
-        }),
+        ("ln" | "log" | "log10" | "log2", args) => {
+            args.iter().try_for_each(|x| match *x {
+                0.0 => wrong("2201E", "cannot take logarithm of zero"),
+                x if x < 0.0 => wrong("2201E", "cannot take logarithm of a negative number"),
+                _ => Ok(()),
+            })?;
+            match args {
+                // Every power of one is one.
+                [1.0, _] => wrong("22012", "division by zero"),
+                _ => Ok(()),
+            }
+        }
         ("power", [0.0, y]) if *y < 0.0 => {
             wrong("2201F", "zero raised to a negative power is undefined")
         }
-        ("power", [x, y]) if *x < 0.0 && x.is_finite() && y.is_finite() && y.fract() != 0.0 => {
-            wrong(
-                "2201F",
-                "a negative number raised to a non-integer power yields a complex result",
-            )
-        }
-        ("acos" | "asin", [x]) if x.abs() > 1.0 => wrong("22003", "input is out of range"),
+        ("power", [x, y]) if *x < 0.0 && y.is_finite() && y.fract() != 0.0 => wrong(
+            "2201F",
+            "a negative number raised to a non-integer power yields a complex result",
+        ),
+        ("acos" | "asin" | "atanh", [x]) if x.abs() > 1.0 => beyond(),
+        ("acosh", [x]) if *x < 1.0 => beyond(),
+        ("sin" | "cos" | "tan" | "cot", [x]) if x.is_infinite() => beyond(),
         _ => Ok(()),
     }
 }
@@ -40,7 +47,7 @@ fn check(function: &str, args: &[f64]) -> Result<()> {
 fn check_value(function: &str, args: &[f64], value: f64) -> Result<()> {
     let is_finite = args.iter().all(|x| x.is_finite());
     match function {
-        "power" | "exp" if is_finite && value.is_infinite() => {
+        "power" | "exp" | "degrees" if is_finite && value.is_infinite() => {
             wrong("22003", "value out of range: overflow")
         }
         "exp" if is_finite && value == 0.0 => wrong("22003", "value out of range: underflow"),
@@ -49,6 +56,10 @@ fn check_value(function: &str, args: &[f64], value: f64) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn beyond() -> Result<()> {
+    wrong("22003", "input is out of range")
 }
 
 fn wrong(code: &'static str, message: &str) -> Result<()> {
@@ -88,7 +99,7 @@ pub fn call(function: &ScalarUDF, args: ScalarFunctionArgs) -> DfResult<Columnar
         }
     }
     let value = function.invoke_with_args(args)?;
-    if matches!(function.name(), "power" | "exp") {
+    if matches!(function.name(), "power" | "exp" | "degrees") {
         let (values, is_one) = doubles(&value)?;
         for row in 0..rows {
             let at = if is_one { 0 } else { row };
