@@ -21,7 +21,7 @@
 //!   [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
 //! * [`ordered_lists`]: `array_agg` with an order
-//! * [`moving`]: aggregates over frames that move
+//! * [`regression`]: `corr`, `regr_slope` and their like; [`moving`]: aggregates over frames that move
 //! * [`array_remove`], [`list_contains`], [`percentile`]: functions that DataFusion has otherwise
 //! * [`bytea`]: bytes as texts
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
@@ -56,6 +56,7 @@ pub mod patterns;
 pub mod percentile;
 pub mod quoting;
 pub mod regexp;
+pub mod regression;
 pub mod rowwise;
 pub mod spans;
 pub mod strings;
@@ -186,6 +187,11 @@ pub fn register(state: &mut SessionState) {
     }
     let variance = functions_aggregate::variance::var_samp_udaf();
     add(variance.as_ref().clone().with_aliases(["variance"]));
+    for figure in functions_aggregate::all_default_aggregate_functions() {
+        if let Some(figure) = regression::Regression::of(figure) {
+            add(figure);
+        }
+    }
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(true)));
     add(AggregateUDF::new_from_impl(ordered_lists::ArrayAgg::default()));
