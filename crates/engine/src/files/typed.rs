@@ -182,6 +182,7 @@ async fn stated(
     meta: &ObjectMeta,
 ) -> Result<Statistics> {
     let found = format.infer_stats(state, store, Arc::clone(&declared.schema), meta).await?;
+    check_whole(declared, own, &found).map_err(into_datafusion)?;
     let mut statistics = Statistics::new_unknown(own);
     statistics.num_rows = found.num_rows;
     statistics.total_byte_size = found.total_byte_size.to_inexact();
@@ -190,6 +191,57 @@ async fn stated(
         statistics.column_statistics = columns.map(ColumnStatistics::to_inexact).collect();
     }
     Ok(statistics)
+}
+
+/// Whole numbers of a file that are read as doubles, since another has fractions in the column, must be such
+/// that doubles hold them.
+fn check_whole(declared: &Declared, own: &Schema, found: &Statistics) -> thalweg_base::Result<()> {
+    const EXACT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
+    let is_exact = |bound: &Precision<ScalarValue>| match bound.get_value() {
+        Some(ScalarValue::Int64(Some(n))) => n.unsigned_abs() <= EXACT_MAX,
+        Some(ScalarValue::UInt64(Some(n))) => *n <= EXACT_MAX,
+        _ => false,
+    };
+    for (at, field) in declared.schema.fields().iter().enumerate() {
+        let shown = own.fields().iter().find(|shown| same_name(shown.name(), field.name()));
+        if !shown.is_some_and(|shown| loses_digits(field.data_type(), shown.data_type())) {
+            continue;
+        }
+        let column = found.column_statistics.get(at);
+        let is_held = column.is_some_and(|column| {
+            let is_empty = found.num_rows.get_value().is_some_and(|rows| {
+                column.null_count.get_value().is_some_and(|nulls| nulls == rows)
+            });
+            is_empty || is_exact(&column.min_value) && is_exact(&column.max_value)
+        });
+        if !is_held {
+            let path = quoted(&declared.path.to_string_lossy());
+            return Err(Error::user(format!(
+                "column {} is {} in {path} and double in another file, and not all its values are known to be the same as doubles",
+                quoted(field.name()),
+                sql_type(field.data_type()),
+            ))
+            .code("22003")
+            .hint("read them by two calls, and put the rows together with CAST and UNION ALL"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether whole numbers of a type may be others as values of another type.
+fn loses_digits(from: &DataType, to: &DataType) -> bool {
+    use DataType as T;
+    match (from, to) {
+        (T::Int64 | T::UInt64, T::Float64) => true,
+        (T::List(from) | T::LargeList(from), T::List(to) | T::LargeList(to)) => {
+            loses_digits(from.data_type(), to.data_type())
+        }
+        (T::Struct(from), T::Struct(to)) => from.iter().any(|field| {
+            let to = to.iter().find(|to| to.name() == field.name());
+            to.is_some_and(|to| loses_digits(field.data_type(), to.data_type()))
+        }),
+        _ => false,
+    }
 }
 
 /// The file as DataFusion's store has it.
