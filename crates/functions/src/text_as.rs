@@ -21,6 +21,7 @@ use thalweg_base::{Error, Result, Subject};
 use thalweg_bind::decimal::{self, Unread};
 use thalweg_bind::{nearest_instant, span};
 
+use super::bytea::{self, is_binary};
 use super::calendar::{DAY_US, checked_date};
 use super::list_text::{self, Item};
 use super::times_text::{beyond, read};
@@ -208,6 +209,10 @@ impl TextAs {
         let texts = items.iter().map(Option::as_deref);
         let values = match item.data_type() {
             read if is_read(read) => TextAs::new(read.clone(), self.tries).rows(texts)?,
+            bytes if is_binary(bytes) => {
+                let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
+                bytea::from_texts(&texts, bytes, self.tries)?
+            }
             other => {
                 let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
                 let options = CastOptions { safe: self.tries, ..CastOptions::default() };
