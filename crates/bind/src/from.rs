@@ -17,6 +17,7 @@ use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::grouping::subquery;
 use crate::kept::is_volatile;
+use crate::pairs::of_pairs;
 use crate::reads::Reads;
 use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
 use crate::scope::{Entry, Part, Scope};
@@ -570,7 +571,10 @@ impl Binder<'_> {
                 let mut scope = Scope::within(parent);
                 scope.entries.extend(left.entries.iter().chain(&right.entries).cloned());
                 let place = Place::of_rows(&scope, ctes, "JOIN conditions");
-                let condition = self.condition(condition, place, "JOIN/ON")?;
+                let mut condition = self.condition(condition, place, "JOIN/ON")?;
+                if kind != JoinType::Inner {
+                    condition = of_pairs(condition, &left.plan, &right.plan);
+                }
                 let builder = LogicalPlanBuilder::from(left.plan);
                 let plan = builder.join_on(right.plan, kind, [condition])?.build()?;
                 Ok(Rows { plan, entries: of_join(kind, left.entries, right.entries) })

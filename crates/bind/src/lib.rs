@@ -11,7 +11,7 @@
 //!
 //! * [`Binder`] (`binder.rs`): what a statement has for the whole of its binding.
 //! * `scope.rs`: which names an expression may use. `title.rs`: what a column of the result is called.
-//! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins.
+//! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins, `pairs.rs`: random conditions of these.
 //!   `limits.rs`: `LIMIT` and `OFFSET`, `ties.rs`: `WITH TIES`; `rows_in_order.rs`: subqueries whose order counts.
 //! * `select.rs`: one `SELECT`, `grouping.rs`, `grouping_sets.rs`: its groups, aggregates and windows.
 //! * `typed.rs`: an expression with its type, and its casts; `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
@@ -52,6 +52,7 @@ mod literal;
 mod meaning;
 mod null_if;
 mod operator;
+mod pairs;
 mod parameters;
 mod planner;
 mod query;
