@@ -1,11 +1,13 @@
-//! What columns of texts are declared as: `varchar(n)` and `char(n)`, which DataFusion's planner takes for
-//! texts of any length.
+//! What columns of texts, or of lists of these, are declared as: `varchar(n)` and `char(n)`, which DataFusion's
+//! planner takes for texts of any length.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{self, CharacterLength, DataType as SqlType};
+use datafusion::sql::sqlparser::ast::{
+    self, ArrayElemTypeDef, CharacterLength, DataType as SqlType,
+};
 use thalweg_base::{Error, Result};
 use thalweg_storage::TextLength;
 
@@ -15,6 +17,12 @@ const CHARACTERS_MAX: u64 = 10_485_760;
 /// The length that a type declares; `None`: it is another type, or a text of any length.
 pub fn length(data_type: &SqlType) -> Result<Option<TextLength>> {
     let (length, blank_padded) = match data_type {
+        SqlType::Array(
+            ArrayElemTypeDef::AngleBracket(item) | ArrayElemTypeDef::SquareBracket(item, _),
+        ) => {
+            let of_items = length(item)?;
+            return Ok(of_items.map(|items| TextLength { lists: items.lists + 1, ..items }));
+        }
         SqlType::Varchar(length)
         | SqlType::CharacterVarying(length)
         | SqlType::CharVarying(length)
@@ -36,7 +44,7 @@ pub fn length(data_type: &SqlType) -> Result<Option<TextLength>> {
         return Err(Error::user(format!("length for type {name} cannot exceed {CHARACTERS_MAX}"))
             .code("22023"));
     }
-    Ok(Some(TextLength { characters: characters as u32, blank_padded }))
+    Ok(Some(TextLength { characters: characters as u32, blank_padded, lists: 0 }))
 }
 
 /// Of each column that a `CREATE TABLE` declares.

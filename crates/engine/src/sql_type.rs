@@ -5,7 +5,7 @@ use thalweg_storage::TextLength;
 
 /// The type of a column, as it was declared: `varchar(3)`.
 pub fn sql_type_of(field: &Field) -> String {
-    match TextLength::of(field) {
+    match TextLength::declared(field) {
         Some(length) => length.name(),
         None => sql_type(field.data_type()),
     }

@@ -18,7 +18,8 @@ pub fn varchar(text: &str, characters: i64) -> &str {
 }
 
 fn text_length(characters: i64, blank_padded: bool) -> TextLength {
-    TextLength { characters: u32::try_from(characters).unwrap_or(u32::MAX), blank_padded }
+    let characters = u32::try_from(characters).unwrap_or(u32::MAX);
+    TextLength { characters, blank_padded, lists: 0 }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -99,7 +99,7 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
 
 fn stored_field(field: &Field) -> Option<Field> {
     let stored = Field::new(field.name(), stored_type(field.data_type())?, field.is_nullable());
-    Some(match TextLength::of(field) {
+    Some(match TextLength::declared(field) {
         Some(length) => length.declare(stored),
         None => stored,
     })

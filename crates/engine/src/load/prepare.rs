@@ -493,7 +493,7 @@ async fn retype(session: &Inner, found: &mut Inferred, types: &[(String, String)
         if schema.fields().len() != 1 {
             return Err(Error::user(format!("{told:?} is not one type")));
         }
-        if TextLength::of(schema.field(0)).is_some() {
+        if TextLength::declared(schema.field(0)).is_some() {
             return Err(Error::unsupported(format!("{told} of column {}", quoted(name)))
                 .detail("a type that is told alone has no length")
                 .hint("declare all columns with --columns, where types have lengths"));
