@@ -1,7 +1,7 @@
 //! Functions that mean something else than DataFusion's of the same name, and arguments that these would
 //! take for what they are not.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Expr, Operator, lit};
 use thalweg_base::{Error, Subject};
@@ -63,6 +63,13 @@ impl Binder<'_> {
             // All of them, not the first alone.
             ("array_replace" | "list_replace", [_, _, _]) => {
                 return Ok(Ok(self.scalar("array_replace_all", args)?));
+            }
+            // Beside an instant a clock is the instant at which it shows that: not every clock shows it.
+            ("age", [a, b]) if is_instant(a) != is_instant(b) => {
+                let clock = if is_instant(a) { b } else { a };
+                if matches!(clock.data_type, DataType::Date32 | DataType::Timestamp(..)) {
+                    *clock = clock.clone().cast(&self.instant(TimeUnit::Microsecond));
+                }
             }
             // Negative integers have 32 bits.
             ("to_hex", [x])
@@ -136,6 +143,10 @@ const OF_BYTES: [(&str, &str); 13] = [
     ("rtrim", "bytes_rtrim"),
     ("reverse", "bytes_reverse"),
 ];
+
+fn is_instant(value: &Typed) -> bool {
+    matches!(value.data_type, DataType::Timestamp(_, Some(_)))
+}
 
 fn letter_of(truth: &Typed) -> Typed {
     let is_not = Expr::Not(Box::new(truth.expr.clone()));
