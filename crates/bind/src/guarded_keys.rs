@@ -20,13 +20,14 @@ use crate::failure::Result;
 use crate::grouping::Computed;
 use crate::operator::binary;
 
-/// What holds where an expression stands.
-#[derive(Clone, Copy)]
-enum Holds<'e> {
-    /// The condition is not false, or the value of the expression decides nothing.
-    NotFalse(&'e Expr),
-    /// The condition is not true, or the value of the expression decides nothing.
-    NotTrue(&'e Expr),
+/// A condition that holds where an expression stands, or else the value of the expression decides nothing. It
+/// is not false behind AND, and not true behind OR.
+#[derive(Clone)]
+struct Holds<'e> {
+    op: Operator,
+    condition: &'e Expr,
+    /// The same without the guards that hold where it stands itself: where it is a guard, it has others.
+    bare: Expr,
 }
 
 /// Writes columns in the place of what they hold, which may be behind guards.
@@ -70,7 +71,7 @@ fn without_guards(expr: &Expr, held: &[Holds<'_>]) -> Result<Expr> {
     within(expr, held, &|expr, held| {
         let mut inner = expr;
         while let Some((op, guard, then)) = as_guard(inner)
-            && split_binary(guard, op).into_iter().all(|one| is_held(one, op, held))
+            && are_held(guard, op, held)?
         {
             inner = then;
         }
@@ -78,11 +79,19 @@ fn without_guards(expr: &Expr, held: &[Holds<'_>]) -> Result<Expr> {
     })
 }
 
-fn is_held(guard: &Expr, op: Operator, held: &[Holds<'_>]) -> bool {
-    held.iter().any(|holds| match holds {
-        Holds::NotFalse(condition) => op == Operator::And && *condition == guard,
-        Holds::NotTrue(condition) => op == Operator::Or && *condition == guard,
-    })
+/// Whether all conditions of a guard hold.
+fn are_held(guard: &Expr, op: Operator, held: &[Holds<'_>]) -> Result<bool> {
+    for one in split_binary(guard, op) {
+        let mut alike = held.iter().filter(|holds| holds.op == op);
+        if alike.clone().any(|holds| holds.condition == one) {
+            continue;
+        }
+        let bare = without_guards(one, held)?;
+        if !alike.any(|holds| holds.bare == bare) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What is written in the place of an expression, if anything is.
@@ -99,7 +108,7 @@ fn within(expr: &Expr, held: &[Holds<'_>], replaced: Replaced<'_>) -> Result<Exp
             let mut all: Option<Expr> = None;
             for operand in operands(expr, *op) {
                 let one = within(operand, &held, replaced)?;
-                hold(&mut held, operand, *op);
+                hold(&mut held, operand, *op)?;
                 all = Some(match all {
                     None => one,
                     Some(all) => binary(all, *op, one),
@@ -113,10 +122,10 @@ fn within(expr: &Expr, held: &[Holds<'_>], replaced: Replaced<'_>) -> Result<Exp
             for (when, then) in &case.when_then_expr {
                 let condition = within(when, &before, replaced)?;
                 let mut own = before.clone();
-                hold(&mut own, when, Operator::And);
+                hold(&mut own, when, Operator::And)?;
                 let value = within(then, &own, replaced)?;
                 when_then_expr.push((Box::new(condition), Box::new(value)));
-                hold(&mut before, when, Operator::Or);
+                hold(&mut before, when, Operator::Or)?;
             }
             let otherwise = case.else_expr.as_ref();
             let otherwise = otherwise.map(|e| within(e, &before, replaced)).transpose()?;
@@ -130,7 +139,7 @@ fn within(expr: &Expr, held: &[Holds<'_>], replaced: Replaced<'_>) -> Result<Exp
             let mut args = std::mem::take(&mut window.params.args);
             let mut filtered = vec![];
             if let Some(filter) = &filter {
-                hold(&mut filtered, filter, Operator::And);
+                hold(&mut filtered, filter, Operator::And)?;
             }
             for arg in &mut args {
                 *arg = within(arg, &filtered, replaced)?;
@@ -186,10 +195,10 @@ fn operands(expr: &Expr, op: Operator) -> Vec<&Expr> {
 }
 
 /// What is known of a condition behind AND, or behind OR.
-fn hold<'e>(held: &mut Vec<Holds<'e>>, condition: &'e Expr, op: Operator) {
-    let holds = |one| match op {
-        Operator::And => Holds::NotFalse(one),
-        _ => Holds::NotTrue(one),
-    };
-    held.extend(split_binary(condition, op).into_iter().map(holds));
+fn hold<'e>(held: &mut Vec<Holds<'e>>, condition: &'e Expr, op: Operator) -> Result<()> {
+    for condition in split_binary(condition, op) {
+        let bare = without_guards(condition, held)?;
+        held.push(Holds { op, condition, bare });
+    }
+    Ok(())
 }
