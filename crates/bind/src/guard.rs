@@ -138,16 +138,18 @@ pub fn guard_each_other(conditions: &[&Expr], types: Types<'_>) -> Result<Option
     Ok(Some(all))
 }
 
-/// The column that is cast, which may be rounded before.
-fn rounded_column(expr: &Expr) -> Option<&Column> {
-    match expr {
-        Expr::Column(column) => Some(column),
-        Expr::Cast(cast) => rounded_column(&cast.expr),
-        Expr::ScalarFunction(call) if call.func.name() == "nearest_whole" => {
-            rounded_column(call.args.first()?)
+/// Whether a number that is cast to an integer may be none of these: it is computed of columns, or of casts,
+/// whose types have more room.
+fn may_be_beyond(expr: &Expr, to: &DataType, types: Types<'_>) -> bool {
+    let has_more = |e: &Expr| match e {
+        Expr::Column(column) => types(column).is_some_and(|from| is_narrowed(&from, to)),
+        Expr::OuterReferenceColumn(field, _) => is_narrowed(field.data_type(), to),
+        Expr::Cast(cast) => {
+            !matches!(*cast.expr, Expr::Literal(..)) && is_narrowed(cast.field.data_type(), to)
         }
-        _ => None,
-    }
+        _ => false,
+    };
+    to.is_integer() && expr.exists(|e| Ok(has_more(e))).unwrap_or(true)
 }
 
 /// Whether a cast to an integer leaves less room than there is.
@@ -203,9 +205,7 @@ pub(crate) fn may_fail(expr: &Expr, types: Types<'_>) -> bool {
         // Not every text spells a number or a time.
         Expr::Cast(cast) => {
             // Not every number is one of a smaller type.
-            if let Some(column) = rounded_column(&cast.expr)
-                && types(column).is_some_and(|from| is_narrowed(&from, cast.field.data_type()))
-            {
+            if may_be_beyond(&cast.expr, cast.field.data_type(), types) {
                 return true;
             }
             let is_text_column = |e: &Expr| match e {
