@@ -5,6 +5,7 @@
 //! * [`places`]: numerics rounded to a number of digits that is no constant
 //! * [`quantified`]: comparisons with ANY or ALL items of a list
 //! * [`quotient`]: decimals divided exactly to the last digit that is kept
+//! * [`time_of_day`]: intervals as times of day, and back
 //! * [`type_name`]: what `pg_typeof` gives
 //! * [`rounded`]: doubles as whole numbers, decimals and reals, timestamps as those of a coarser unit
 
@@ -17,6 +18,7 @@ pub(crate) mod quotient;
 pub(crate) mod rounded;
 pub(crate) mod row_count;
 pub(crate) mod series;
+pub(crate) mod time_of_day;
 pub(crate) mod type_name;
 pub(crate) mod within_digits;
 

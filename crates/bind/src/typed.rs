@@ -10,8 +10,8 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction, TryCast};
 
 use crate::failure::{Result, wrong};
-use crate::functions::{listed, rounded};
-use crate::types::{self, TEXT, TextKind, is_text};
+use crate::functions::{listed, rounded, time_of_day};
+use crate::types::{self, INTERVAL, TEXT, TextKind, is_text};
 
 /// An expression and what its values are.
 #[derive(Clone, Debug)]
@@ -146,6 +146,19 @@ impl Typed {
             }
             (DataType::Timestamp(from, _), &DataType::Timestamp(unit, _)) if *from > unit => {
                 Typed { expr: call(rounded::instant(unit), self.expr), ..self }
+            }
+            (
+                DataType::Interval(_) | DataType::Duration(_),
+                DataType::Time32(_) | DataType::Time64(_),
+            ) => {
+                let span = self.cast(&INTERVAL);
+                let expr = time_of_day::of_interval().call(vec![span.expr]);
+                Typed::new(expr, time_of_day::TIME, span.nullable)
+            }
+            (DataType::Time32(_) | DataType::Time64(_), DataType::Interval(_)) => {
+                let time = self.cast(&time_of_day::TIME);
+                let expr = time_of_day::as_interval().call(vec![time.expr]);
+                Typed::new(expr, INTERVAL, time.nullable)
             }
             (from, to) if types::is_float(from) && to.is_integer() => {
                 Typed { expr: call(rounded::whole(), self.expr), ..self }

@@ -306,6 +306,7 @@ pub fn may_cast(from: &DataType, to: &DataType) -> bool {
         (Text | Other, _) | (_, Text | Other) => true,
         (Number | Boolean, Number | Boolean) => true,
         (Date, Timestamp) | (Timestamp, Date | Family::Time) => true,
+        (Family::Interval, Family::Time) | (Family::Time, Family::Interval) => true,
         (from, to) => from == to,
     }
 }
