@@ -60,6 +60,15 @@ impl Binder<'_> {
                 let none = none.cast(&length.data_type);
                 return Ok(Ok(self.scalar("nullif", vec![length, none])?));
             }
+            // A NULL, or a literal without a type, is a list beside one.
+            ("array_cat" | "array_concat" | "list_cat" | "list_concat", [a, b])
+                if a.is_open() != b.is_open() =>
+            {
+                let (open, list) = if a.is_open() { (a, b) } else { (b, a) };
+                if matches!(list.data_type, DataType::List(_)) {
+                    *open = open.clone().cast(&list.data_type);
+                }
+            }
             // All of them, not the first alone.
             ("array_replace" | "list_replace", [_, _, _]) => {
                 return Ok(Ok(self.scalar("array_replace_all", args)?));

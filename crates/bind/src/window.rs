@@ -118,6 +118,10 @@ impl Binder<'_> {
             // The first is a value, but for `ntile(4)`.
             let values = usize::from(args.len() > 1);
             counted(args.iter_mut().skip(values));
+            // Rows in nobody knows how many parts are in none.
+            if udwf.name() == "ntile" && args.iter().any(Typed::is_null) {
+                return Ok(Typed::new(lit(ScalarValue::Int64(None)), DataType::Int64, true));
+            }
             if matches!(udwf.name(), "lag" | "lead") && args.len() > 1 {
                 return self.other_row(udwf, args, call.null_treatment, of);
             }
