@@ -15,6 +15,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatil
 use thalweg_base::Error;
 
 use super::interval_key::{INTERVAL, key_ns};
+use super::list_key;
 use thalweg_errors::into_datafusion;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -104,8 +105,11 @@ impl AggregateUDFImpl for Ordered {
     }
 }
 
-/// What values are ordered by: intervals by their whole length.
+/// What values are ordered by: intervals by their whole length, lists by their keys.
 fn compared_by(values: &ArrayRef) -> Result<ArrayRef> {
+    if list_key::is_list(values.data_type()) {
+        return list_key::keys(values);
+    }
     if !matches!(values.data_type(), DataType::Interval(_)) {
         return Ok(Arc::clone(values));
     }

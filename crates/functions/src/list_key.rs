@@ -54,15 +54,20 @@ impl ScalarUDFImpl for ListKey {
         let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let rows = if scalar { 1 } else { args.number_rows };
         let array = args.args[0].to_array(rows)?;
-        let keys = keys_of(&array)?;
-        let keys = keys.iter().enumerate();
-        let keys = keys.map(|(at, key)| array.is_valid(at).then(|| key.data().to_vec()));
-        let keys: ArrayRef = Arc::new(keys.collect::<BinaryArray>());
+        let keys = keys(&array)?;
         match scalar {
             true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&keys, 0)?)),
             false => Ok(ColumnarValue::Array(keys)),
         }
     }
+}
+
+/// The key of each list; that of NULL is NULL.
+pub fn keys(array: &ArrayRef) -> Result<ArrayRef> {
+    let keys = keys_of(array)?;
+    let keys = keys.iter().enumerate();
+    let keys = keys.map(|(at, key)| array.is_valid(at).then(|| key.data().to_vec()));
+    Ok(Arc::new(keys.collect::<BinaryArray>()))
 }
 
 /// NULL is greater than every other item, as in PostgreSQL.
