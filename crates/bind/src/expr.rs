@@ -99,19 +99,13 @@ impl Binder<'_> {
                     return self.cut(self.array_as(array, &to, kind, place)?, data_type);
                 }
                 let value = self.expr(expr, place)?;
-                let to = match types::any_numeric(data_type) {
-                    true => self.numeric_of(&value, self.sql_type(data_type)?),
-                    false => self.sql_type(data_type)?,
-                };
+                let to = self.target(&value, data_type)?;
                 let value = self.cast_as_written(value, to, kind.clone())?;
                 self.cut(value, data_type)
             }
             Sql::TypedString(typed) if !typed.uses_odbc_syntax => {
                 let value = self.literal(&typed.value.value)?;
-                let to = match types::any_numeric(&typed.data_type) {
-                    true => self.numeric_of(&value, self.sql_type(&typed.data_type)?),
-                    false => self.sql_type(&typed.data_type)?,
-                };
+                let to = self.target(&value, &typed.data_type)?;
                 let value = self.cast_as_written(value, to, CastKind::Cast)?;
                 self.cut(value, &typed.data_type)
             }
@@ -632,61 +626,6 @@ impl Binder<'_> {
             Some((_, wider)) => types::of_sql(&wider, Some(self.zone())),
             None => types::of_sql(sql, Some(self.zone())),
         }
-    }
-
-    /// The type of a cast to NUMERIC that does not say how many digits: a number that is exact has them.
-    fn numeric_of(&self, value: &Typed, otherwise: DataType) -> DataType {
-        if let Some(decimal) = types::as_decimal(&value.data_type) {
-            return decimal;
-        }
-        if let Expr::Literal(text, _) = &value.expr
-            && value.unknown
-            && let Some(Some(text)) = text.try_as_str()
-            && let Some(decimal) = types::written(text)
-        {
-            return decimal;
-        }
-        otherwise
-    }
-
-    /// `ARRAY['1', 2.5]::int[]`: each item is cast.
-    fn array_as(
-        &self,
-        array: &ast::Array,
-        to: &DataType,
-        kind: &CastKind,
-        place: Place<'_>,
-    ) -> Result<Typed> {
-        let DataType::List(item) = to else { return not_covered("an array that is no list") };
-        let items = array.elem.iter().map(|e| match (e, item.data_type()) {
-            (ast::Expr::Array(inner), to @ DataType::List(_)) => {
-                self.array_as(inner, to, kind, place)
-            }
-            (e, to) => {
-                let value = self.expr(e, place)?;
-                self.cast_as_written(value, to.clone(), kind.clone()).at(e)
-            }
-        });
-        let items = items.collect::<Result<Vec<_>>>()?;
-        Ok(self.scalar("make_array", items)?.cast(to))
-    }
-
-    /// A cast that the statement writes.
-    fn cast_as_written(&self, value: Typed, to: DataType, kind: CastKind) -> Result<Typed> {
-        if !value.is_open() && !types::may_cast(&value.data_type, &to) {
-            return wrong(
-                "42846",
-                format!(
-                    "cannot cast type {} to {}",
-                    types::name(&value.data_type),
-                    types::name(&to)
-                ),
-            );
-        }
-        Ok(match kind {
-            CastKind::TryCast | CastKind::SafeCast => value.converted(&to, true),
-            _ => value.converted(&to, false),
-        })
     }
 
     fn unary(&self, op: UnaryOperator, expr: &ast::Expr, place: Place<'_>) -> Result<Typed> {

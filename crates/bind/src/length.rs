@@ -58,9 +58,14 @@ fn item(sql: &SqlType) -> Option<&SqlType> {
 impl Binder<'_> {
     /// A value that was cast to a type of texts, as long as the type says; of times, rounded as it says.
     pub(crate) fn cut(&self, value: Typed, sql: &SqlType) -> Result<Typed> {
-        if let Some(item) = item(sql) {
-            return match is_cut(item) && matches!(value.data_type, DataType::List(_)) {
-                true => listed::each(value, |value| self.cut(value, item)),
+        if matches!(value.data_type, DataType::List(_)) {
+            // Whatever the type says of their depth, the items are those of all lists.
+            let mut of_items = sql;
+            while let Some(item) = item(of_items) {
+                of_items = item;
+            }
+            return match item(sql).is_some() && is_cut(of_items) {
+                true => listed::each(value, |value| self.cut_items(value, of_items)),
                 false => Ok(value),
             };
         }
@@ -81,5 +86,13 @@ impl Binder<'_> {
         let value = self.scalar(function, vec![value, length])?;
         let text = if is_varchar(sql) { TextKind::Varying } else { TextKind::Padded };
         Ok(Typed { text, ..value })
+    }
+
+    /// Values that may be lists of what is cut.
+    fn cut_items(&self, value: Typed, sql: &SqlType) -> Result<Typed> {
+        match value.data_type {
+            DataType::List(_) => listed::each(value, |value| self.cut_items(value, sql)),
+            _ => self.cut(value, sql),
+        }
     }
 }

@@ -15,7 +15,7 @@
 //!   `limits.rs`: `LIMIT` and `OFFSET`, `ties.rs`: `WITH TIES`; `rows_in_order.rs`: subqueries whose order counts.
 //! * `select.rs`: one `SELECT`, `grouping.rs`, `grouping_sets.rs`: its groups, aggregates and windows.
 //! * `typed.rs`: an expression with its type, and its casts; `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
-//!   `window.rs`: calls over windows; `parameters.rs`: arguments with names; `lambda.rs`: functions of functions; `null_if.rs`: `nullif`; `zone.rs`: `AT TIME ZONE`; `length.rs`: `varchar(n)`;
+//!   `window.rs`: calls over windows; `parameters.rs`: arguments with names; `lambda.rs`: functions of functions; `null_if.rs`: `nullif`; `zone.rs`: `AT TIME ZONE`; `cast.rs`: casts; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
 //! * `meaning.rs`: functions that mean something else than DataFusion's. `texts.rs`: forms of SQL about
 //!   texts.
@@ -34,6 +34,7 @@
 
 mod binder;
 mod call;
+mod cast;
 pub mod catalogue;
 pub mod decimal;
 mod expr;
