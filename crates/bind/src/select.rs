@@ -542,6 +542,10 @@ impl Binder<'_> {
                 let sorted = order.iter_mut().map(|sort| &mut sort.expr);
                 let computed = on.iter_mut().chain(&mut chosen).chain(sorted);
                 builder = self.computed_below(builder, computed.collect())?;
+                // What the keys are called matters to nobody, but they must not be called the same.
+                for key in on.iter_mut().chain(order.iter_mut().map(|sort| &mut sort.expr)) {
+                    *key = std::mem::take(key).unalias();
+                }
                 let by = (!order.is_empty()).then_some(order);
                 builder = builder.distinct_on(on, chosen, by)?;
                 // Its columns have lost their qualifiers.
@@ -570,7 +574,8 @@ impl Binder<'_> {
 
 impl Binder<'_> {
     /// Computes what has queries in it, or columns of a query around, below an operator that takes only
-    /// its own columns. The expressions keep the names that they give their columns.
+    /// its own columns; and what is called as another expression is, as casts do not show in names. The
+    /// expressions keep the names that they give their columns.
     fn computed_below(
         &self,
         builder: LogicalPlanBuilder,
@@ -578,9 +583,16 @@ impl Binder<'_> {
     ) -> Result<LogicalPlanBuilder> {
         let is_outer = |e: &Expr| matches!(e, Expr::OuterReferenceColumn(..));
         let is_apart = |e: &Expr| e.exists(|e| Ok(is_outer(e) || subquery(e).is_some()));
+        let all: Vec<Expr> = exprs.iter().map(|e| (**e).clone().unalias()).collect();
+        let names: Vec<String> = all.iter().map(|e| e.schema_name().to_string()).collect();
+        let has_namesake = |at: usize| {
+            let mut others = all.iter().zip(&names);
+            others.any(|(other, name)| *name == names[at] && *other != all[at])
+        };
         let mut computed: Vec<(Expr, String)> = vec![];
-        for expr in exprs {
-            if !is_apart(expr)? {
+        for (at, expr) in exprs.into_iter().enumerate() {
+            let is_column = matches!(all[at], Expr::Column(_));
+            if !is_apart(expr)? && (is_column || !has_namesake(at)) {
                 continue;
             }
             let (relation, name) = expr.qualified_name();
