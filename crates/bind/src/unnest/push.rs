@@ -200,8 +200,13 @@ impl Domain<'_, '_> {
         carry(&mut select_expr, &keys);
         let plan = DistinctOn::try_new(leading, select_expr, sort_expr, shared(input))?;
         let plan = LogicalPlan::Distinct(Distinct::On(plan));
-        let keys = keys.into_iter().map(|k| Column::from_name(k.name)).collect();
-        Ok((plan, keys))
+        // They are called as they were: beside one with a qualifier, one without would be ambiguous.
+        let columns = plan.schema().columns();
+        let own = |key: Column| match columns.contains(&key) {
+            true => key,
+            false => Column::from_name(key.name),
+        };
+        Ok((plan, keys.into_iter().map(own).collect()))
     }
 
     /// The first rows for each value: they are numbered.
