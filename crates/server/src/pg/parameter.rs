@@ -49,11 +49,15 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
 
 /// A value as PostgreSQL's input functions read it.
 pub fn parse(text: &str, data_type: &DataType, zone: &str) -> Result<ArrayRef> {
-    let wrong = || {
-        Error::user(format!("{text:?} is no value of type {}", thalweg_engine::sql_type(data_type)))
-            .code("22P02")
-    };
     let trimmed = text.trim();
+    let wrong = || {
+        let name = thalweg_engine::sql_type(data_type);
+        if data_type.is_integer() && is_whole(trimmed) {
+            let message = format!("value \"{text}\" is out of range for type {name}");
+            return Error::user(message).code("22003");
+        }
+        Error::user(format!("{text:?} is no value of type {name}")).code("22P02")
+    };
     Ok(match data_type {
         t if t.is_string() => {
             return cast(&(Arc::new(StringArray::from(vec![text])) as _), t, &wrong);
@@ -90,6 +94,12 @@ pub fn parse(text: &str, data_type: &DataType, zone: &str) -> Result<ArrayRef> {
             None => return cast(&(Arc::new(StringArray::from(vec![trimmed])) as _), t, &wrong),
         },
     })
+}
+
+/// Whether a text spells a whole number.
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// What lists, or lists of lists, are of.
@@ -371,4 +381,26 @@ fn dimension(
     })?;
     let items = (0..*length).map(|_| dimension(body, rest, oid, inner, zone));
     list_of(items.collect::<Result<_>>()?, item)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_their_type_are_out_of_range() {
+        let check = |text: &str, data_type: DataType, expected: &str| {
+            let error = parse(text, &data_type, "UTC").unwrap_err();
+            assert_eq!(error.sqlstate(), expected, "{text} {data_type}");
+        };
+        let list = DataType::new_list(DataType::Int32, true);
+        check("3000000000", DataType::Int32, "22003");
+        check(" -32769 ", DataType::Int16, "22003");
+        check("99999999999999999999", DataType::Int64, "22003");
+        check("{1,3000000000}", list.clone(), "22003");
+        check("3000000000x", DataType::Int32, "22P02");
+        check("1.5", DataType::Int32, "22P02");
+        check("{1,x}", list, "22P02");
+        check("", DataType::Int32, "22P02");
+    }
 }
