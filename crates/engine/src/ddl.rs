@@ -35,6 +35,7 @@ use crate::session::Inner;
 use crate::sql_type::sql_type_of;
 use crate::statement;
 use crate::system::SYSTEM;
+use crate::view_text;
 use crate::write::{Target, Writers};
 use thalweg_base::Notice;
 use thalweg_errors::{from_arrow, from_datafusion, no_relation};
@@ -173,7 +174,7 @@ impl Job<'_> {
                 refuse(create.temporary, "temporary views", "create an ordinary one and drop it")?;
                 let (schema, name) = split_name(&create.name)?;
                 check_not_of_catalog(&name)?;
-                let sql = self.sql.to_string();
+                let sql = view_text::kept(self.state, self.sql, &create.input).await?;
                 let replace = create.or_replace;
                 self.commit("CREATE VIEW", &schema, &name, move |t, schema, name| {
                     t.create_view(schema, name, &sql, replace)

@@ -50,7 +50,7 @@ impl Instants<'_> {
     }
 
     fn settle(&mut self, value: &mut Value, data_type: &DataType) {
-        match self.in_utc(value, data_type) {
+        match in_utc(self.state, value, data_type) {
             Ok(text) => {
                 *value = Value::SingleQuotedString(text);
                 self.found = true;
@@ -58,15 +58,20 @@ impl Instants<'_> {
             Err(e) => self.failed = Some(e),
         }
     }
+}
 
-    fn in_utc(&self, value: &Value, data_type: &DataType) -> Result<String> {
-        let read = format!("CAST({value} AS {})", sql_type(data_type));
-        let text = format!("CAST({} AS TEXT)", with_offset(&read, data_type, 0));
-        let text = ddl::constant(self.state, &text, &DataType::Utf8View)?;
-        match text.as_string_view_opt() {
-            Some(text) => Ok(text.value(0).to_string()),
-            None => Err(Error::internal("an instant has no text")),
-        }
+/// The text of an instant, or of a list of these, in UTC and with its offset; the text in quotes is read in the
+/// zone of this session.
+///
+/// # Errors
+/// The text is no such value.
+pub fn in_utc(state: &SessionState, value: &Value, data_type: &DataType) -> Result<String> {
+    let read = format!("CAST({value} AS {})", sql_type(data_type));
+    let text = format!("CAST({} AS TEXT)", with_offset(&read, data_type, 0));
+    let text = ddl::constant(state, &text, &DataType::Utf8View)?;
+    match text.as_string_view_opt() {
+        Some(text) => Ok(text.value(0).to_string()),
+        None => Err(Error::internal("an instant has no text")),
     }
 }
 

@@ -23,7 +23,7 @@
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
 //! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run.
 //!   `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
-//!   the catalog. `declared.rs`, `defaults.rs`: what columns are declared with. `copy.rs`, `csv_file.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
+//!   the catalog. `declared.rs`, `defaults.rs`: what columns are declared with. `view_text.rs`: what is kept of a view. `copy.rs`, `csv_file.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
 //! * [`Description`] (`describe.rs`), [`Value`] (`parameters.rs`): statements with `$1`, `$2`, ….
 //!   `result_names.rs`: columns by PostgreSQL's names.
@@ -97,6 +97,7 @@ mod system;
 mod table;
 pub mod text_values;
 mod transaction;
+mod view_text;
 mod walk;
 mod workload;
 mod write;
