@@ -21,6 +21,7 @@ mod memory;
 mod notice;
 mod prng;
 pub mod quiet;
+pub mod span;
 pub mod text;
 
 pub use clock::{Clock, ManualClock, SystemClock};

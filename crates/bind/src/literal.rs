@@ -10,7 +10,7 @@ use thalweg_base::Error;
 
 use crate::binder::Binder;
 use crate::failure::{Result, not_covered, wrong};
-use crate::span::{self, Fields, Unit};
+use crate::span::{self, Fields};
 use crate::typed::Typed;
 use crate::types::{DIGITS_MAX, INTERVAL, TEXT};
 
@@ -110,7 +110,7 @@ impl Binder<'_> {
         let Some(text) = amount(value, false) else { return not_covered("this interval") };
         let unit = |field: &Option<ast::DateTimeField>| match field {
             None => Ok(None),
-            Some(field) => match Unit::of_field(field) {
+            Some(field) => match span::unit(field) {
                 Some(unit) => Ok(Some(unit)),
                 None => wrong("42601", format!("{field} is no field of an interval")),
             },

@@ -7,12 +7,12 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal128Type, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
-    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Int16Type, Int32Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use thalweg_base::{Error, Result, text};
+use thalweg_base::{Error, Result, span, text};
 
 use super::layout::sql_type;
 use super::parse::{self, Bad};
@@ -168,6 +168,18 @@ impl<T: ArrowPrimitiveType<Native = i64>> Parse<T> for Timestamp {
     }
 }
 
+pub(super) struct Interval;
+impl Parse<IntervalMonthDayNanoType> for Interval {
+    fn parse(&self, bytes: &[u8]) -> Result<IntervalMonthDayNano, Bad> {
+        let text = std::str::from_utf8(bytes).map_err(|_| Bad::Utf8)?;
+        let parts = span::read(text, None).map_err(|e| match e.sqlstate() {
+            "22015" => Bad::Range,
+            _ => Bad::Syntax,
+        })?;
+        Ok(IntervalMonthDayNano::new(parts.months, parts.days, parts.ns))
+    }
+}
+
 pub(super) struct Boolean(BooleanBuilder);
 
 impl Sink for Boolean {
@@ -256,6 +268,7 @@ columns! {
     TimestampMs(Primitive<TimestampMillisecondType, Timestamp>),
     TimestampUs(Primitive<TimestampMicrosecondType, Timestamp>),
     TimestampNs(Primitive<TimestampNanosecondType, Timestamp>),
+    Interval(Primitive<IntervalMonthDayNanoType, Interval>),
     Text(Text),
 }
 
@@ -316,6 +329,9 @@ impl Column {
                         Timestamp { per_second: 1_000_000_000, zone },
                     )),
                 }
+            }
+            T::Interval(IntervalUnit::MonthDayNano) => {
+                Column::Interval(Primitive::new(t, Interval))
             }
             T::Utf8View | T::Utf8 | T::LargeUtf8 | T::BinaryView | T::Binary | T::LargeBinary => {
                 Column::Text(Text(StringViewBuilder::with_capacity(rows)))

@@ -400,6 +400,7 @@ pub(super) fn sql_type(data_type: &DataType) -> String {
         DataType::Decimal128(p, s) | DataType::Decimal256(p, s) => format!("DECIMAL({p},{s})"),
         DataType::Date32 | DataType::Date64 => "DATE".into(),
         DataType::Time32(_) | DataType::Time64(_) => "TIME".into(),
+        DataType::Interval(_) => "INTERVAL".into(),
         DataType::Timestamp(unit, zone) => {
             let digits = match unit {
                 TimeUnit::Second => "(0)",
