@@ -17,7 +17,9 @@ impl Binder<'_> {
         let is_instant = |t: &Typed| matches!(t.data_type, DataType::Timestamp(_, Some(_)));
         let is_time = |t: &DataType| matches!(t, DataType::Date32 | DataType::Timestamp(..));
         let keeps = |both: &dyn Fn(&DataType) -> bool| both(&own) && both(&b.data_type);
-        let is_kept = keeps(&DataType::is_integer) || keeps(&types::is_float) || keeps(&is_time);
+        let is_real = own == DataType::Float32 && types::is_number(&b.data_type);
+        let is_kept =
+            keeps(&DataType::is_integer) || keeps(&types::is_float) || keeps(&is_time) || is_real;
         // What it is compared as does not lead back to it: blanks are cut off, and not every clock shows the
         // time of an instant.
         let is_lost = a.text == TextKind::Varying && b.is_padded()
