@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
-use thalweg_base::Result;
+use thalweg_base::{Error, Result};
 use thalweg_ir::Opaque;
 use thalweg_pipeline::aggregate::{Accumulator, External};
 use thalweg_pipeline::expr::Function;
@@ -118,7 +119,10 @@ impl ForeignAggregate {
 
 impl External for ForeignAggregate {
     fn accumulator(&self) -> Result<Box<dyn Accumulator>> {
-        let inner = if self.grouped && self.expr.groups_accumulator_supported() {
+        if !self.grouped {
+            return Ok(Box::new(Single { expr: Arc::clone(&self.expr), inner: None }));
+        }
+        let inner = if self.expr.groups_accumulator_supported() {
             self.expr.create_groups_accumulator().map_err(from_datafusion)?
         } else {
             let expr = Arc::clone(&self.expr);
@@ -174,6 +178,66 @@ impl Accumulator for Wrapped {
 
     fn memory_bytes(&self) -> usize {
         self.inner.size() + self.groups.capacity() * size_of::<usize>()
+    }
+}
+
+/// The only group, of all rows.
+struct Single {
+    expr: Arc<AggregateFunctionExpr>,
+    /// `None`: it has seen nothing since its state was taken.
+    inner: Option<Box<dyn datafusion::logical_expr::Accumulator>>,
+}
+
+impl Single {
+    fn inner(&mut self) -> Result<&mut Box<dyn datafusion::logical_expr::Accumulator>> {
+        if self.inner.is_none() {
+            self.inner = Some(self.expr.create_accumulator().map_err(from_datafusion)?);
+        }
+        self.inner.as_mut().ok_or_else(|| Error::internal("an accumulator was not kept"))
+    }
+}
+
+impl Accumulator for Single {
+    fn update(
+        &mut self,
+        args: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+        groups: &[u32],
+        _: usize,
+    ) -> Result<()> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let Some(filter) = filter else {
+            return self.inner()?.update_batch(args).map_err(from_datafusion);
+        };
+        let passed = args.iter().map(|array| compute::filter(array, filter));
+        let passed = passed.collect::<std::result::Result<Vec<_>, _>>();
+        let passed = passed.map_err(|e| from_datafusion(e.into()))?;
+        self.inner()?.update_batch(&passed).map_err(from_datafusion)
+    }
+
+    fn merge(&mut self, states: &[ArrayRef], groups: &[u32], _: usize) -> Result<()> {
+        match groups.is_empty() {
+            true => Ok(()),
+            false => self.inner()?.merge_batch(states).map_err(from_datafusion),
+        }
+    }
+
+    fn state(&mut self) -> Result<Vec<ArrayRef>> {
+        let state = self.inner()?.state().map_err(from_datafusion)?;
+        self.inner = None;
+        let columns = state.iter().map(|column| column.to_array_of_size(1));
+        columns.collect::<std::result::Result<_, _>>().map_err(from_datafusion)
+    }
+
+    fn evaluate(&mut self) -> Result<ArrayRef> {
+        let result = self.inner()?.evaluate().map_err(from_datafusion)?;
+        result.to_array_of_size(1).map_err(from_datafusion)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.inner.as_ref().map_or(0, |inner| inner.size())
     }
 }
 
