@@ -52,6 +52,13 @@ impl Called for Operation {
             Operation::Opaque(_) => true,
         }
     }
+
+    fn is_pure(&self) -> bool {
+        match self {
+            Operation::Subquery(_) | Operation::Op(_) => true,
+            Operation::Opaque(opaque) => opaque.pure,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +97,9 @@ impl Constant for Literal {
 pub trait Called {
     /// Whether it may be an error for some values of these types.
     fn may_fail(&self, arguments: &[DataType]) -> bool;
+
+    /// Whether the same arguments always give the same value, row by row.
+    fn is_pure(&self) -> bool;
 }
 
 impl<L: Constant, F: Called> Expr<L, F> {
@@ -104,6 +114,13 @@ impl<L: Constant, F: Called> Expr<L, F> {
             _ => false,
         };
         own || self.operands().into_iter().any(Expr::may_fail)
+    }
+
+    /// Whether the same rows always have the same values.
+    pub fn is_pure(&self) -> bool {
+        let mut pure = true;
+        self.calls(&mut |called| pure &= called.is_pure());
+        pure
     }
 }
 
@@ -242,7 +259,7 @@ impl Shown for Operation {
         match self {
             Operation::Subquery(sink) => write!(f, "(scalar subquery #{sink})"),
             Operation::Op(op) => op.describe(arguments, f),
-            Operation::Opaque(Opaque { number, shown }) => {
+            Operation::Opaque(Opaque { number, shown, .. }) => {
                 write!(f, "opaque {number} [{shown}]({})", arguments.join(", "))
             }
         }

@@ -13,7 +13,7 @@
 //! * [`plan`]: pipelines, their sources, steps and sinks.
 //! * [`expr`]: expressions over the registers of a batch.
 //! * [`op`]: the operations that expressions are made of.
-//! * [`literal`]: constants.
+//! * [`literal`]: the constants of expressions.
 //! * [`aggregate`], [`sort`], [`table`], [`window`]: what the sinks make of their rows.
 //! * [`verify`]: whether all of this fits together.
 //! * [`written`]: how a plan is written down for another process.
@@ -43,5 +43,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Opaque {
     pub number: usize,
+    /// The same arguments always give the same value, row by row.
+    pub pure: bool,
     pub shown: String,
 }

@@ -32,7 +32,7 @@ fn whole() -> Plan {
     build.inputs.push(register(0, INT));
     let mut group = pipeline(Source::External(2), &[INT, money.clone(), DataType::Utf8View], 2);
     let subquery = Expr::Call(Operation::Subquery(0), vec![], INT);
-    let like = Opaque { number: 0, shown: "s LIKE 'a%'".into() };
+    let like = Opaque { number: 0, pure: true, shown: "s LIKE 'a%'".into() };
     let like = Expr::Call(
         Operation::Opaque(like),
         vec![register(2, DataType::Utf8View)],
@@ -78,7 +78,11 @@ fn whole() -> Plan {
             result: total.clone(),
         },
         aggregate::Function {
-            kind: aggregate::Kind::External(Opaque { number: 0, shown: "median(x)".into() }),
+            kind: aggregate::Kind::External(Opaque {
+                number: 0,
+                pure: true,
+                shown: "median(x)".into(),
+            }),
             arguments: vec![0],
             filter: None,
             result: DataType::Float64,

@@ -83,6 +83,11 @@ impl Frame {
     }
 }
 
+/// Whether all rows of a partition have the same value of a function, in whichever order they are.
+pub fn is_of_partition<A>(function: &Function<A>) -> bool {
+    matches!(function.kind, Kind::Aggregate(_)) && function.frame.is_partition(function.order_keys)
+}
+
 /// Whether plans have a function over such frames of arguments of these types.
 pub fn is_covered<A>(function: &Function<A>, argument_types: &[DataType]) -> bool {
     match &function.kind {

@@ -31,6 +31,7 @@ use arrow::compute::kernels::boolean::{and_kleene, is_null, not, or_kleene};
 use arrow::compute::kernels::{cmp, numeric};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 use thalweg_base::Result;
 use thalweg_ir::expr::{Called, Constant, Shown};
 pub use thalweg_ir::{Arithmetic, Comparison, Named, Register};
@@ -177,7 +178,12 @@ fn value(expr: &Expr, batch: &mut Batch) -> Result<Value> {
                 Arithmetic::Subtract => numeric::sub(left.as_ref(), right.as_ref()),
                 Arithmetic::Multiply => numeric::mul(left.as_ref(), right.as_ref()),
             };
-            let done = done.map_err(|e| thalweg_base::Error::user(e.to_string()))?;
+            let done = done.map_err(|e| match e {
+                ArrowError::ArithmeticOverflow(what) => {
+                    thalweg_base::Error::user(what).code("22003")
+                }
+                other => thalweg_base::Error::user(other.to_string()),
+            })?;
             let done = expand(&done, result)?;
             if constant { Value::Scalar(done) } else { Value::Array(done) }
         }
@@ -359,6 +365,13 @@ impl Called for Callee {
             Callee::Function(_) => true,
         }
     }
+
+    fn is_pure(&self) -> bool {
+        match self {
+            Callee::Kernel(_) => true,
+            Callee::Function(function) => function.is_pure(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -407,5 +420,40 @@ mod tests {
         let found = numbers(vec![Some(0), None, Some(2), Some(2), Some(0)]).unwrap();
         assert_eq!(found, Int64Array::from(vec![7, -1, 12, 12, 7]));
         assert!(numbers(vec![Some(0), Some(1), Some(0), Some(0)]).is_err());
+    }
+
+    /// A number that is another one each time.
+    #[derive(Debug)]
+    struct Chance;
+
+    impl Function for Chance {
+        fn call(&self, _: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+            Err(Error::user("chance"))
+        }
+
+        fn is_pure(&self) -> bool {
+            false
+        }
+
+        fn describe(&self, _: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("chance")
+        }
+    }
+
+    #[test]
+    fn what_calls_a_function_of_chance_is_not_pure() {
+        let text = Expr::Register(0, DataType::Utf8View);
+        let number = Expr::Call(Callee::Function(Arc::new(Number)), vec![text], DataType::Int64);
+        let chance = Expr::Call(Callee::Function(Arc::new(Chance)), vec![], DataType::Int64);
+        let of_chance =
+            Expr::Call(Callee::Function(Arc::new(Number)), vec![chance.clone()], DataType::Int64);
+        let is_less = |a: &Expr, b: &Expr| {
+            Expr::Compare(Comparison::Less, Box::new(a.clone()), Box::new(b.clone()))
+        };
+        let not = |a: Expr| Expr::Not(Box::new(a));
+        assert!(number.is_pure() && not(is_less(&number, &number)).is_pure());
+        assert!(!chance.is_pure() && !of_chance.is_pure());
+        assert!(!not(is_less(&number, &chance)).is_pure());
+        assert!(!Expr::And(Box::new(number), Box::new(of_chance)).is_pure());
     }
 }

@@ -79,7 +79,7 @@ pub fn of(array: &dyn Array) -> Option<Literal> {
         word[..width].copy_from_slice(bytes);
         Some(word)
     };
-    let signed = || word().map(|word| i128::from_le_bytes(word));
+    let signed = || word().map(i128::from_le_bytes);
     let unsigned = || {
         let width = data_type.primitive_width()?;
         let word = u128::from_le_bytes(word()?) & (u128::MAX >> (128 - 8 * width));

@@ -47,7 +47,7 @@ pub fn prepare(plan: &thalweg_ir::Plan, callees: &Callees) -> Result<Plan> {
 }
 
 fn named<T: ?Sized>(all: &[Arc<T>], opaque: &Opaque) -> Result<Arc<T>> {
-    let Opaque { number, shown } = opaque;
+    let Opaque { number, shown, .. } = opaque;
     all.get(*number).cloned().ok_or_else(|| {
         Error::internal(format!("{shown} is number {number} of {} that are known here", all.len()))
     })

@@ -90,6 +90,34 @@ fn rows_are_grouped_by_those_of_a_table_that_decides_their_texts() {
 }
 
 #[test]
+fn what_is_the_same_in_a_whole_partition_is_not_sorted_for() {
+    let engine = Engine::open(":memory:", Config::default()).unwrap();
+    let session = engine.session();
+    let run = |sql: &str| {
+        let collected = engine.block_on(async { session.query(sql).await?.collect().await });
+        collected.unwrap_or_else(|e| panic!("{sql}: {e}"))
+    };
+    run("CREATE TABLE t AS SELECT value % 100 AS k, value AS n FROM range(0, 20000)");
+    let is_sorted = |output: &str| {
+        let plan = run(&format!("EXPLAIN SELECT {output} FROM t"));
+        let plan = arrow::util::pretty::pretty_format_batches(&plan).unwrap().to_string();
+        assert_ne!(plan.contains("window #"), plan.contains("probe #"), "{plan}");
+        plan.contains("window #")
+    };
+    assert!(!is_sorted("n, sum(n) OVER (PARTITION BY k), count(*) OVER (PARTITION BY k)"));
+    assert!(!is_sorted("n, max(n) OVER ()"));
+    assert!(!is_sorted("sum(n) OVER (PARTITION BY k % 7)"));
+    // Each row would be a partition.
+    assert!(is_sorted("sum(k) OVER (PARTITION BY n)"));
+    assert!(is_sorted("sum(n) OVER (PARTITION BY k ORDER BY n)"));
+    assert!(is_sorted("sum(n) OVER (PARTITION BY k), row_number() OVER (PARTITION BY k)"));
+    // The rows of a partition come in an order.
+    assert!(is_sorted("array_agg(n) OVER (PARTITION BY k)"));
+    // Read twice, these would be others.
+    assert!(is_sorted("sum(n) OVER (PARTITION BY random() < 0.5)"));
+}
+
+#[test]
 fn the_share_of_the_bandwidth_is_there_if_that_is_known() {
     let known = Config { memory_bytes_per_s: Some(1 << 30), ..Config::default() };
     let line = pipeline(known, SQL);

@@ -30,19 +30,19 @@ pub struct Foreigners {
 impl Foreigners {
     /// The same function has the same number.
     pub fn function(&mut self, function: Foreign) -> Opaque {
-        let shown = fmt_sql(function.expr.as_ref()).to_string();
+        let (shown, pure) = (fmt_sql(function.expr.as_ref()).to_string(), function.pure);
         let known = self.functions.iter().position(|known| known.is_same(&function));
         let number = known.unwrap_or_else(|| {
             self.functions.push(Arc::new(function));
             self.functions.len() - 1
         });
-        Opaque { number, shown }
+        Opaque { number, pure, shown }
     }
 
     pub fn aggregate(&mut self, aggregate: &Arc<ForeignAggregate>) -> Opaque {
         self.aggregates.push(Arc::clone(aggregate));
         let shown = aggregate.expr.name().to_string();
-        Opaque { number: self.aggregates.len() - 1, shown }
+        Opaque { number: self.aggregates.len() - 1, pure: true, shown }
     }
 
     pub fn into_callees(self) -> Callees {

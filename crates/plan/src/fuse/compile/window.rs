@@ -1,5 +1,7 @@
 //! Window functions.
 
+mod partitions;
+
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
@@ -17,6 +19,9 @@ impl Compiler {
     pub(super) fn window(&mut self, windows: &Windows, schema: &SchemaRef) -> Result<Flow> {
         let input_schema = windows.input.schema();
         let input = self.flow(unordered(windows.input))?;
+        if let Some(flow) = self.by_partition(windows, &input, schema)? {
+            return Ok(flow);
+        }
         let partition = windows.partition_by.iter().map(|e| (e, SortOptions::default()));
         let order = windows.order_by.iter().map(|key| (&key.expr, key.options));
         let mut keys: Vec<_> = partition.chain(order).collect();
