@@ -20,7 +20,8 @@
 //! * [`numbers`]: `width_bucket`, `div`; [`partial`]: roots and logarithms of numbers that have none;
 //!   [`aggregates`]: `mode`, `percentile_disc`
 //! * [`zones`]: clocks and instants
-//! * [`ordered_lists`]: `array_agg` with an order
+//! * [`ordered_lists`]: `array_agg` with an order; [`string_agg`]; [`first_last`]: `first_value` and
+//!   `last_value`
 //! * [`regression`]: `corr`, `regr_slope` and their like; [`moving`]: aggregates over frames that move
 //! * [`array_remove`], [`list_contains`], [`percentile`]: functions that DataFusion has otherwise
 //! * [`bytea`]: bytes as texts
@@ -36,6 +37,7 @@ pub mod canonical_float;
 pub mod cut_text;
 pub mod delimited;
 pub mod extremes;
+pub mod first_last;
 pub mod from_char;
 pub mod interval_key;
 pub mod interval_max;
@@ -48,6 +50,7 @@ pub mod long_lists;
 pub mod moving;
 pub mod number_pattern;
 pub mod numbers;
+mod one_group;
 pub mod operators;
 pub mod ordered_lists;
 pub mod partial;
@@ -57,8 +60,10 @@ pub mod percentile;
 pub mod quoting;
 pub mod regexp;
 pub mod regression;
+mod row_keys;
 pub mod rowwise;
 pub mod spans;
+pub mod string_agg;
 pub mod strings;
 pub mod text;
 pub mod text_as;
@@ -195,6 +200,9 @@ pub fn register(state: &mut SessionState) {
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(false)));
     add(AggregateUDF::new_from_impl(aggregates::Ordered::new(true)));
     add(AggregateUDF::new_from_impl(ordered_lists::ArrayAgg::default()));
+    add(AggregateUDF::new_from_impl(string_agg::StringAgg::default()));
+    add(AggregateUDF::new_from_impl(first_last::FirstLast::new(false)));
+    add(AggregateUDF::new_from_impl(first_last::FirstLast::new(true)));
     add(AggregateUDF::new_from_impl(percentile::PercentileCont::default()));
 }
 

@@ -120,3 +120,21 @@ fn sorts_in_files_give_what_those_in_memory_give() {
         assert!(has_spilled, "{sql}: {plan}");
     }
 }
+
+#[test]
+fn ordered_aggregates_and_whole_partitions_in_files_give_what_those_in_memory_give() {
+    let (limited, unlimited) = (Tables::new(Some(3 << 20)), Tables::new(None));
+    for sql in [
+        "SELECT count(*), min(x), max(x), sum(length(x)) \
+         FROM (SELECT k, string_agg(t, ',' ORDER BY n DESC) AS x FROM large GROUP BY k)",
+        "SELECT count(*), sum(x[1]), sum(x[2]) \
+         FROM (SELECT t, array_agg(n ORDER BY m, n) AS x FROM large GROUP BY t)",
+        "SELECT count(*), min(t), max(t), sum(n) \
+         FROM (SELECT DISTINCT ON (t) t, n FROM large ORDER BY t, m DESC, n)",
+        "SELECT count(*), sum(c), sum(s) FROM (SELECT count(*) OVER (PARTITION BY t || '.') AS c, \
+         sum(n) OVER (PARTITION BY t || '.') AS s FROM large)",
+        "SELECT n, max(n) OVER (PARTITION BY m % 100) FROM large WHERE n % 997 = 3",
+    ] {
+        assert_eq!(limited.rows(sql), unlimited.rows(sql), "{sql}");
+    }
+}

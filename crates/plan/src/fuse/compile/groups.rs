@@ -248,8 +248,14 @@ pub(super) fn covers_aggregate(
     }
     let covered = (!bottom.group_expr().has_grouping_set() || are_combined(bottom))
         && *bottom.input_order_mode() == InputOrderMode::Linear
-        && bottom.aggr_expr().iter().all(|f| f.order_bys().is_empty());
+        && bottom.aggr_expr().iter().all(takes_any_order);
     covered.then_some((top, bottom))
+}
+
+/// Whether rows may come to a function in any order: it has none, or finds its own by keys that it is given
+/// behind its arguments.
+fn takes_any_order(function: &Arc<AggregateFunctionExpr>) -> bool {
+    function.order_bys().is_empty() || function.order_sensitivity().is_beneficial()
 }
 
 /// Whether groups can be made of smaller ones.
@@ -305,7 +311,11 @@ pub fn function(
             (Kind::Sum, unwidened)
         }
         Some(kind) if is_native(&kind, &types) => (kind, own),
-        _ => (Kind::External(Arc::new(ForeignAggregate::new(aggregate, grouped)?)), own),
+        _ => {
+            let order = aggregate.order_bys().iter().map(|by| Arc::clone(&by.expr));
+            let read = own.into_iter().chain(order).collect();
+            (Kind::External(Arc::new(ForeignAggregate::new(aggregate, grouped)?)), read)
+        }
     };
     Ok(aggregate::Function {
         kind,
