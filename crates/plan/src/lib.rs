@@ -23,6 +23,7 @@ mod kept;
 pub mod known_aggregates;
 pub mod late_columns;
 pub mod lone_groups;
+pub mod lone_values;
 pub mod lost_constants;
 pub mod missing_sorts;
 pub mod moving_frames;
@@ -69,7 +70,7 @@ pub fn install(
     let builder = equal_floats::install(interval_keys::install(zones::install(builder)));
     let builder = missing_sorts::install(late_columns::install(builder));
     let builder = repeated_orders::install(joined_keys::install(builder));
-    let builder = moving_frames::install(builder);
+    let builder = lone_values::install(moving_frames::install(builder));
     fuse::install(file_order::install(kept::install(builder)), wants_pipelines)
 }
 
