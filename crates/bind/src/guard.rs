@@ -22,6 +22,11 @@ use crate::operator::binary;
 use crate::types::is_text;
 use crate::unnest::has_subquery;
 
+/// Parts that a condition may have to be a guard.
+const GUARD_PARTS_MAX: usize = 100;
+/// Parts that an operand may have to be given guards.
+const GUARDED_PARTS_MAX: usize = 1000;
+
 /// The types of the columns that an expression names.
 pub type Types<'t> = &'t dyn Fn(&Column) -> Option<DataType>;
 
@@ -33,7 +38,9 @@ pub fn guarded(operand: Expr, op: Operator, before: &[Expr], types: Types<'_>) -
     let may_fail = |e: &Expr| may_fail(e, types);
     // What is computed over other rows than this one is not guarded by what is true of this one.
     let is_of_rows = |e: &Expr| matches!(e, Expr::AggregateFunction(_) | Expr::WindowFunction(_));
-    if !operand.exists(|e| Ok(may_fail(e)))? {
+    // Guards are copied to where they are needed, at each level of conditions within conditions: what has
+    // become large by that gets no more.
+    if !operand.exists(|e| Ok(may_fail(e)))? || !has_at_most(&operand, GUARDED_PARTS_MAX) {
         return Ok(operand);
     }
     let guarded = operand.transform_down(|e| {
@@ -83,20 +90,20 @@ fn guards_for<'g>(
         let cannot_fail = || !guard.exists(|e| Ok(may_fail(e, types))).unwrap_or(true);
         let concerns = columns.iter().any(|column| named.contains(*column))
             || !columns.is_empty() && columns.iter().all(is_of_rows) && cannot_fail();
-        concerns && !guard.is_volatile() && !has_subquery(guard) && is_small(guard)
+        let is_small = has_at_most(guard, GUARD_PARTS_MAX);
+        concerns && !guard.is_volatile() && !has_subquery(guard) && is_small
     })
 }
 
-/// Whether an expression has few parts.
-fn is_small(expr: &Expr) -> bool {
-    const PARTS_MAX: usize = 100;
+/// Whether an expression has no more parts than that.
+fn has_at_most(expr: &Expr, parts_max: usize) -> bool {
     let mut parts = 0;
     let counted = expr.apply(|_| {
         parts += 1;
-        let goes_on = parts <= PARTS_MAX;
+        let goes_on = parts <= parts_max;
         Ok(if goes_on { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
     });
-    counted.is_ok() && parts <= PARTS_MAX
+    counted.is_ok() && parts <= parts_max
 }
 
 /// The guards of an expression, and the expression itself, if it is one that has guards.
