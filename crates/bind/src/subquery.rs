@@ -24,7 +24,7 @@ use crate::kept::is_volatile;
 use crate::operator::{self, as_row};
 use crate::scope::Scope;
 use crate::typed::Typed;
-use crate::types::{TEXT, text_kind};
+use crate::types::{TEXT, TextKind, text_kind};
 
 /// How the names of items of `FROM` begin whose rows are assigned to columns, one of these for each column
 /// that the item's alias names. No statement can write it.
@@ -288,8 +288,12 @@ impl Binder<'_> {
         op: Operator,
     ) -> Result<(Expr, LogicalPlan)> {
         let before = column.data_type.clone();
+        // Of what is compared with blanks at its end, these are cut: the type alone does not tell.
+        let is_cut = value.is_padded() && column.text == TextKind::Varying;
         let (value, item) = self.comparable(value, op, column)?;
-        if item.data_type == before || (item.data_type == TEXT && before == DataType::Utf8View) {
+        let is_same =
+            item.data_type == before || (item.data_type == TEXT && before == DataType::Utf8View);
+        if is_same && !is_cut {
             return Ok((value.expr, relation.plan));
         }
         let name = self.fresh("item");
