@@ -591,9 +591,9 @@ fn earlier(field: &str, p: &Parts) -> Result<i64> {
     let year = match field {
         "decade" => p.year.div_euclid(10) * 10,
         "century" if p.year > 0 => (p.year + 99) / 100 * 100 - 99,
-        "century" => -((99 - p.year) / 100) * 100 + 1,
+        "century" => -((99 - (p.year - 1)) / 100) * 100 + 1,
         "millennium" if p.year > 0 => (p.year + 999) / 1000 * 1000 - 999,
-        "millennium" => -((999 - p.year) / 1000) * 1000 + 1,
+        "millennium" => -((999 - (p.year - 1)) / 1000) * 1000 + 1,
         _ => return exec_err!("date_trunc cannot cut a time to its {field}"),
     };
     let us = days_of(year, 1, 1).checked_mul(DAY_US);
