@@ -70,7 +70,10 @@ impl Windowing {
         for (n, batch) in self.sorting.batches().enumerate() {
             let batch = batch?;
             match (last, units.last_mut()) {
-                (Some(last), Some(unit)) if batch.rows == 0 || goes_on(keys, last, batch)? => {
+                // A batch without rows belongs to any unit; what comes after such a one goes on with its own.
+                (Some(last), Some(unit))
+                    if batch.rows == 0 || last.rows == 0 || goes_on(keys, last, batch)? =>
+                {
                     unit.end = n + 1;
                 }
                 _ => units.push(n..n + 1),

@@ -4,7 +4,7 @@
 //! computed as it is for groups. Otherwise each row has a state of its own, of a sum or a count as
 //! the difference of two running ones, and results are made of those states as of groups'.
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, make_comparator};
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array, make_comparator, new_empty_array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{SortOptions, take};
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type};
@@ -46,6 +46,9 @@ pub async fn by_group(
     groups: usize,
     pause: &Pause<'_>,
 ) -> Result<ArrayRef> {
+    if groups == 0 {
+        return Ok(new_empty_array(&function.result));
+    }
     let spec = spec(function, types(arguments));
     let plan = Plan::new(&spec)?;
     let mut states = States::new(&plan.slots, false);
