@@ -29,7 +29,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Datum, Scalar, new_nu
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::kernels::boolean::{and_kleene, is_null, not, or_kleene};
 use arrow::compute::kernels::{cmp, numeric};
-use arrow::compute::{concat, take};
+use arrow::compute::take;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use thalweg_base::Result;
@@ -38,7 +38,7 @@ pub use thalweg_ir::{Arithmetic, Comparison, Named, Register};
 
 use crate::batch::Batch;
 use crate::encoding::{codes, expand, internal};
-use kernel::Kernel;
+use kernel::{Kernel, on_values};
 
 /// What the IR has no structure for, over arrays of its arguments' logical types.
 pub trait Function: Send + Sync + fmt::Debug {
@@ -197,19 +197,18 @@ fn value(expr: &Expr, batch: &mut Batch) -> Result<Value> {
         Expr::Call(Callee::Kernel(kernel), arguments, result) => {
             kernel.value(arguments, result, batch)?
         }
-        Expr::Call(Callee::Function(function), arguments, _) => {
-            let rows = batch.rows();
+        Expr::Call(Callee::Function(function), arguments, result) => {
+            let function = function.as_ref();
             if arguments.is_empty() && function.is_pure() {
                 return Ok(Value::Scalar(function.call(&[], 1)?));
             }
-            if let [only] = arguments.as_slice()
-                && function.is_pure()
-                && let Some(value) = call_on_values(function.as_ref(), only, batch)?
+            if function.is_pure()
+                && let Some(value) =
+                    on_values(arguments, result, batch, |few| called(function, arguments, few))?
             {
                 return Ok(Value::Array(value));
             }
-            let plain = arguments.iter().map(|a| a.plain(batch)).collect::<Result<Vec<_>>>()?;
-            Value::Array(function.call(&plain, rows)?)
+            Value::Array(called(function, arguments, batch)?)
         }
     })
 }
@@ -300,37 +299,10 @@ fn of_dictionary(
     Ok(Some(boolean(BooleanArray::new(truths, nulls))))
 }
 
-/// A function of a dictionary's values, looked up for each row. `None`: its argument is no
-/// dictionary, or one with more values than there are rows.
-fn call_on_values(
-    function: &dyn Function,
-    argument: &Expr,
-    batch: &mut Batch,
-) -> Result<Option<ArrayRef>> {
-    if !matches!(argument, Expr::Register(..)) {
-        return Ok(None);
-    }
-    let array = argument.encoded(batch)?;
-    let Some(codes) = codes(array.as_ref()) else { return Ok(None) };
-    let values = array.as_any_dictionary().values();
-    if values.len() >= array.len() {
-        return Ok(None);
-    }
-    let (mut asked, mut codes) = (Arc::clone(values), codes);
-    if let Some(nulls) = array.nulls().filter(|n| n.null_count() > 0) {
-        // One more for NULL, of which the function may make something.
-        let null = new_null_array(values.data_type(), 1);
-        asked = concat(&[values.as_ref(), null.as_ref()]).map_err(internal)?;
-        let null = values.len() as u32;
-        let coded = codes.iter().zip(nulls.iter()).map(|(&c, valid)| if valid { c } else { null });
-        codes = coded.collect::<Vec<_>>().into();
-    }
-    // An error may be due to a value of rows that are not there: those that are may tell.
-    let Ok(found) = function.call(std::slice::from_ref(&asked), asked.len()) else {
-        return Ok(None);
-    };
-    let rows = arrow::array::UInt32Array::from(codes.into_owned());
-    take(&found, &rows, None).map(Some).map_err(internal)
+/// A function of the values of its arguments.
+fn called(function: &dyn Function, arguments: &[Expr], batch: &mut Batch) -> Result<ArrayRef> {
+    let plain = arguments.iter().map(|a| a.plain(batch)).collect::<Result<Vec<_>>>()?;
+    function.call(&plain, batch.rows())
 }
 
 impl Constant for One {

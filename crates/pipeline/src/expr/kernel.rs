@@ -55,9 +55,16 @@ impl Kernel {
         result: &DataType,
         batch: &mut Batch,
     ) -> Result<Value> {
-        if let Some(found) = self.on_values(arguments, result, batch)? {
-            return Ok(Value::Array(found));
+        let of_values = |few: &mut Batch| {
+            self.of_rows(arguments, result, few).and_then(|value| value.into_array(few.rows()))
+        };
+        match on_values(arguments, result, batch, of_values)? {
+            Some(found) => Ok(Value::Array(found)),
+            None => self.of_rows(arguments, result, batch),
         }
+    }
+
+    fn of_rows(&self, arguments: &[Expr], result: &DataType, batch: &mut Batch) -> Result<Value> {
         match &self.op {
             Op::Case => return case::case(arguments, batch, result),
             Op::Coalesce => return case::coalesce(arguments, batch, result),
@@ -129,64 +136,62 @@ impl Kernel {
             Op::Case | Op::Coalesce => Err(Error::internal("a choice was computed at once")),
         }
     }
+}
 
-    /// Computed for the values of the only column that is read, and looked up for each row. `None`: it is
-    /// none, it is no dictionary, or one with as many values as there are rows.
-    fn on_values(
-        &self,
-        arguments: &[Expr],
-        result: &DataType,
-        batch: &mut Batch,
-    ) -> Result<Option<ArrayRef>> {
-        let mut only = Only::Nothing;
-        arguments.iter().for_each(|argument| only.see(argument));
-        let Only::Register(register) = only else { return Ok(None) };
-        let array = batch.column(register)?;
-        let Some(codes) = codes(array.as_ref()) else { return Ok(None) };
-        let values = array.as_any_dictionary().values();
-        if values.len() >= array.len() {
-            return Ok(None);
-        }
-        // One more for NULL, of which something may be made.
-        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
-        let mut asked = Arc::clone(values);
-        if nulls.is_some() {
-            let null = new_null_array(values.data_type(), 1);
-            asked = concat(&[values.as_ref(), null.as_ref()]).map_err(internal)?;
-        }
-        let rows = asked.len();
-        let mut few = Batch::of_some(&[register], &[asked], register + 1, rows);
-        // An error may be due to a value of rows that are not there: those that are may tell.
-        let Ok(found) = self.value(arguments, result, &mut few).and_then(|v| v.into_array(rows))
-        else {
-            return Ok(None);
-        };
-        if *result == DataType::Utf8View
-            && found.data_type() == result
-            && found.logical_null_count() == usize::from(nulls.is_some())
-            && nulls.is_none_or(|_| found.is_null(rows - 1))
-        {
-            // It has the codes that the column has.
-            let texts = found.slice(0, values.len());
-            return Ok(Some(array.as_any_dictionary().with_values(texts)));
-        }
-        let place = |row: usize| match nulls {
-            Some(nulls) if nulls.is_null(row) => values.len() as u32,
-            _ => codes[row],
-        };
-        if let Some(truths) = found.as_boolean_opt() {
-            // Beside one another, not eight in a byte: a code then costs one load.
-            let look_up = |bits: &BooleanBuffer| {
-                let bits: Vec<bool> = bits.iter().collect();
-                BooleanBuffer::collect_bool(array.len(), |row| bits[place(row) as usize])
-            };
-            let valid = truths.nulls().filter(|nulls| nulls.null_count() > 0);
-            let valid = valid.map(|nulls| NullBuffer::new(look_up(nulls.inner())));
-            return Ok(Some(Arc::new(BooleanArray::new(look_up(truths.values()), valid))));
-        }
-        let places = UInt32Array::from_iter_values((0..array.len()).map(place));
-        take(&found, &places, None).map(Some).map_err(internal)
+/// What `compute` makes of arguments, for the values of the only column that is read, and looked up for each
+/// row. `None`: it is none, it is no dictionary, or one with as many values as there are rows. The same
+/// arguments must always give the same value.
+pub(super) fn on_values(
+    arguments: &[Expr],
+    result: &DataType,
+    batch: &mut Batch,
+    compute: impl FnOnce(&mut Batch) -> Result<ArrayRef>,
+) -> Result<Option<ArrayRef>> {
+    let mut only = Only::Nothing;
+    arguments.iter().for_each(|argument| only.see(argument));
+    let Only::Register(register) = only else { return Ok(None) };
+    let array = batch.column(register)?;
+    let Some(codes) = codes(array.as_ref()) else { return Ok(None) };
+    let values = array.as_any_dictionary().values();
+    if values.len() >= array.len() {
+        return Ok(None);
     }
+    // One more for NULL, of which something may be made.
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    let mut asked = Arc::clone(values);
+    if nulls.is_some() {
+        let null = new_null_array(values.data_type(), 1);
+        asked = concat(&[values.as_ref(), null.as_ref()]).map_err(internal)?;
+    }
+    let rows = asked.len();
+    let mut few = Batch::of_some(&[register], &[asked], register + 1, rows);
+    // An error may be due to a value of rows that are not there: those that are may tell.
+    let Ok(found) = compute(&mut few) else { return Ok(None) };
+    if *result == DataType::Utf8View
+        && found.data_type() == result
+        && found.logical_null_count() == usize::from(nulls.is_some())
+        && nulls.is_none_or(|_| found.is_null(rows - 1))
+    {
+        // It has the codes that the column has.
+        let texts = found.slice(0, values.len());
+        return Ok(Some(array.as_any_dictionary().with_values(texts)));
+    }
+    let place = |row: usize| match nulls {
+        Some(nulls) if nulls.is_null(row) => values.len() as u32,
+        _ => codes[row],
+    };
+    if let Some(truths) = found.as_boolean_opt() {
+        // Beside one another, not eight in a byte: a code then costs one load.
+        let look_up = |bits: &BooleanBuffer| {
+            let bits: Vec<bool> = bits.iter().collect();
+            BooleanBuffer::collect_bool(array.len(), |row| bits[place(row) as usize])
+        };
+        let valid = truths.nulls().filter(|nulls| nulls.null_count() > 0);
+        let valid = valid.map(|nulls| NullBuffer::new(look_up(nulls.inner())));
+        return Ok(Some(Arc::new(BooleanArray::new(look_up(truths.values()), valid))));
+    }
+    let places = UInt32Array::from_iter_values((0..array.len()).map(place));
+    take(&found, &places, None).map(Some).map_err(internal)
 }
 
 /// The registers that an expression reads.
