@@ -10,7 +10,6 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StructArra
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
-use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, internal_err};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -21,7 +20,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::one_group::{Groups, OneGroup};
-use crate::row_keys;
+use crate::row_keys::{self, RowKeys, list_field};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ArrayAgg {
@@ -38,9 +37,7 @@ impl ArrayAgg {
     fn ordered(&self, args: AccumulatorArgs<'_>) -> Result<Ordered> {
         let value = Arc::clone(&args.expr_fields[0]);
         let keys = row_keys::keys(&args)?;
-        let order =
-            keys.iter().map(|(t, options)| SortField::new_with_options(t.clone(), *options));
-        let order = RowConverter::new(order.collect())?;
+        let order = RowKeys::new(keys.clone())?;
         let keys = key_fields(keys.into_iter().map(|(data_type, _)| data_type));
         let fields: Fields = vec![
             Field::new("value", value.data_type().clone(), true),
@@ -75,13 +72,10 @@ impl AggregateUDFImpl for ArrayAgg {
         if args.ordering_fields.is_empty() || args.is_distinct {
             return self.gathers.state_fields(args);
         }
-        let list = |of: &str, item: DataType| {
-            let item = Field::new_list_field(item, true);
-            Arc::new(Field::new_list(format!("{}[{of}]", args.name), item, true))
-        };
         let keys = args.ordering_fields.iter().map(|field| field.data_type().clone());
         let keys = DataType::Struct(key_fields(keys));
-        Ok(vec![list("values", args.input_fields[0].data_type().clone()), list("keys", keys)])
+        let values = args.input_fields[0].data_type().clone();
+        Ok(vec![list_field(args.name, "values", values), list_field(args.name, "keys", keys)])
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -148,7 +142,7 @@ struct Ordered {
     gathered: Box<dyn GroupsAccumulator>,
     fields: Fields,
     keys: Fields,
-    order: RowConverter,
+    order: RowKeys,
     /// Rows whose value is NULL are left out.
     skips_nulls: bool,
 }
@@ -174,7 +168,7 @@ impl Ordered {
         let lists = flat(lists)?;
         let rows = lists.values().as_struct();
         let keys = rows.column(1).as_struct();
-        let keys = self.order.convert_columns(keys.columns())?;
+        let keys = self.order.of(keys.columns())?;
         let offsets = lists.value_offsets();
         let mut order: Vec<u32> = (0..rows.len() as u32).collect();
         for ends in offsets.windows(2) {

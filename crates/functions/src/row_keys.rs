@@ -1,11 +1,12 @@
 //! What aggregates order the rows of groups by: the keys of each row as bytes that compare as the keys do.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, LargeBinaryArray, LargeStringArray};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::Result;
 use datafusion::logical_expr::function::AccumulatorArgs;
@@ -30,6 +31,12 @@ pub fn keys(args: &AccumulatorArgs<'_>) -> Result<Vec<(DataType, SortOptions)>> 
 /// Whether rows can be ordered by the keys of an aggregate's order.
 pub fn are_of(args: &AccumulatorArgs<'_>) -> Result<bool> {
     Ok(are_covered(keys(args)?.iter().map(|(data_type, _)| data_type)))
+}
+
+/// The field of a state that has a list for each group, of an aggregate of that name.
+pub fn list_field(name: &str, of: &str, item: DataType) -> FieldRef {
+    let item = Field::new_list_field(item, true);
+    Arc::new(Field::new_list(format!("{name}[{of}]"), item, true))
 }
 
 /// Makes bytes of keys.

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::expressions::Literal;
 
 use crate::one_group::{Groups, OneGroup};
-use crate::row_keys::{self, RowKeys, Strings};
+use crate::row_keys::{self, RowKeys, Strings, list_field};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct StringAgg {
@@ -53,11 +53,10 @@ impl AggregateUDFImpl for StringAgg {
         if !is_own || !row_keys::are_keys(args.ordering_fields) {
             return self.other.state_fields(args);
         }
-        let list = |of: &str, item: DataType| {
-            let item = Field::new_list_field(item, true);
-            Arc::new(Field::new_list(format!("{}[{of}]", args.name), item, true))
-        };
-        Ok(vec![list("texts", DataType::LargeUtf8), list("keys", DataType::LargeBinary)])
+        Ok(vec![
+            list_field(args.name, "texts", DataType::LargeUtf8),
+            list_field(args.name, "keys", DataType::LargeBinary),
+        ])
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {

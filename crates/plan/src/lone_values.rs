@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::logical_plan::{Aggregate, Projection};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::repeated_orders::with_orders;
 
 #[derive(Debug, Default)]
 struct LoneValues;
@@ -61,24 +62,12 @@ fn is_in_order(name: &str) -> bool {
 
 /// Takes the keys of the groups out of the orders of functions.
 fn without_keys(plan: LogicalPlan, keys: &[Expr]) -> Result<Transformed<LogicalPlan>> {
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let fewer = expr.transform_up(|expr| match expr {
-            Expr::AggregateFunction(mut call)
-                if is_in_order(call.func.name())
-                    && !call.params.distinct
-                    && call.params.order_by.iter().any(|by| keys.contains(&by.expr)) =>
-            {
-                call.params.order_by.retain(|by| !keys.contains(&by.expr));
-                Ok(Transformed::yes(Expr::AggregateFunction(call)))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
-        Ok(match fewer.transformed {
-            true => Transformed::yes(name.restore(fewer.data)),
-            false => fewer,
-        })
+    with_orders(plan, |call| {
+        let order = &call.params.order_by;
+        let is_fewer = is_in_order(call.func.name())
+            && !call.params.distinct
+            && order.iter().any(|by| keys.contains(&by.expr));
+        is_fewer.then(|| order.iter().filter(|by| !keys.contains(&by.expr)).cloned().collect())
     })
 }
 

@@ -7,6 +7,7 @@
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
@@ -34,28 +35,46 @@ impl OptimizerRule for RepeatedOrders {
         _: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Aggregate(_) = &plan else { return Ok(Transformed::no(plan)) };
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let once = expr.transform_up(|expr| match expr {
-                Expr::AggregateFunction(mut function) if repeats(&function.params.order_by) => {
-                    let mut once: Vec<SortExpr> = vec![];
-                    for order in function.params.order_by {
-                        if once.iter().all(|other| other.expr != order.expr) {
-                            once.push(order);
-                        }
+        with_orders(plan, |function| {
+            let order = &function.params.order_by;
+            repeats(order).then(|| {
+                let mut once: Vec<SortExpr> = vec![];
+                for key in order {
+                    if once.iter().all(|other| other.expr != key.expr) {
+                        once.push(key.clone());
                     }
-                    function.params.order_by = once;
-                    Ok(Transformed::yes(Expr::AggregateFunction(function)))
                 }
-                other => Ok(Transformed::no(other)),
-            })?;
-            Ok(match once.transformed {
-                true => Transformed::yes(name.restore(once.data)),
-                false => once,
+                once
             })
         })
     }
+}
+
+/// A plan whose aggregate functions take their rows in other orders, and keep their names. `order`: that of a
+/// function; `None`: it has its own.
+pub fn with_orders(
+    plan: LogicalPlan,
+    order: impl Fn(&AggregateFunction) -> Option<Vec<SortExpr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|expr| {
+            let Expr::AggregateFunction(mut function) = expr else {
+                return Ok(Transformed::no(expr));
+            };
+            let order = order(&function);
+            let is_other = order.is_some();
+            if let Some(order) = order {
+                function.params.order_by = order;
+            }
+            Ok(Transformed::new_transformed(Expr::AggregateFunction(function), is_other))
+        })?;
+        Ok(match changed.transformed {
+            true => Transformed::yes(name.restore(changed.data)),
+            false => changed,
+        })
+    })
 }
 
 /// Whether a key of an order is there twice.
