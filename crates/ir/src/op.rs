@@ -129,7 +129,7 @@ pub enum DateUnit {
 }
 
 /// Digits of what is stored in an integer.
-fn integer_digits(data_type: &DataType) -> Option<u8> {
+pub(crate) fn integer_digits(data_type: &DataType) -> Option<u8> {
     Some(match data_type {
         DataType::Int8 | DataType::UInt8 => 3,
         DataType::Int16 | DataType::UInt16 => 5,
@@ -140,7 +140,7 @@ fn integer_digits(data_type: &DataType) -> Option<u8> {
     })
 }
 
-fn is_signed(data_type: &DataType) -> bool {
+pub(crate) fn is_signed(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64)
 }
 

@@ -12,6 +12,7 @@ use thalweg_base::{Error, Result};
 
 use crate::aggregate::{self, Kind, added_scale, is_native};
 use crate::expr::{DEPTH_MAX, Expr, Operation, Register};
+use crate::op::{integer_digits, is_signed};
 use crate::plan::{Join, Pipeline, Plan, Probe, Sink, Source, Step, TableRows};
 use crate::window::{self, is_covered};
 use crate::{Arithmetic, Opaque, sort, table};
@@ -454,12 +455,9 @@ fn computed(arithmetic: Arithmetic, a: &DataType, b: &DataType) -> Verified<Data
 /// Whether a cast only says that a number is a decimal, or one of more digits.
 pub fn widens(from: &DataType, to: &DataType) -> bool {
     let digits = match from {
-        DataType::Int8 => (3, 0),
-        DataType::Int16 => (5, 0),
-        DataType::Int32 => (10, 0),
-        DataType::Int64 => (19, 0),
-        DataType::Decimal128(precision, scale) => (*precision, *scale),
-        _ => return false,
+        DataType::Decimal128(precision, scale) => Some((*precision, *scale)),
+        integer => integer_digits(integer).filter(|_| is_signed(integer)).map(|digits| (digits, 0)),
     };
-    matches!(to, DataType::Decimal128(p, s) if *p >= digits.0 && *s == digits.1)
+    let holds = |(precision, scale)| matches!(to, DataType::Decimal128(p, s) if *p >= precision && *s == scale);
+    digits.is_some_and(holds)
 }
