@@ -28,6 +28,8 @@ pub struct Kept {
     /// Of these rows, in this process.
     pub number: u64,
     pub input: LogicalPlan,
+    /// Whether rows that no place asks for have been left out already.
+    pub narrowed: bool,
 }
 
 impl UserDefinedLogicalNodeCore for Kept {
@@ -53,7 +55,7 @@ impl UserDefinedLogicalNodeCore for Kept {
 
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> DfResult<Self> {
         match inputs.pop() {
-            Some(input) => Ok(Kept { number: self.number, input }),
+            Some(input) => Ok(Kept { input, ..self.clone() }),
             None => internal_err!("rows that are kept have an input"),
         }
     }
@@ -76,7 +78,9 @@ pub(crate) fn kept(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    Ok(LogicalPlan::Extension(Extension { node: Arc::new(Kept { number, input: plan }) }))
+    Ok(LogicalPlan::Extension(Extension {
+        node: Arc::new(Kept { number, input: plan, narrowed: false }),
+    }))
 }
 
 /// Whether a plan reads the rows of a recursive query that it is a part of.

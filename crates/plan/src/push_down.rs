@@ -2,7 +2,8 @@
 //!
 //! * What stands above [lone groups](super::lone_groups) stays above them.
 //! * What is asked of rows that are [computed once](thalweg_bind::kept) is asked above them, also where it
-//!   names none of their columns: other places read them as well.
+//!   names none of their columns: other places read them as well. What all places ask, [one or the
+//!   other](super::kept), goes below.
 //! * A condition on one side of an equation of a join is asked of the other side as well where it is a
 //!   plain comparison. Any other may fail for values that have no match: `WHERE 10 / t2.n > 0` divided by
 //!   zero for a row of `t1` that joins nothing.
@@ -123,7 +124,7 @@ fn without_copies(
 const KEY: &str = "__key";
 
 /// Whether a condition compares columns and constants as they are, which fails for no value.
-fn is_plain(condition: &Expr) -> bool {
+pub(super) fn is_plain(condition: &Expr) -> bool {
     let is_other = |e: &Expr| {
         let plain = match e {
             Expr::Column(_)
