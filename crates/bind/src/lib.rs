@@ -75,7 +75,7 @@ mod zone;
 
 pub use binder::{Binder, Bound};
 pub use failure::Failure;
-pub use functions::{EachItem, calculates, nearest_instant};
+pub use functions::{EachItem, calculates, calculation, nearest_instant};
 pub use reads::{READERS, Reads};
 pub use subquery::ASSIGNED_ROW;
 pub use types::of_sql as sql_type;
