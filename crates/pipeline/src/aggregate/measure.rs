@@ -207,13 +207,14 @@ fn texts(rows: u64, of: u64, random: &mut Prng) -> Load {
         (keys, vec![])
     };
     Load {
-        name: match of < rows {
-            true => "strings at random, 10,000 of them, count",
-            false => "strings, nearly all distinct, count",
+        name: match of {
+            10_000 => "strings at random, 10,000 of them, count",
+            1_000_000 => "strings at random, 1 M of them, count",
+            _ => "strings, nearly all distinct, count",
         },
         batches: (0..rows / BATCH as u64).map(batch).collect(),
-        rounds: if of < rows { 50 } else { 1 },
-        workers: 1,
+        rounds: if of == 10_000 { 50 } else { 1 },
+        workers: if of == 1_000_000 { 2 } else { 1 },
         by: &[],
         spec: Spec {
             key_types: vec![DataType::Utf8View],
@@ -308,5 +309,6 @@ measurements! {
     suppliers: suppliers_of_parts;
     customers: named_customers;
     texts_distinct: |random| texts(1_000_000, 1 << 40, random);
+    texts_many: |random| texts(8_000_000, 1_000_000, random);
     texts_few: |random| texts(40_000, 10_000, random);
 }

@@ -1,7 +1,8 @@
 //! From the chunks of all workers to groups.
 //!
 //! Few groups are merged in one go. Of many, first every chunk is sorted into partitions by its
-//! keys' hashes, one task a chunk. Every partition is then merged by whoever reads its groups, when
+//! keys' hashes, one task a chunk, and with the groups go their texts: to compare two of them is to miss
+//! the cache for each, where they are left anywhere in memory. Every partition is then merged by whoever reads its groups, when
 //! they are read: so they are there twice only for as long as somebody looks at them.
 
 use std::sync::{Arc, OnceLock, RwLock};
@@ -323,7 +324,8 @@ impl Merging {
     }
 }
 
-/// Sorts chunks into partitions: the numbers of their groups, then, of many, these themselves.
+/// Sorts chunks into partitions: the numbers of their groups; then, of many, these themselves; and then
+/// their texts.
 impl Phases for Merging {
     type Output = Merging;
 
@@ -335,7 +337,9 @@ impl Phases for Merging {
         match self.way {
             Way::Apart | Way::AtOnce => 0,
             Way::Partitions { gathered: true, .. } => 1,
-            Way::Partitions { gathered: false, .. } => 2,
+            Way::Partitions { gathered: false, .. } => {
+                2 + usize::from(self.plan.keys.iter().any(Key::is_coded))
+            }
         }
     }
 
@@ -346,8 +350,13 @@ impl Phases for Merging {
     fn run(&self, phase: usize, task: usize) -> Result<()> {
         let Way::Partitions { log2, .. } = self.way else { return Ok(()) };
         let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
-        if phase > 0 {
-            return chunk.permute();
+        match phase {
+            0 => {}
+            1 => return chunk.permute(),
+            _ => {
+                chunk.put_texts_in_order(&self.plan);
+                return Ok(());
+            }
         }
         let (by, range) = (&self.apart_by[..], self.range);
         let partitioning = Partitioning { log2, common_bits: self.common_bits, by, range };
@@ -511,6 +520,10 @@ fn find_bytes(
 ) {
     let Theirs { strings: theirs, by_bytes, adopted } = theirs;
     table.reserve(groups.groups + hashes.len());
+    if let ([ours], [theirs], false) = (&mut *strings, *theirs, groups.flagged) {
+        find_texts(table, (groups, ours), (theirs, adopted[0].as_ref()), packed, hashes, ids);
+        return;
+    }
     table.warm(hashes);
     let (keys, w) = (groups.keys, groups.stride());
     let by_bytes_only = || (0..keys).filter(|&k| by_bytes[k]);
@@ -547,6 +560,38 @@ fn find_bytes(
             };
             groups.rows.extend(words.iter().enumerate().map(word));
             groups.rows.extend_from_slice(flags);
+            groups.groups += 1;
+        }
+        ids.push(id);
+    }
+}
+
+/// The same of one key without NULLs: packed rows are codes of `theirs`, and as every group has appended
+/// a text, its number is that text's code.
+fn find_texts(
+    table: &mut Table,
+    (groups, ours): (&mut GroupKeys, &mut Strings),
+    (theirs, adopted): (&Strings, Option<&Adopted>),
+    packed: &[u64],
+    hashes: &[u64],
+    ids: &mut Vec<u32>,
+) {
+    debug_assert_eq!(groups.groups, ours.len());
+    table.warm(hashes);
+    let is_read = !adopted.is_some_and(Adopted::has_known);
+    for (n, (&code, &hash)) in packed.iter().zip(hashes).enumerate() {
+        if is_read && let Some(&ahead) = packed.get(n + AHEAD) {
+            theirs.prefetch(ahead);
+        }
+        if let Some(&further) = packed.get(n + 2 * AHEAD) {
+            theirs.prefetch_view(further);
+        }
+        let next = groups.groups as u32;
+        let same = |id: u32| ours.has(id.into(), theirs, code, adopted);
+        let id = table.find_or_insert(hash, same, || next);
+        if id == next {
+            ours.append_of(theirs, code, adopted);
+            groups.rows.push(next.into());
             groups.groups += 1;
         }
         ids.push(id);
@@ -642,5 +687,33 @@ impl Chunk {
             *column = take(column, &order, None).map_err(internal)?;
         }
         Ok(())
+    }
+
+    /// Puts the texts of the groups in the order of these, where many groups have a text of their own:
+    /// whoever merges a partition finds its texts side by side, and not a few in each line of all the
+    /// memory that texts take.
+    fn put_texts_in_order(&mut self, plan: &Plan) {
+        const NO_CODE: u64 = u64::MAX;
+        let stride = self.keys.stride();
+        for (k, key) in plan.keys.iter().enumerate() {
+            if !key.is_coded() || !has_many_strings(self, k) {
+                continue;
+            }
+            let rows = self.keys.rows.chunks_exact(stride);
+            let code = |row: &[u64]| {
+                let flags = if self.keys.flagged { row[self.keys.keys] } else { 0 };
+                if key.is_code(k, flags) { row[k] } else { NO_CODE }
+            };
+            let codes: Vec<u64> = rows.map(code).collect();
+            if let Some(strings) = self.strings[k].in_order(&codes) {
+                self.strings[k] = strings;
+                let words = self.keys.rows.iter_mut().skip(k).step_by(stride);
+                for (group, (word, code)) in words.zip(codes).enumerate() {
+                    if code != NO_CODE {
+                        *word = group as u64;
+                    }
+                }
+            }
+        }
     }
 }

@@ -19,6 +19,18 @@ const INLINE_MAX: usize = 12;
 /// How many strings ahead of their use their bytes are asked for.
 pub(super) const AHEAD: usize = 8;
 
+/// The same where nothing but a copy is made of them.
+const COPIED_AHEAD: usize = 32;
+
+/// Bytes of a long string, on average, up to which [`Strings::in_order`] copies them: more have lines of
+/// memory to themselves wherever they are, and a task would copy them for too long.
+const ORDERED_BYTES_MAX: usize = 64;
+
+/// Bytes of a long string, on average, up to which strings [in order](Strings::in_order) are copied and
+/// not [adopted](Strings::adopt): that is as quick, and what few groups are left of many rows does not
+/// hold the memory of all.
+const SHORT_BYTES_MAX: usize = 32;
+
 /// Bytes that come in one go, and how often at most.
 const LINE_BYTES: usize = 64;
 const LINES_AHEAD: usize = 4;
@@ -31,6 +43,7 @@ pub(super) struct Strings {
     hashes: Vec<u64>,
     views: Vec<u128>,
     heap: Heap,
+    is_in_order: bool,
 }
 
 /// The bytes of long strings: in buffers that others have as well, and in blocks of our own, numbered
@@ -60,16 +73,17 @@ impl Heap {
 
     /// Puts a long string into a block; its view.
     fn store(&mut self, bytes: &[u8]) -> u128 {
-        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < bytes.len()) {
+        let room = bytes.len() + APPENDED_MORE;
+        if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < room) {
             let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
-            let block = Vec::with_capacity(size.max(bytes.len()));
+            let block = Vec::with_capacity(size.max(room));
             self.bytes += block.capacity();
             self.blocks.push(block);
         }
         let number = (self.shared.len() + self.blocks.len() - 1) as u32;
         let block = self.blocks.last_mut().expect("pushed if there was none");
         let offset = block.len() as u32;
-        block.extend_from_slice(bytes);
+        append_bytes(block, bytes);
         view(bytes, number, offset)
     }
 
@@ -81,7 +95,7 @@ impl Heap {
             found == view
         } else {
             // The length and the first bytes, then all.
-            found as u64 == view as u64 && self.long(found) == bytes()
+            found as u64 == view as u64 && same_bytes(self.long(found), bytes())
         }
     }
 
@@ -152,6 +166,7 @@ impl Strings {
     }
 
     pub fn hash_all(&mut self) {
+        self.hashes.reserve(self.views.len() - self.hashes.len());
         for code in self.hashes.len()..self.views.len() {
             self.hashes.push(self.with(code as u64, hash_bytes));
         }
@@ -205,10 +220,12 @@ impl Strings {
     }
 
     /// Strings of others, which are sealed, need not be copied from here on: their buffers are held
-    /// instead. `None`: they are too many, or some were copied already.
+    /// instead. `None`: they are too many, or short and quickly copied, or some were copied already.
     pub fn adopt(&mut self, other: &Strings) -> Option<Adopted> {
         let (ours, theirs) = (&mut self.heap, &other.heap);
-        if !ours.blocks.is_empty()
+        let are_short = other.is_in_order && theirs.bytes <= other.len() * SHORT_BYTES_MAX;
+        if are_short
+            || !ours.blocks.is_empty()
             || !theirs.blocks.is_empty()
             || ours.shared.len() + theirs.shared.len() > ADOPTED_MAX
         {
@@ -225,6 +242,39 @@ impl Strings {
         let numbers: Vec<u32> = theirs.shared.iter().map(number).collect();
         let known = numbers.iter().any(|&number| (number as usize) < before);
         Some(Adopted { numbers, known })
+    }
+
+    /// The strings of these codes, and an empty one for a code that is not there: they stand in memory
+    /// in that order, and their codes count from 0. They are sealed, and will not be found again.
+    /// `None`: they are too long, or would take more memory than they do, as many are the same or were
+    /// never copied.
+    pub fn in_order(&self, codes: &[u64]) -> Option<Strings> {
+        let view = |&code: &u64| self.views.get(code as usize).copied().unwrap_or(0);
+        let mut views: Vec<u128> = codes.iter().map(view).collect();
+        let lengths = views.iter().map(|&view| view as u32 as usize);
+        let bytes: usize = lengths.filter(|length| *length > INLINE_MAX).sum();
+        let all_bytes = bytes + size_of_val(&views[..]);
+        if bytes > views.len() * ORDERED_BYTES_MAX
+            || all_bytes > self.bytes()
+            || u32::try_from(bytes).is_err()
+        {
+            return None;
+        }
+        let mut block = Vec::with_capacity(bytes + APPENDED_MORE);
+        for n in 0..views.len() {
+            if let Some(&ahead) = views.get(n + COPIED_AHEAD) {
+                self.heap.prefetch(ahead);
+            }
+            let view = views[n];
+            if view as u32 as usize > INLINE_MAX {
+                let offset = block.len() as u32;
+                append_bytes(&mut block, self.heap.long(view));
+                views[n] = u128::from(view as u64) | u128::from(offset) << 96;
+            }
+        }
+        let shared = if block.is_empty() { vec![] } else { vec![Buffer::from_vec(block)] };
+        let heap = Heap { shared, blocks: vec![], bytes };
+        Some(Strings { views, heap, is_in_order: true, ..Strings::default() })
     }
 
     pub fn with<R>(&self, code: u64, f: impl FnOnce(&[u8]) -> R) -> R {
@@ -402,6 +452,43 @@ impl Strings {
     }
 }
 
+/// Room that [`append_bytes`] wants behind the bytes.
+const APPENDED_MORE: usize = 16;
+
+/// Appends the bytes of a long string. Most fit a few words, for which a call of the C library's
+/// function takes longer than the copy.
+#[inline]
+fn append_bytes(block: &mut Vec<u8>, bytes: &[u8]) {
+    /// The two ends, of so many bytes each, that overlap.
+    fn append_ends<const N: usize>(block: &mut Vec<u8>, bytes: &[u8]) {
+        let (start, end) = (block.len(), block.len() + bytes.len());
+        block.extend_from_slice(&bytes[..N]);
+        block.extend_from_slice(&[0; N]);
+        block[end - N..end].copy_from_slice(&bytes[bytes.len() - N..]);
+        debug_assert!(end <= start + 2 * N);
+        block.truncate(end);
+    }
+    match bytes.len() {
+        8..=16 => append_ends::<8>(block, bytes),
+        17..=32 => append_ends::<16>(block, bytes),
+        _ => block.extend_from_slice(bytes),
+    }
+}
+
+/// Whether long strings of one length are the same. Most fit a few words, for which a call of the C
+/// library's function takes longer than the comparison.
+#[inline]
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    fn ends<const N: usize>(bytes: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
+        Some((bytes.first_chunk()?, bytes.last_chunk()?))
+    }
+    match a.len() {
+        8..=16 => ends::<8>(a) == ends::<8>(b),
+        17..=32 => ends::<16>(a) == ends::<16>(b),
+        _ => a == b,
+    }
+}
+
 /// An Arrow view of bytes that stand in that block from that offset, or in the view itself.
 #[inline]
 fn view(bytes: &[u8], block: u32, offset: u32) -> u128 {
@@ -446,8 +533,10 @@ pub(super) fn prefetch_long(buffers: &[Buffer], view: u128) {
 #[inline]
 fn prefetch_in(buffer: &[u8], view: u128) {
     let (len, (_, offset)) = (view as u32 as usize, place(view));
-    let lines = (0..len.min(LINES_AHEAD * LINE_BYTES)).step_by(LINE_BYTES);
-    lines.for_each(|line| prefetch(buffer, offset + line));
+    let read = len.min(LINES_AHEAD * LINE_BYTES);
+    (0..read).step_by(LINE_BYTES).for_each(|line| prefetch(buffer, offset + line));
+    // A short string may begin near the end of a line.
+    prefetch(buffer, offset + read - 1);
 }
 
 /// The bytes of an Arrow view of a long string.
@@ -476,6 +565,49 @@ mod tests {
             strings.with(u64::from(code), |b| assert_eq!(b, text.as_bytes()));
         }
         assert_eq!(strings.len(), seen.len());
+    }
+
+    #[test]
+    fn strings_are_copied_in_the_order_of_codes() {
+        let mut strings = Strings::default();
+        let texts: Vec<String> = (0..3000).map(|i| format!("{i}{}", "y".repeat(i % 40))).collect();
+        for text in &texts {
+            strings.append(text.as_bytes());
+        }
+        let codes: Vec<u64> = (0..3000).map(|n| n * 1009 % 3001).collect();
+        let ordered = strings.in_order(&codes).unwrap();
+        assert_eq!(ordered.len(), codes.len());
+        for (n, &code) in codes.iter().enumerate() {
+            let text = texts.get(code as usize).map_or("", String::as_str);
+            ordered.with(n as u64, |bytes| assert_eq!(bytes, text.as_bytes()));
+        }
+        // Many times what there is of them, too long on average, or never copied.
+        assert!(strings.in_order(&[39; 20_000]).is_none());
+        strings.in_order(&(0..3000).collect::<Vec<_>>()).unwrap();
+        let mut long = Strings::default();
+        (0..10).for_each(|_| assert!(long.append(&[b'z'; 70_000]) < 10));
+        assert!(long.in_order(&(0..10).collect::<Vec<_>>()).is_none());
+        let joined = StringViewArray::from_iter_values(&texts);
+        let mut held = Strings::default();
+        held.share(joined.data_buffers());
+        for &view in joined.views().iter() {
+            held.append_view(view, true, || unreachable!("they are shared"), None);
+        }
+        assert!(held.in_order(&codes).is_none());
+        assert_eq!(Strings::default().in_order(&[]).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn bytes_of_any_length_are_compared_to_the_last() {
+        for length in INLINE_MAX + 1..80 {
+            let bytes: Vec<u8> = (0..length as u8).collect();
+            assert!(same_bytes(&bytes, &bytes.clone()));
+            for at in 0..length {
+                let mut other = bytes.clone();
+                other[at] ^= 1;
+                assert!(!same_bytes(&bytes, &other), "{at} of {length}");
+            }
+        }
     }
 
     #[test]

@@ -671,6 +671,77 @@ fn rows_pass_through_when_they_find_no_groups() {
     });
 }
 
+/// Texts of all lengths that are stored or compared in ways of their own, many of which begin alike, in
+/// groups that are sorted into partitions with their texts, and in groups whose texts stay where they are.
+#[test]
+fn texts_of_every_length_are_told_apart() {
+    const LENGTHS: [usize; 14] = [0, 1, 4, 11, 12, 13, 16, 17, 31, 32, 33, 48, 100, 300];
+    let text = |group: u64| {
+        // The last bytes alone, the first alone or those in the middle tell texts of a length apart.
+        let length = LENGTHS[group as usize % LENGTHS.len()];
+        let number = group / LENGTHS.len() as u64;
+        let digits = format!("{:x}", number / 3);
+        let fill = "-".repeat(length.saturating_sub(digits.len()));
+        match number % 3 {
+            0 => format!("{fill}{digits}"),
+            1 => format!("{digits}{fill}"),
+            _ => format!("{}{digits}{}", &fill[fill.len() / 2..], &fill[..fill.len() / 2]),
+        }
+    };
+    let spec = Spec {
+        key_types: vec![DataType::Utf8View],
+        argument_types: vec![],
+        functions: vec![function(Kind::CountRows, &[], None)],
+    };
+    let spec = Arc::new(spec);
+    for (of, nulls, huge) in
+        [(4000, 0, false), (4000, 9, false), (400, 0, false), (4000, 5, true), (30_000, 0, true)]
+    {
+        let random = &mut Prng::new(of + nulls);
+        let mut parts: Vec<Partial> =
+            (0..3).map(|_| Partial::with_limits(&spec, limits(512)).unwrap()).collect();
+        let mut expected: HashMap<Option<String>, i64> = HashMap::new();
+        for batch in 0..60 {
+            let mut row = |n: u64| match random.below(100) {
+                null if null < nulls => None,
+                // Longer than any block, and the only ones of some chunks to be that long.
+                0 if huge && batch % 8 == 0 => Some(format!("{}{n}", "#".repeat(70_000))),
+                _ => Some(text(random.below(of))),
+            };
+            let texts: Vec<Option<String>> = (0..200).map(|n| row(n % 3)).collect();
+            for text in &texts {
+                *expected.entry(text.clone()).or_default() += 1;
+            }
+            let array: ArrayRef = match batch % 5 {
+                3 => Arc::new(StringArray::from(texts)),
+                4 => {
+                    let all: StringDictionaryBuilder<UInt32Type> = {
+                        let mut all = StringDictionaryBuilder::new();
+                        texts.iter().for_each(|text| all.append_option(text.as_ref()));
+                        all
+                    };
+                    let mut all = all;
+                    Arc::new(all.finish())
+                }
+                _ => Arc::new(StringViewArray::from(
+                    texts.iter().map(Option::as_deref).collect::<Vec<_>>(),
+                )),
+            };
+            parts[batch as usize % 3].push(&[array], &[], &[], 200).unwrap();
+        }
+        let merging = Merging::with_limits(Arc::clone(&spec), parts, limits(512)).unwrap();
+        let found = cells(&spec, &groups(&merging));
+        assert_eq!(found.len(), expected.len());
+        for row in found {
+            let key = match &row[0] {
+                Cell::Bytes(bytes) => Some(String::from_utf8(bytes.clone()).unwrap()),
+                _ => None,
+            };
+            assert_eq!(row[1], Cell::Int(expected[&key].into()), "{key:?}");
+        }
+    }
+}
+
 /// Groups by a number and two texts, of rows that are in order, from so many workers, who take turns.
 fn in_order(
     batch_rows: usize,
