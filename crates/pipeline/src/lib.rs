@@ -26,6 +26,7 @@ pub mod phases;
 mod prefetch;
 pub mod prepared;
 pub mod select;
+mod short;
 pub mod sort;
 pub mod table;
 pub mod window;

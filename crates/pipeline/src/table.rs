@@ -48,12 +48,13 @@ use pack::{NOTHING, Packing};
 use shared::{Bucket, Buckets};
 
 use crate::encoding;
+use crate::short;
 
 /// No row.
 pub const NONE: u32 = u32::MAX;
 
 /// How many rows ahead of their use a row's bytes are asked for.
-const BYTES_AHEAD: usize = 8;
+const BYTES_AHEAD: usize = 16;
 
 /// What decides between layouts, and about filters.
 #[derive(Clone, Debug)]
@@ -406,7 +407,7 @@ impl Table {
             }
             let same = |row: u32| {
                 let (chunk, row) = row_of(row);
-                probe.row(i) == chunk.row(row)
+                short::same(probe.row(i), chunk.row(row))
             };
             if found[i] != NONE && !same(found[i]) {
                 found[i] = slots::find(slots, probe.hashes[i], same);

@@ -199,9 +199,9 @@ fn orders(clustered: bool, random: &mut Prng) -> Load {
     }
 }
 
-fn texts(rows: u64, of: u64, random: &mut Prng) -> Load {
+fn texts(rows: u64, of: u64, digits: usize, random: &mut Prng) -> Load {
     let batch = |_| {
-        let text = |_| format!("Customer#{:09}", random.below(of));
+        let text = |_| format!("Customer#{:0digits$}", random.below(of));
         let keys = StringViewArray::from_iter_values((0..BATCH).map(text));
         let keys: Vec<ArrayRef> = vec![Arc::new(keys)];
         (keys, vec![])
@@ -209,6 +209,7 @@ fn texts(rows: u64, of: u64, random: &mut Prng) -> Load {
     Load {
         name: match of {
             10_000 => "strings at random, 10,000 of them, count",
+            1_000_000 if digits > 9 => "long strings at random, 1 M of them, count",
             1_000_000 => "strings at random, 1 M of them, count",
             _ => "strings, nearly all distinct, count",
         },
@@ -308,7 +309,8 @@ measurements! {
     orders_at_random: |random| orders(false, random);
     suppliers: suppliers_of_parts;
     customers: named_customers;
-    texts_distinct: |random| texts(1_000_000, 1 << 40, random);
-    texts_many: |random| texts(8_000_000, 1_000_000, random);
-    texts_few: |random| texts(40_000, 10_000, random);
+    texts_distinct: |random| texts(1_000_000, 1 << 40, 9, random);
+    texts_many: |random| texts(8_000_000, 1_000_000, 9, random);
+    texts_long: |random| texts(4_000_000, 1_000_000, 41, random);
+    texts_few: |random| texts(40_000, 10_000, 9, random);
 }

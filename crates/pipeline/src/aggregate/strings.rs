@@ -6,6 +6,7 @@ use arrow::datatypes::ByteViewType;
 
 use super::hash::{BLOCK, Table, hash_bytes};
 use crate::prefetch::prefetch;
+use crate::short;
 
 /// Bytes of the first block; each further one is twice as large, up to the last of these.
 const BLOCK_BYTES: (usize, usize) = (4 << 10, 1 << 20);
@@ -73,7 +74,7 @@ impl Heap {
 
     /// Puts a long string into a block; its view.
     fn store(&mut self, bytes: &[u8]) -> u128 {
-        let room = bytes.len() + APPENDED_MORE;
+        let room = bytes.len() + short::APPENDED_MORE;
         if self.blocks.last().is_none_or(|b| b.capacity() - b.len() < room) {
             let size = (BLOCK_BYTES.0 << self.blocks.len().min(8)).min(BLOCK_BYTES.1);
             let block = Vec::with_capacity(size.max(room));
@@ -83,7 +84,7 @@ impl Heap {
         let number = (self.shared.len() + self.blocks.len() - 1) as u32;
         let block = self.blocks.last_mut().expect("pushed if there was none");
         let offset = block.len() as u32;
-        append_bytes(block, bytes);
+        short::append(bytes, block);
         view(bytes, number, offset)
     }
 
@@ -95,7 +96,7 @@ impl Heap {
             found == view
         } else {
             // The length and the first bytes, then all.
-            found as u64 == view as u64 && same_bytes(self.long(found), bytes())
+            found as u64 == view as u64 && short::same(self.long(found), bytes())
         }
     }
 
@@ -260,7 +261,7 @@ impl Strings {
         {
             return None;
         }
-        let mut block = Vec::with_capacity(bytes + APPENDED_MORE);
+        let mut block = Vec::with_capacity(bytes + short::APPENDED_MORE);
         for n in 0..views.len() {
             if let Some(&ahead) = views.get(n + COPIED_AHEAD) {
                 self.heap.prefetch(ahead);
@@ -268,7 +269,7 @@ impl Strings {
             let view = views[n];
             if view as u32 as usize > INLINE_MAX {
                 let offset = block.len() as u32;
-                append_bytes(&mut block, self.heap.long(view));
+                short::append(self.heap.long(view), &mut block);
                 views[n] = u128::from(view as u64) | u128::from(offset) << 96;
             }
         }
@@ -364,6 +365,7 @@ impl Strings {
     }
 
     /// Whether the string of a code is that of a code of other strings, [adopted](Self::adopt) or not.
+    #[inline]
     pub fn has(
         &self,
         code: u64,
@@ -449,43 +451,6 @@ impl Strings {
         let views = array.views();
         // The view of a NULL says nothing.
         self.codes(array, nulls, append, |i| nulls.is_none() && views[i] == views[i - 1])
-    }
-}
-
-/// Room that [`append_bytes`] wants behind the bytes.
-const APPENDED_MORE: usize = 16;
-
-/// Appends the bytes of a long string. Most fit a few words, for which a call of the C library's
-/// function takes longer than the copy.
-#[inline]
-fn append_bytes(block: &mut Vec<u8>, bytes: &[u8]) {
-    /// The two ends, of so many bytes each, that overlap.
-    fn append_ends<const N: usize>(block: &mut Vec<u8>, bytes: &[u8]) {
-        let (start, end) = (block.len(), block.len() + bytes.len());
-        block.extend_from_slice(&bytes[..N]);
-        block.extend_from_slice(&[0; N]);
-        block[end - N..end].copy_from_slice(&bytes[bytes.len() - N..]);
-        debug_assert!(end <= start + 2 * N);
-        block.truncate(end);
-    }
-    match bytes.len() {
-        8..=16 => append_ends::<8>(block, bytes),
-        17..=32 => append_ends::<16>(block, bytes),
-        _ => block.extend_from_slice(bytes),
-    }
-}
-
-/// Whether long strings of one length are the same. Most fit a few words, for which a call of the C
-/// library's function takes longer than the comparison.
-#[inline]
-fn same_bytes(a: &[u8], b: &[u8]) -> bool {
-    fn ends<const N: usize>(bytes: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
-        Some((bytes.first_chunk()?, bytes.last_chunk()?))
-    }
-    match a.len() {
-        8..=16 => ends::<8>(a) == ends::<8>(b),
-        17..=32 => ends::<16>(a) == ends::<16>(b),
-        _ => a == b,
     }
 }
 
@@ -595,19 +560,6 @@ mod tests {
         }
         assert!(held.in_order(&codes).is_none());
         assert_eq!(Strings::default().in_order(&[]).unwrap().len(), 0);
-    }
-
-    #[test]
-    fn bytes_of_any_length_are_compared_to_the_last() {
-        for length in INLINE_MAX + 1..80 {
-            let bytes: Vec<u8> = (0..length as u8).collect();
-            assert!(same_bytes(&bytes, &bytes.clone()));
-            for at in 0..length {
-                let mut other = bytes.clone();
-                other[at] ^= 1;
-                assert!(!same_bytes(&bytes, &other), "{at} of {length}");
-            }
-        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::pack::NOTHING;
 use super::word::{Visit, Word, is_word, visit};
 use crate::encoding::{self, internal};
 use crate::prefetch::prefetch;
+use crate::short;
 
 /// Encoded rows.
 #[derive(Default)]
@@ -40,11 +41,16 @@ impl Encoded {
     #[inline(always)]
     pub fn prefetch_offset(&self, i: usize) {
         prefetch(&self.offsets, i);
+        prefetch(&self.offsets, i + 1);
     }
 
+    /// Of a row of few bytes all, also if it begins near the end of a line.
     #[inline(always)]
     pub fn prefetch_bytes(&self, i: usize) {
-        prefetch(&self.bytes, self.offsets[i]);
+        const LINE_BYTES: usize = 64;
+        let start = self.offsets[i];
+        prefetch(&self.bytes, start);
+        prefetch(&self.bytes, self.offsets[i + 1].min(start + LINE_BYTES).wrapping_sub(1));
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -222,7 +228,7 @@ impl<'a> Column<'a> {
         let nulls = self.nulls.as_ref();
         let valid = |i: usize| nulls.is_none_or(|n| n.is_valid(i));
         let mut put = |cursor: &mut usize, bytes: &[u8]| {
-            out[*cursor..*cursor + bytes.len()].copy_from_slice(bytes);
+            short::copy(bytes, &mut out[*cursor..*cursor + bytes.len()]);
             *cursor += bytes.len();
         };
         match &self.values {

@@ -90,7 +90,10 @@ impl Kind {
         fn all<T>(values: &[Value], of: impl Fn(i128) -> T) -> Vec<Option<T>> {
             values.iter().map(|v| v.map(&of)).collect()
         }
-        let text = |n: i128| format!("{n}{}", "x".repeat(n as usize % 20));
+        let text = |n: i128| match n {
+            7 => String::new(),
+            _ => format!("{n}{}", "x".repeat(n as usize % 50)),
+        };
         let dictionary = random.below(2) == 0;
         let plain: ArrayRef = match self {
             Kind::Small => Arc::new(Int32Array::from(all(values, |n| n as i32))),
@@ -602,6 +605,59 @@ fn no_rows() {
                 layouts,
                 seed: 1,
             });
+        }
+    }
+}
+
+/// Texts that differ in one byte, wherever it is, and in their length alone; of two keys, the second of
+/// which would be where the first one ends.
+#[test]
+fn texts_of_every_length_are_told_apart() {
+    let lengths: Vec<usize> = (0..70).chain([255, 256, 70_000]).collect();
+    let mut texts: Vec<String> = vec![];
+    for length in lengths {
+        texts.push("-".repeat(length));
+        let places = [0, 3, 7, 8, 11, 12, 15, 16, 31, 32, length / 2, length.wrapping_sub(1)];
+        let mut places: Vec<usize> = places.into_iter().filter(|at| *at < length).collect();
+        places.sort_unstable();
+        places.dedup();
+        for at in places {
+            let mut text = "-".repeat(length);
+            text.replace_range(at..at + 1, "+");
+            texts.push(text);
+        }
+    }
+    let (built, missing): (Vec<_>, Vec<_>) = texts.iter().enumerate().partition(|(n, _)| n % 4 > 0);
+    for keys in [1, 2] {
+        let spec = Spec {
+            key_types: vec![DataType::Utf8View; keys],
+            payload_types: vec![],
+            nulls_equal: false,
+            keep_null_keys: false,
+        };
+        let column = |texts: &[(usize, &String)]| -> ArrayRef {
+            Arc::new(StringViewArray::from_iter_values(texts.iter().map(|(_, text)| text)))
+        };
+        let columns = |texts: &[(usize, &String)]| vec![column(texts); keys];
+        let mut part = Collected::new(&spec);
+        part.push(&columns(&built), &[], built.len()).unwrap();
+        let table = build(spec, vec![part], &mut Prng::new(keys as u64), 2);
+        let mut found = vec![];
+        let mut look_up = |texts: &[ArrayRef], rows| {
+            table.lookup(texts, rows, &mut Scratch::default(), &mut found).unwrap();
+            found.clone()
+        };
+        let rows: Vec<u32> = (0..built.len() as u32).collect();
+        assert_eq!(look_up(&columns(&built), built.len()), rows);
+        assert_eq!(look_up(&columns(&missing), missing.len()), vec![NONE; missing.len()]);
+        if keys == 2 {
+            // The same bytes one after the other, divided elsewhere.
+            let halves = |texts: [&str; 2]| {
+                texts.map(|text| -> ArrayRef { Arc::new(StringViewArray::from(vec![text])) })
+            };
+            let [of_20, of_40] = ["-".repeat(20), "-".repeat(40)];
+            assert_eq!(look_up(&halves(["", &of_40]), 1), [NONE]);
+            assert_ne!(look_up(&halves([&of_20, &of_20]), 1), [NONE]);
         }
     }
 }
