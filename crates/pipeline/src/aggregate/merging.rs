@@ -19,10 +19,10 @@ use super::ordered;
 use super::partial::{Chunk, Partial, Sorted, accumulators};
 use super::plan::Plan;
 use super::states::{Merge, States};
-use super::strings::{AHEAD, Adopted, Strings};
+use super::strings::{AHEAD, Adopted, Reordered, Strings};
 use super::{LIMITS, Limits, PARTITIONS_LOG2_MAX, Spec, spill};
 use crate::encoding::internal;
-use crate::phases::Phases;
+use crate::phases::{Pause, Phases, at_once, no_pause};
 
 /// Chunks whose groups are told apart by hashes without strings, at most.
 const UNHASHED_CHUNKS_MAX: usize = 16;
@@ -324,6 +324,9 @@ impl Merging {
     }
 }
 
+/// The phase that puts the texts of many groups in order.
+const TEXTS: usize = 2;
+
 /// Sorts chunks into partitions: the numbers of their groups; then, of many, these themselves; and then
 /// their texts.
 impl Phases for Merging {
@@ -338,7 +341,7 @@ impl Phases for Merging {
             Way::Apart | Way::AtOnce => 0,
             Way::Partitions { gathered: true, .. } => 1,
             Way::Partitions { gathered: false, .. } => {
-                2 + usize::from(self.plan.keys.iter().any(Key::is_coded))
+                TEXTS + usize::from(self.plan.keys.iter().any(Key::is_coded))
             }
         }
     }
@@ -354,13 +357,30 @@ impl Phases for Merging {
             0 => {}
             1 => return chunk.permute(),
             _ => {
-                chunk.put_texts_in_order(&self.plan);
-                return Ok(());
+                drop(chunk);
+                return at_once(self.run_in_steps(phase, task, &no_pause))?;
             }
         }
         let (by, range) = (&self.apart_by[..], self.range);
         let partitioning = Partitioning { log2, common_bits: self.common_bits, by, range };
         chunk.sort(&self.plan, partitioning, &self.without);
+        Ok(())
+    }
+
+    async fn run_in_steps(&self, phase: usize, task: usize, pause: &Pause<'_>) -> Result<()> {
+        if phase < TEXTS || !matches!(self.way, Way::Partitions { .. }) {
+            return self.run(phase, task);
+        }
+        let chunk = || self.chunks[task].write().map_err(|_| poisoned());
+        for (k, key) in self.plan.keys.iter().enumerate() {
+            let texts = chunk()?.begin_texts(k, key);
+            if let Some(mut texts) = texts {
+                while texts.step() {
+                    pause().await;
+                }
+                chunk()?.strings[k] = texts.finish();
+            }
+        }
         Ok(())
     }
 
@@ -689,31 +709,27 @@ impl Chunk {
         Ok(())
     }
 
-    /// Puts the texts of the groups in the order of these, where many groups have a text of their own:
-    /// whoever merges a partition finds its texts side by side, and not a few in each line of all the
-    /// memory that texts take.
-    fn put_texts_in_order(&mut self, plan: &Plan) {
+    /// Begins to put the texts of a key in the order of the groups, where many of these have a text of
+    /// their own: whoever merges a partition finds its texts side by side, and not a few in each line of
+    /// all the memory that texts take. The texts are to come back as those of the key.
+    fn begin_texts(&mut self, k: usize, key: &Key) -> Option<Reordered> {
         const NO_CODE: u64 = u64::MAX;
+        if !key.is_coded() || !has_many_strings(self, k) {
+            return None;
+        }
         let stride = self.keys.stride();
-        for (k, key) in plan.keys.iter().enumerate() {
-            if !key.is_coded() || !has_many_strings(self, k) {
-                continue;
-            }
-            let rows = self.keys.rows.chunks_exact(stride);
-            let code = |row: &[u64]| {
-                let flags = if self.keys.flagged { row[self.keys.keys] } else { 0 };
-                if key.is_code(k, flags) { row[k] } else { NO_CODE }
-            };
-            let codes: Vec<u64> = rows.map(code).collect();
-            if let Some(strings) = self.strings[k].in_order(&codes) {
-                self.strings[k] = strings;
-                let words = self.keys.rows.iter_mut().skip(k).step_by(stride);
-                for (group, (word, code)) in words.zip(codes).enumerate() {
-                    if code != NO_CODE {
-                        *word = group as u64;
-                    }
-                }
+        let code = |row: &[u64]| {
+            let flags = if self.keys.flagged { row[self.keys.keys] } else { 0 };
+            if key.is_code(k, flags) { row[k] } else { NO_CODE }
+        };
+        let codes: Vec<u64> = self.keys.rows.chunks_exact(stride).map(code).collect();
+        let texts = self.strings[k].in_order(&codes)?;
+        let words = self.keys.rows.iter_mut().skip(k).step_by(stride);
+        for (group, (word, code)) in words.zip(codes).enumerate() {
+            if code != NO_CODE {
+                *word = group as u64;
             }
         }
+        Some(texts)
     }
 }

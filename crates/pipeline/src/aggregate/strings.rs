@@ -23,6 +23,9 @@ pub(super) const AHEAD: usize = 8;
 /// The same where nothing but a copy is made of them.
 const COPIED_AHEAD: usize = 32;
 
+/// Strings that are copied in a step of that.
+const STEP_STRINGS: usize = 32 << 10;
+
 /// Bytes of a long string, on average, up to which [`Strings::in_order`] copies them: more have lines of
 /// memory to themselves wherever they are, and a task would copy them for too long.
 const ORDERED_BYTES_MAX: usize = 64;
@@ -245,13 +248,12 @@ impl Strings {
         Some(Adopted { numbers, known })
     }
 
-    /// The strings of these codes, and an empty one for a code that is not there: they stand in memory
-    /// in that order, and their codes count from 0. They are sealed, and will not be found again.
-    /// `None`: they are too long, or would take more memory than they do, as many are the same or were
-    /// never copied.
-    pub fn in_order(&self, codes: &[u64]) -> Option<Strings> {
+    /// Begins to put the strings of these codes, and an empty one for a code that is not there, in that
+    /// order in memory; their codes will count from 0. Until they are back there are none. `None`: they
+    /// are too long, or would take more memory than they do, as many are the same or were never copied.
+    pub fn in_order(&mut self, codes: &[u64]) -> Option<Reordered> {
         let view = |&code: &u64| self.views.get(code as usize).copied().unwrap_or(0);
-        let mut views: Vec<u128> = codes.iter().map(view).collect();
+        let views: Vec<u128> = codes.iter().map(view).collect();
         let lengths = views.iter().map(|&view| view as u32 as usize);
         let bytes: usize = lengths.filter(|length| *length > INLINE_MAX).sum();
         let all_bytes = bytes + size_of_val(&views[..]);
@@ -261,21 +263,8 @@ impl Strings {
         {
             return None;
         }
-        let mut block = Vec::with_capacity(bytes + short::APPENDED_MORE);
-        for n in 0..views.len() {
-            if let Some(&ahead) = views.get(n + COPIED_AHEAD) {
-                self.heap.prefetch(ahead);
-            }
-            let view = views[n];
-            if view as u32 as usize > INLINE_MAX {
-                let offset = block.len() as u32;
-                short::append(self.heap.long(view), &mut block);
-                views[n] = u128::from(view as u64) | u128::from(offset) << 96;
-            }
-        }
-        let shared = if block.is_empty() { vec![] } else { vec![Buffer::from_vec(block)] };
-        let heap = Heap { shared, blocks: vec![], bytes };
-        Some(Strings { views, heap, is_in_order: true, ..Strings::default() })
+        let block = Vec::with_capacity(bytes + short::APPENDED_MORE);
+        Some(Reordered { heap: std::mem::take(self).heap, views, block, done: 0 })
     }
 
     pub fn with<R>(&self, code: u64, f: impl FnOnce(&[u8]) -> R) -> R {
@@ -454,6 +443,44 @@ impl Strings {
     }
 }
 
+/// Strings of which some stand in another order: see [`Strings::in_order`].
+pub(super) struct Reordered {
+    heap: Heap,
+    /// The first so many are of the block, the others of the heap.
+    views: Vec<u128>,
+    done: usize,
+    block: Vec<u8>,
+}
+
+impl Reordered {
+    /// Copies some more; `false`: that is all.
+    pub fn step(&mut self) -> bool {
+        let end = self.views.len().min(self.done + STEP_STRINGS);
+        for n in self.done..end {
+            if let Some(&ahead) = self.views.get(n + COPIED_AHEAD) {
+                self.heap.prefetch(ahead);
+            }
+            let view = self.views[n];
+            if view as u32 as usize > INLINE_MAX {
+                let offset = self.block.len() as u32;
+                short::append(self.heap.long(view), &mut self.block);
+                self.views[n] = u128::from(view as u64) | u128::from(offset) << 96;
+            }
+        }
+        self.done = end;
+        end < self.views.len()
+    }
+
+    /// All of them, sealed. They will not be found again.
+    pub fn finish(mut self) -> Strings {
+        while self.step() {}
+        let bytes = self.block.len();
+        let shared = if bytes == 0 { vec![] } else { vec![Buffer::from_vec(self.block)] };
+        let heap = Heap { shared, blocks: vec![], bytes };
+        Strings { views: self.views, heap, is_in_order: true, ..Strings::default() }
+    }
+}
+
 /// An Arrow view of bytes that stand in that block from that offset, or in the view itself.
 #[inline]
 fn view(bytes: &[u8], block: u32, offset: u32) -> u128 {
@@ -540,15 +567,16 @@ mod tests {
             strings.append(text.as_bytes());
         }
         let codes: Vec<u64> = (0..3000).map(|n| n * 1009 % 3001).collect();
-        let ordered = strings.in_order(&codes).unwrap();
+        // Many times what there is of them.
+        assert!(strings.in_order(&[39; 20_000]).is_none());
+        let ordered = strings.in_order(&codes).unwrap().finish();
+        assert_eq!(strings.len(), 0);
         assert_eq!(ordered.len(), codes.len());
         for (n, &code) in codes.iter().enumerate() {
             let text = texts.get(code as usize).map_or("", String::as_str);
             ordered.with(n as u64, |bytes| assert_eq!(bytes, text.as_bytes()));
         }
-        // Many times what there is of them, too long on average, or never copied.
-        assert!(strings.in_order(&[39; 20_000]).is_none());
-        strings.in_order(&(0..3000).collect::<Vec<_>>()).unwrap();
+        // Too long on average, or never copied.
         let mut long = Strings::default();
         (0..10).for_each(|_| assert!(long.append(&[b'z'; 70_000]) < 10));
         assert!(long.in_order(&(0..10).collect::<Vec<_>>()).is_none());
@@ -559,7 +587,20 @@ mod tests {
             held.append_view(view, true, || unreachable!("they are shared"), None);
         }
         assert!(held.in_order(&codes).is_none());
-        assert_eq!(Strings::default().in_order(&[]).unwrap().len(), 0);
+        assert_eq!(Strings::default().in_order(&[]).unwrap().finish().len(), 0);
+        // In several steps, of strings that mostly stand in their views.
+        let mut many = Strings::default();
+        let of =
+            |n: u64| format!("{n}{}", if n.is_multiple_of(9) { "-and more of it" } else { "" });
+        let numbers = 2 * STEP_STRINGS as u64 + 1;
+        (0..numbers).for_each(|n| assert_eq!(u64::from(many.append(of(n).as_bytes())), n));
+        let codes: Vec<u64> = (0..numbers).rev().collect();
+        let mut ordered = many.in_order(&codes).unwrap();
+        assert_eq!([ordered.step(), ordered.step(), ordered.step()], [true, true, false]);
+        let ordered = ordered.finish();
+        for (n, &code) in codes.iter().enumerate() {
+            ordered.with(n as u64, |bytes| assert_eq!(bytes, of(code).as_bytes()));
+        }
     }
 
     #[test]
