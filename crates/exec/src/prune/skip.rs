@@ -71,6 +71,29 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Who made a dynamic filter. It does not say, but joins bound their keys on both sides or list
+    /// them, and a top-k bounds its own on one.
+    pub fn of(expr: &Arc<dyn PhysicalExpr>) -> Cause {
+        if let Some(dynamic) = expr.downcast_ref::<DynamicFilterPhysicalExpr>() {
+            return dynamic.current().map_or(Cause::TopK, |current| Cause::of(&current));
+        }
+        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
+            let constant = expr.downcast_ref::<Literal>().is_some();
+            let null = expr.downcast_ref::<IsNullExpr>().is_some();
+            return if constant || null { Cause::TopK } else { Cause::Join };
+        };
+        let operator = |e: &Arc<dyn PhysicalExpr>| e.downcast_ref::<BinaryExpr>().map(|e| *e.op());
+        let sides = (operator(binary.left()), operator(binary.right()));
+        match binary.op() {
+            Operator::And if sides == (Some(Operator::GtEq), Some(Operator::LtEq)) => Cause::Join,
+            Operator::And | Operator::Or => match Cause::of(binary.left()) {
+                Cause::TopK => Cause::of(binary.right()),
+                other => other,
+            },
+            _ => Cause::TopK,
+        }
+    }
+
     pub const ALL: [Cause; 6] =
         [Cause::Bounds, Cause::Partition, Cause::Digest, Cause::Join, Cause::TopK, Cause::Deleted];
 
@@ -255,7 +278,7 @@ impl Skipper {
             match dynamic {
                 false => fixed.push(predicate),
                 true => {
-                    let cause = origin(&expr);
+                    let cause = Cause::of(&expr);
                     changing.push(Changing { expr, predicate, cause });
                 }
             }
@@ -391,7 +414,7 @@ impl Skipper {
         state.generation = generation;
         for changing in &mut state.changing {
             changing.predicate = compile(&changing.expr, &self.contents.arrow_schema);
-            changing.cause = origin(&changing.expr);
+            changing.cause = Cause::of(&changing.expr);
         }
         let fixed = state.extents_fixed.get_or_insert_with(|| self.judge_extents());
         let mut extents = fixed.clone();
@@ -457,29 +480,6 @@ impl Skipper {
         });
         let contents = Arc::clone(&self.contents);
         (!columns.is_empty()).then_some(Wanted { contents, extent, columns })
-    }
-}
-
-/// Who made a dynamic filter. It does not say, but joins bound their keys on both sides or list
-/// them, and a top-k bounds its own on one.
-fn origin(expr: &Arc<dyn PhysicalExpr>) -> Cause {
-    if let Some(dynamic) = expr.downcast_ref::<DynamicFilterPhysicalExpr>() {
-        return dynamic.current().map_or(Cause::TopK, |current| origin(&current));
-    }
-    let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
-        let constant = expr.downcast_ref::<Literal>().is_some();
-        let null = expr.downcast_ref::<IsNullExpr>().is_some();
-        return if constant || null { Cause::TopK } else { Cause::Join };
-    };
-    let operator = |e: &Arc<dyn PhysicalExpr>| e.downcast_ref::<BinaryExpr>().map(|e| *e.op());
-    let sides = (operator(binary.left()), operator(binary.right()));
-    match binary.op() {
-        Operator::And if sides == (Some(Operator::GtEq), Some(Operator::LtEq)) => Cause::Join,
-        Operator::And | Operator::Or => match origin(binary.left()) {
-            Cause::TopK => origin(binary.right()),
-            other => other,
-        },
-        _ => Cause::TopK,
     }
 }
 

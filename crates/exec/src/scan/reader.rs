@@ -199,6 +199,12 @@ impl Reader {
         order
     }
 
+    /// Whether its rows narrow its own filters: the sooner a top-k has seen the few that are left of a
+    /// chunk, the fewer chunks and rows are looked at after it.
+    fn feeds_top_k(&self) -> bool {
+        self.conjuncts.iter().any(|c| c.dynamic && Cause::of(&c.expr) == Cause::TopK)
+    }
+
     /// The column after the table's own names rows and is not stored.
     fn is_row_id(&self, column: usize) -> bool {
         column >= self.source.contents.arrow_schema.fields().len()
@@ -379,7 +385,12 @@ impl Stream {
                 return Ok(Some(self.emit(batch)));
             }
             match self.reader.next().await? {
-                Some(morsel) => self.take_in(morsel)?,
+                Some(morsel) => {
+                    self.take_in(morsel)?;
+                    if self.reader.feeds_top_k() {
+                        self.coalescer.finish_buffered_batch()?;
+                    }
+                }
                 None => {
                     self.coalescer.finish_buffered_batch()?;
                     return Ok(self.coalescer.next_completed_batch().map(|b| self.emit(b)));
