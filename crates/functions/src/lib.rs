@@ -22,7 +22,8 @@
 //! * [`zones`]: clocks and instants
 //! * [`ordered_lists`]: `array_agg` with an order; [`string_agg`]; [`first_last`]: `first_value` and
 //!   `last_value`
-//! * [`regression`]: `corr`, `regr_slope` and their like; [`moving`]: aggregates over frames that move
+//! * [`regression`]: `corr`, `regr_slope` and their like; `spread.rs`: `variance` and `stddev`; [`moving`]:
+//!   aggregates over frames that move
 //! * [`array_remove`], [`list_contains`], [`percentile`]: functions that DataFusion has otherwise
 //! * [`bytea`]: bytes as texts
 //! * [`operators`]: what `-` and `+` mean between dates and timestamps
@@ -63,6 +64,7 @@ pub mod regression;
 mod row_keys;
 pub mod rowwise;
 pub mod spans;
+mod spread;
 pub mod string_agg;
 pub mod strings;
 pub mod text;
@@ -191,7 +193,12 @@ pub fn register(state: &mut SessionState) {
         add(AggregateUDF::new_from_impl(extremes::Extreme(extreme)));
     }
     let variance = functions_aggregate::variance::var_samp_udaf();
-    add(variance.as_ref().clone().with_aliases(["variance"]));
+    let variance = Arc::new(variance.as_ref().clone().with_aliases(["variance"]));
+    for figure in [variance, functions_aggregate::stddev::stddev_udaf()] {
+        if let Some(figure) = spread::Spread::of(figure) {
+            add(figure);
+        }
+    }
     for figure in functions_aggregate::all_default_aggregate_functions() {
         if let Some(figure) = regression::Regression::of(figure) {
             add(figure);

@@ -4,7 +4,8 @@
 //! DataFusion's have another meaning at the edges: `regr_r2` of a constant `y` is NULL and not 1, `corr` of what
 //! has a NaN is NULL and not NaN, and the variance of one NaN is zero. By groups it takes `corr` from sums of
 //! squares, of which little is left where the numbers are large beside their distances. The sums here are those
-//! of Youngs and Cramer ("Some results relevant to choice of sum and sum-of-product algorithms", 1971).
+//! of Youngs and Cramer ("Some results relevant to choice of sum and sum-of-product algorithms", 1971), and
+//! of batches with many rows of a group those of [`spread`](crate::spread).
 
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use datafusion::logical_expr::{
 use thalweg_base::{Error, Result};
 use thalweg_errors::into_datafusion;
 use thalweg_storage::canonical_f64;
+
+use crate::spread::{Plane, planes};
 
 /// What is made of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,6 +152,19 @@ impl Sums {
         }
     }
 
+    /// Of the pairs of a batch.
+    fn of(plane: &Plane) -> Sums {
+        let Plane { y, x, .. } = plane;
+        Sums {
+            count: x.count,
+            x: x.total(),
+            xx: x.squares(),
+            y: y.total(),
+            yy: y.squares(),
+            xy: plane.products(),
+        }
+    }
+
     fn state(&self) -> [f64; 6] {
         [self.count, self.x, self.xx, self.y, self.yy, self.xy]
     }
@@ -247,6 +263,9 @@ struct One {
 impl Accumulator for One {
     fn update_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
         let (y, x) = pairs(values)?;
+        if let Some(planes) = planes(&y, &x, std::iter::repeat_n(0, x.len()), None, 1) {
+            return self.sums.merge(&Sums::of(&planes[0])).map_err(into_datafusion);
+        }
         for (y, x) in y.iter().zip(&x) {
             if let (Some(y), Some(x)) = (y, x) {
                 self.sums.add(y, x).map_err(into_datafusion)?;
@@ -293,6 +312,12 @@ impl GroupsAccumulator for Groups {
     ) -> DfResult<()> {
         self.sums.resize(total, Sums::default());
         let (y, x) = pairs(values)?;
+        if let Some(planes) = planes(&y, &x, groups.iter().copied(), filter, total) {
+            let mut each = self.sums.iter_mut().zip(&planes);
+            return each
+                .try_for_each(|(sums, plane)| sums.merge(&Sums::of(plane)))
+                .map_err(into_datafusion);
+        }
         for (at, &group) in groups.iter().enumerate() {
             let is_asked = filter.is_none_or(|f| f.is_valid(at) && f.value(at));
             if is_asked && y.is_valid(at) && x.is_valid(at) {
