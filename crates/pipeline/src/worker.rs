@@ -4,6 +4,8 @@
 //! a stack: each [`Worker::step`] does one piece of the work at its top, and the caller may do
 //! something else in between.
 
+mod early;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +25,7 @@ use crate::expr::{Evaluate, Expr};
 use crate::prepared::{Pipeline, Plan, Probe, Sink, Step};
 use crate::table::{Collected, NONE, Scratch, Table};
 use crate::{sort, table};
+use early::{Condition, Early};
 
 /// What a sink has become.
 #[derive(Clone)]
@@ -257,6 +260,8 @@ pub struct Worker {
     pipeline: usize,
     /// By step: those it probes; `None` until it is set.
     tables: Vec<Option<Arc<BuiltTable>>>,
+    /// By step: of those that probe.
+    conditions: Vec<Condition>,
     live: Vec<Vec<bool>>,
     part: Part,
     /// What is left to do, the next on top.
@@ -297,6 +302,8 @@ struct Pairing {
     row: usize,
     /// For each row, whether a pair was found that meets the condition; empty unless asked for.
     matched: Vec<bool>,
+    /// What of the condition is asked of rows before they are pairs.
+    early: Option<Early>,
 }
 
 impl Worker {
@@ -313,7 +320,18 @@ impl Worker {
             Some(sink) => table(sinks, sink).map(|t| Some(Arc::clone(t))),
             None => Ok(None),
         };
+        let mut registers = this.types.len();
+        let condition = |step: &Step| {
+            let condition = match step {
+                Step::Probe(probe) => probe.condition.as_ref(),
+                _ => None,
+            };
+            let condition = Condition::new(condition, registers);
+            registers += step.added(&plan.sinks);
+            condition
+        };
         Ok(Worker {
+            conditions: this.steps.iter().map(condition).collect(),
             tables: this.steps.iter().map(table).collect::<Result<_>>()?,
             live: this.live(&plan.sinks),
             plan: Arc::clone(plan),
@@ -494,7 +512,8 @@ impl Worker {
             Join::Semi | Join::Anti | Join::Mark => true,
         };
         let matched = if remembers { vec![false; batch.rows()] } else { vec![] };
-        let pairing = Pairing { step, batch, next: first, row: 0, matched };
+        let early = self.conditions[step].ready(&mut batch, &built.table)?;
+        let pairing = Pairing { step, batch, next: first, row: 0, matched, early };
         self.stack.push(Work::Pairs(Box::new(pairing)));
         Ok(None)
     }
@@ -510,36 +529,55 @@ impl Worker {
         // Who only asks whether there is a match need not see the others.
         let first_only = matches!(probe.kind, Join::Semi | Join::Anti | Join::Mark);
         let marks_only = matches!(probe.kind, Join::MarkTable { .. });
+        let condition = match this.early {
+            Some(_) => self.conditions[this.step].rest(),
+            None => probe.condition.as_ref(),
+        };
         let (mut positions, mut rows, mut looked_at) = (Vec::new(), Vec::new(), 0);
-        while this.row < this.next.len() && rows.len() < BATCH_ROWS && looked_at < LOOKED_AT_MAX {
-            let row = this.next[this.row];
-            let marked = marks_only && row != NONE && built.is_marked(row);
+        let mut bounds = Vec::new();
+        'rows: while this.row < this.next.len() {
+            let first = this.next[this.row];
             // Without a condition all rows of a key are marked together.
-            let all_marked = marked && probe.condition.is_none();
-            if row == NONE || all_marked || (first_only && this.matched[this.row]) {
+            let all_marked =
+                marks_only && probe.condition.is_none() && first != NONE && built.is_marked(first);
+            if first == NONE || all_marked || (first_only && this.matched[this.row]) {
                 this.row += 1;
                 continue;
             }
-            looked_at += 1;
-            this.next[this.row] = table.next_equal(row);
-            if !marked {
-                positions.push(this.row as u32);
-                rows.push(row);
+            if let Some(early) = &this.early {
+                early.bounds(this.row, &mut bounds);
             }
+            let mut row = first;
+            while row != NONE {
+                if rows.len() == BATCH_ROWS || looked_at == LOOKED_AT_MAX {
+                    this.next[this.row] = row;
+                    break 'rows;
+                }
+                looked_at += 1;
+                let passes = this.early.as_ref().is_none_or(|early| early.passes(&bounds, row));
+                if passes && !(marks_only && built.is_marked(row)) {
+                    positions.push(this.row as u32);
+                    rows.push(row);
+                }
+                row = table.next_equal(row);
+            }
+            this.row += 1;
         }
         let done = this.row == this.next.len();
         let mut pairs = None;
         // Who asks for no more than which rows match needs no values of theirs.
-        if !rows.is_empty() && (probe.condition.is_some() || probe.kind.adds_payload()) {
+        if !rows.is_empty() && (condition.is_some() || probe.kind.adds_payload()) {
             let mut batch = this.batch.clone();
             batch.pick(positions.clone().into())?;
             extend(&mut batch, &built, rows.clone().into());
-            if let Some(condition) = &probe.condition {
+            if let Some(condition) = condition {
                 let truth = condition.truth(&mut batch)?;
                 let left = |all: &[u32]| truth.set_indices().map(|i| all[i]).collect::<Vec<_>>();
                 (positions, rows) = (left(&positions), left(&rows));
                 batch.retain(&self.live[this.step + 1]);
                 keep(&mut batch, &truth)?;
+            } else {
+                batch.retain(&self.live[this.step + 1]);
             }
             pairs = Some(batch);
         }
