@@ -16,10 +16,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, Decimal128Array, GenericByteViewArray,
+    Array, ArrayData, ArrayRef, AsArray, Decimal128Array, DictionaryArray, GenericByteViewArray,
     MAX_INLINE_VIEW_LEN, UInt32Array, make_array,
 };
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{
     ArrowNativeType, BinaryViewType, ByteViewType, DataType, Date32Type, Date64Type, Decimal32Type,
@@ -191,6 +191,19 @@ pub fn words(array: &dyn Array) -> Option<Cow<'_, [i64]>> {
     })
 }
 
+/// The least and the greatest; `None`: there are none.
+pub fn bounds<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
+    let first = *values.first()?;
+    Some(values.iter().fold((first, first), |(low, high), &v| (low.min(v), high.max(v))))
+}
+
+/// A dictionary of values without NULLs. All codes are below their number, also those that stand in the
+/// place of a NULL.
+pub fn coded(codes: Vec<u32>, nulls: Option<NullBuffer>, values: ArrayRef) -> Result<ArrayRef> {
+    let codes = UInt32Array::new(codes.into(), nulls);
+    Ok(Arc::new(DictionaryArray::try_new(codes, values).map_err(internal)?))
+}
+
 /// The keys of a dictionary as indices; what stands in the place of a NULL is anything below the
 /// number of values, or 0.
 pub fn codes(array: &dyn Array) -> Option<Cow<'_, [u32]>> {
@@ -211,8 +224,7 @@ pub fn codes(array: &dyn Array) -> Option<Cow<'_, [u32]>> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        Decimal64Array, DictionaryArray, Int16Array, NullArray, StringArray, StringViewArray,
-        UInt8Array,
+        Decimal64Array, Int16Array, NullArray, StringArray, StringViewArray, UInt8Array,
     };
 
     use super::*;

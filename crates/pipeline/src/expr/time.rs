@@ -1,8 +1,11 @@
 //! Points of time: their parts, and what they are cut to.
 //!
 //! Days are taken apart by multiplications of 32 bits (Neri and Schneider, "Euclidean affine functions
-//! and their application to calendar algorithms"), which a processor does for several at once.
+//! and their application to calendar algorithms"), which a processor does for several at once. Points of
+//! time that lie near each other, as those of one batch mostly do, are counted in 32 bits from the first
+//! of them; and of days that are few beside the rows, each is taken apart once.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -18,7 +21,7 @@ use thalweg_base::calendar::{DAY_US, date_of, days_of};
 use thalweg_base::{Error, Result};
 use thalweg_ir::op::{DatePart, DateUnit};
 
-use crate::encoding::{NARROW_DIGITS, internal};
+use crate::encoding::{NARROW_DIGITS, bounds, internal};
 
 /// A part of each date or timestamp.
 pub fn part(part: DatePart, array: &ArrayRef) -> Result<ArrayRef> {
@@ -44,6 +47,11 @@ fn of_dates(part: DatePart, array: &ArrayRef) -> Result<ArrayRef> {
     let dates = array.as_primitive::<Date32Type>();
     let nulls = dates.nulls().cloned();
     let days = || dates.values().iter().map(|&day| i64::from(day));
+    let parts = || {
+        let (low, high) = bounds(dates.values())?;
+        let after = |&day: &i32| day.wrapping_sub(low) as u32;
+        of_few_days(part, low.into()..=high.into(), dates.values().iter().map(after))
+    };
     match part {
         DatePart::Hour | DatePart::Minute => {
             Ok(Arc::new(Int32Array::new(vec![0; dates.len()].into(), nulls)))
@@ -53,7 +61,74 @@ fn of_dates(part: DatePart, array: &ArrayRef) -> Result<ArrayRef> {
             let seconds: Vec<i64> = days().map(|day| day * 86_400).collect();
             Ok(Arc::new(Int64Array::new(seconds.into(), nulls)))
         }
-        part => Ok(Arc::new(Int32Array::new(of_days(part, days).into(), nulls))),
+        part => {
+            let parts = parts().unwrap_or_else(|| of_days(part, days));
+            Ok(Arc::new(Int32Array::new(parts.into(), nulls)))
+        }
+    }
+}
+
+/// Points of time that are counted in 32 bits from one of them or before: what of these counts is less
+/// than the last bit of a unit does not tell which unit a point lies in.
+struct Near<'a> {
+    counts: &'a [i64],
+    /// A multiple of what was asked for.
+    base: i64,
+    last: i64,
+}
+
+impl<'a> Near<'a> {
+    /// From a multiple of `period` on. `None`: there are none, or nothing lies before the first of them.
+    fn new(counts: &'a [i64], period: i64) -> Option<Self> {
+        let (low, high) = bounds(counts)?;
+        let base = low.checked_sub(low.rem_euclid(period))?;
+        Some(Near { counts, base, last: high.checked_sub(base)? })
+    }
+
+    /// In which unit after the base each of them lies. `None`: they are too far apart for 32 bits.
+    #[inline(always)]
+    fn units<U: Unit>(&self) -> Option<impl ExactSizeIterator<Item = u32> + use<'a, U>> {
+        let base = self.base;
+        u32::try_from(self.last >> U::SHIFT).ok()?;
+        Some(self.counts.iter().map(move |&count| ((count - base) >> U::SHIFT) as u32 / U::ODD))
+    }
+}
+
+/// A unit of time: what it is divided by are constants of the loop.
+trait Unit {
+    /// Of the counts that a second has so many of.
+    const COUNT: i64;
+    const SHIFT: u32 = Self::COUNT.trailing_zeros();
+    const ODD: u32 = {
+        let odd = Self::COUNT >> Self::SHIFT;
+        assert!(odd <= u32::MAX as i64);
+        odd as u32
+    };
+}
+
+struct Day<const SECOND: i64>;
+struct Hour<const SECOND: i64>;
+struct Minute<const SECOND: i64>;
+
+impl<const SECOND: i64> Unit for Day<SECOND> {
+    const COUNT: i64 = 86_400 * SECOND;
+}
+
+impl<const SECOND: i64> Unit for Hour<SECOND> {
+    const COUNT: i64 = 3_600 * SECOND;
+}
+
+impl<const SECOND: i64> Unit for Minute<SECOND> {
+    const COUNT: i64 = 60 * SECOND;
+}
+
+/// Which unit of a period each point of time lies in, of which a period has so many.
+fn within<U: Unit, const UNITS: u32>(counts: &[i64]) -> Vec<i32> {
+    let period = U::COUNT * i64::from(UNITS);
+    let near = Near::new(counts, period);
+    match near.as_ref().and_then(Near::units::<U>) {
+        Some(all) => all.map(|n| (n % UNITS) as i32).collect(),
+        None => counts.iter().map(|count| (count.rem_euclid(period) / U::COUNT) as i32).collect(),
     }
 }
 
@@ -81,22 +156,22 @@ fn of_timestamps<T: ArrowPrimitiveType<Native = i64>, const SECOND: i64>(
         Ok(Arc::new(Int32Array::new(values.into(), nulls.clone())))
     };
     match part {
-        DatePart::Hour => {
-            let hour = |&count: &i64| (count.rem_euclid(86_400 * SECOND) / (3_600 * SECOND)) as i32;
-            numbers(counts.iter().map(hour).collect())
-        }
-        DatePart::Minute => {
-            let minute = |&count: &i64| (count.rem_euclid(3_600 * SECOND) / (60 * SECOND)) as i32;
-            numbers(counts.iter().map(minute).collect())
-        }
+        DatePart::Hour => numbers(within::<Hour<SECOND>, 24>(counts)),
+        DatePart::Minute => numbers(within::<Minute<SECOND>, 60>(counts)),
         DatePart::Second => {
             let second = |&count: &i64| micros(count.rem_euclid(60 * SECOND));
             decimals(counts.iter().map(second).collect(), nulls)
         }
         DatePart::Epoch => decimals(counts.iter().map(|&count| micros(count)).collect(), nulls),
         part => {
-            let days = || counts.iter().map(|&count| count.div_euclid(86_400 * SECOND));
-            numbers(of_days(part, days))
+            let day = Day::<SECOND>::COUNT;
+            let parts = || {
+                let near = Near::new(counts, day)?;
+                let days = near.base / day..=(near.base + near.last).div_euclid(day);
+                of_few_days(part, days, near.units::<Day<SECOND>>()?)
+            };
+            let days = || counts.iter().map(|count| count.div_euclid(day));
+            numbers(parts().unwrap_or_else(|| of_days(part, days)))
         }
     }
 }
@@ -105,6 +180,23 @@ fn of_timestamps<T: ArrowPrimitiveType<Native = i64>, const SECOND: i64>(
 fn decimals(values: Vec<i64>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     let narrow = Decimal64Array::new(values.into(), nulls);
     Ok(Arc::new(narrow.with_precision_and_scale(NARROW_DIGITS, 6).map_err(internal)?))
+}
+
+/// Of so many rows one day, or more, is taken apart for all.
+const FEW_DAYS: usize = 4;
+
+/// A part of days that are so many after the first of a few. `None`: they are not few.
+fn of_few_days(
+    part: DatePart,
+    days: RangeInclusive<i64>,
+    after: impl ExactSizeIterator<Item = u32>,
+) -> Option<Vec<i32>> {
+    let span = usize::try_from(days.end().checked_sub(*days.start())?).ok()?;
+    if span >= after.len() / FEW_DAYS {
+        return None;
+    }
+    let parts = of_days(part, || days.clone());
+    Some(after.map(|n| parts[n as usize]).collect())
 }
 
 /// A part of each of these days since 1970-01-01, which `days` gives as often as it is asked.
@@ -270,11 +362,26 @@ mod tests {
     #[test]
     fn parts_are_those_that_arrow_has() {
         let mut random = Prng::new(1);
-        let span = DAY_US * 365 * 8000;
-        let mut times: Vec<Option<i64>> =
-            (0..2000).map(|_| Some(random.below(span as u64) as i64 - span / 2)).collect();
-        times.extend([Some(0), Some(-1), Some(1), None, Some(-DAY_US), Some(DAY_US - 1)]);
-        let array: ArrayRef = Arc::new(TimestampMicrosecondArray::from(times));
+        for days in [8000 * 365, 400, 90, 20, 3, 1] {
+            let span = DAY_US * days;
+            for around in [0, -DAY_US * 800_000, DAY_US * 20_000] {
+                let time = |_| Some(around + random.below(span as u64) as i64 - span / 2);
+                let mut times: Vec<Option<i64>> = (0..2000).map(time).collect();
+                let edges = [Some(0), Some(-1), Some(1), None, Some(-DAY_US), Some(DAY_US - 1)];
+                times.extend(edges.map(|us| Some(around + us?)));
+                check(&(Arc::new(TimestampMicrosecondArray::from(times)) as ArrayRef));
+            }
+        }
+    }
+
+    /// The parts of microseconds, and of what they are in other units.
+    fn check(array: &ArrayRef) {
+        let units = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Nanosecond];
+        let others = units.map(|unit| DataType::Timestamp(unit, None)).into_iter();
+        let others = others.chain([DataType::Date32]);
+        // What nanoseconds do not hold is NULL.
+        let others = others.map(|to| arrow::compute::cast(array, &to).unwrap());
+        let arrays: Vec<ArrayRef> = others.chain([Arc::clone(array)]).collect();
         for (ours, theirs) in [
             (DatePart::Year, Of::Year),
             (DatePart::Quarter, Of::Quarter),
@@ -282,14 +389,12 @@ mod tests {
             (DatePart::Week, Of::Week),
             (DatePart::Day, Of::Day),
             (DatePart::DayOfWeek, Of::DayOfWeekSunday0),
+            (DatePart::IsoDayOfWeek, Of::DayOfWeekMonday0),
             (DatePart::DayOfYear, Of::DayOfYear),
             (DatePart::Hour, Of::Hour),
             (DatePart::Minute, Of::Minute),
         ] {
-            let dates = arrow::compute::cast(&array, &DataType::Date32).unwrap();
-            let seconds = DataType::Timestamp(TimeUnit::Second, None);
-            let seconds = arrow::compute::cast(&array, &seconds).unwrap();
-            for array in [&array, &dates, &seconds] {
+            for array in &arrays {
                 let is_clock = matches!(ours, DatePart::Hour | DatePart::Minute);
                 if is_clock && *array.data_type() == DataType::Date32 {
                     continue;
@@ -299,6 +404,7 @@ mod tests {
                 let expected = expected.as_primitive::<Int32Type>();
                 let expected: Int32Array = match ours {
                     DatePart::Year => expected.unary(christian),
+                    DatePart::IsoDayOfWeek => expected.unary(|day| day + 1),
                     _ => expected.clone(),
                 };
                 assert_eq!(found.as_primitive::<Int32Type>(), &expected, "{ours:?}");
