@@ -18,7 +18,7 @@ use thalweg_base::{Error, Result};
 
 use super::kernel::stored_as;
 use super::text::Texts;
-use crate::encoding::{NARROW_DIGITS, expand, internal, words};
+use crate::encoding::{NARROW_DIGITS, bounds, coded, expand, internal, words};
 
 /// Values of the type `from`, maybe in a narrow form, as those of the type `to`: one of the casts that
 /// [`thalweg_ir::Op::result_type`] names.
@@ -357,15 +357,30 @@ fn truths_as_text(array: &ArrayRef) -> ArrayRef {
 /// Room for the digits of 64 bits and a sign.
 const TEXT_BYTES: usize = 20;
 
+/// Of so many rows one number, or more, is written once for all.
+const FEW_NUMBERS: usize = 4;
+
+/// Where numbers lie near each other, all that there may be, and for each row which of them it is.
 fn integers_as_text(array: &ArrayRef) -> Result<ArrayRef> {
-    let words = integer_words(array)?;
+    let (words, nulls) = (integer_words(array)?, array.nulls().cloned());
+    let Some((low, high)) = bounds(&words) else { return written(&words, nulls) };
+    if high.abs_diff(low) >= (words.len() / FEW_NUMBERS) as u64 {
+        return written(&words, nulls);
+    }
+    let texts = written(&(low..=high).collect::<Vec<_>>(), None)?;
+    // What stands in the place of a NULL is one of the numbers as well.
+    let codes = words.iter().map(|&word| word.abs_diff(low) as u32).collect::<Vec<_>>();
+    coded(codes, nulls, texts)
+}
+
+fn written(words: &[i64], nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     let mut texts = Texts::with_capacity(words.len());
     // What stands in the place of a NULL is a number as well.
-    for &word in words.iter() {
+    for &word in words {
         let mut room = [b'0'; TEXT_BYTES];
         texts.push(digits(word, &mut room))?;
     }
-    Ok(texts.finish(array.nulls().cloned()))
+    Ok(texts.finish(nulls))
 }
 
 /// A number in decimal digits, at the end of `room`.

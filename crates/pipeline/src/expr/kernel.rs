@@ -128,6 +128,9 @@ impl Kernel {
             Op::Lower => text::in_case(&array(0)?, false),
             &Op::Trim { start, end } => text::trimmed(&array(0)?, start, end),
             Op::Concatenate => {
+                if let Some(coded) = text::concatenated_codes(values, rows)? {
+                    return Ok(coded);
+                }
                 let all = (0..values.len()).map(plain).collect::<Result<Vec<_>>>()?;
                 text::concatenated(&all, rows)
             }

@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use arrow::array::{
-    Datum, Float64Array, Int64Array, Scalar, StringViewArray, TimestampMicrosecondArray,
+    Date32Array, Datum, DictionaryArray, Float64Array, Int64Array, Scalar, StringViewArray,
+    TimestampMicrosecondArray, UInt32Array,
 };
 use arrow::compute::{DatePart as Of, cast, date_part, kernels::zip::zip};
 use thalweg_base::Prng;
@@ -73,8 +74,22 @@ fn nanoseconds() {
     let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(
         (0..ROWS).map(|_| format!("session {:08}", random.below(1_000_000))),
     ));
-    let columns = [&numbers, &halves, &floats, &times, &texts].map(Arc::clone);
-    let logical = columns.each_ref().map(|column| column.data_type().clone());
+    let hours = 18 * 3_600_000_000;
+    let near: ArrayRef = Arc::new(TimestampMicrosecondArray::from_iter_values(
+        (0..ROWS).map(|_| 1_700_000_000_000_000 + random.below(hours) as i64),
+    ));
+    let days: ArrayRef =
+        Arc::new(Date32Array::from_iter_values((0..ROWS).map(|_| 19_000 + random.below(9) as i32)));
+    let names: ArrayRef =
+        Arc::new(StringViewArray::from_iter_values((0..25).map(|n| format!("region {n}"))));
+    let regions = UInt32Array::from_iter_values((0..ROWS).map(|_| random.below(25) as u32));
+    let regions: ArrayRef = Arc::new(DictionaryArray::new(regions, names));
+    let columns = [&numbers, &halves, &floats, &times, &texts, &near, &days, &regions];
+    let columns = columns.map(Arc::clone);
+    let logical = columns.each_ref().map(|column| match column.data_type() {
+        DataType::Dictionary(_, value) => value.as_ref().clone(),
+        plain => plain.clone(),
+    });
     let column = |n: usize| Expr::Register(n, logical[n].clone());
     let less = |n: i64| Expr::Compare(Comparison::Less, Box::new(column(0)), Box::new(int(n)));
     let run = |name: &str, expr: Expr, other: &dyn Fn() -> ArrayRef| {
@@ -160,6 +175,22 @@ fn nanoseconds() {
         operation(Op::Concatenate, vec![column(4), text("/"), column(4)]),
         &|| characters(|t| format!("{t}/{t}")),
     );
+    let length = operation(Op::Characters, vec![column(4)]);
+    let length = operation(Op::Cast(DataType::Utf8View), vec![length]);
+    let coded = operation(Op::Concatenate, vec![column(7), text("/"), length]);
+    run("few || '/' || length(t)", coded, &|| characters(|t| format!("region 1/{}", t.len())));
+    for (part, of, on) in [
+        (DatePart::DayOfWeek, Of::DayOfWeekSunday0, 6),
+        (DatePart::Month, Of::Month, 6),
+        (DatePart::Hour, Of::Hour, 5),
+        (DatePart::Minute, Of::Minute, 5),
+        (DatePart::Month, Of::Month, 5),
+    ] {
+        let expr = operation(Op::DatePart(part), vec![column(on)]);
+        run(&format!("{} near", Op::DatePart(part)), expr, &|| {
+            date_part(&columns[on], of).unwrap()
+        });
+    }
     for (ours, theirs) in [
         (DatePart::Year, Of::Year),
         (DatePart::Month, Of::Month),

@@ -4,14 +4,18 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, MAX_INLINE_VIEW_LEN, StringViewArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, MAX_INLINE_VIEW_LEN, StringViewArray, UInt32Array,
+};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::compute::take;
 use arrow::datatypes::Int64Type;
 use thalweg_base::text::{one_lower, one_upper};
 use thalweg_base::{Error, Result};
 
 use super::Value;
 use super::kernel::Operand;
+use crate::encoding::{coded, codes, internal};
 
 /// Bytes of a buffer of texts.
 const BUFFER_BYTES_MAX: usize = i32::MAX as usize;
@@ -292,6 +296,56 @@ pub fn concatenated(values: &[Value], rows: usize) -> Result<ArrayRef> {
         })?;
     }
     Ok(out.finish(nulls))
+}
+
+/// Of so many rows one way of putting texts together, or more, is put together once for all.
+const FEW_WAYS: usize = 4;
+
+/// The same of texts of which each comes as a dictionary, or is the same for all rows, if there are few ways
+/// of putting values of these dictionaries together: each of these, and which it is. `None`: there are
+/// not.
+pub fn concatenated_codes(values: &[Value], rows: usize) -> Result<Option<ArrayRef>> {
+    let mut ways = 1;
+    let mut nulls = None;
+    for value in values {
+        match value {
+            Value::Scalar(one) if one.is_null(0) => return Ok(None),
+            Value::Scalar(_) => {}
+            Value::Array(array) => {
+                let Some(dictionary) = array.as_any_dictionary_opt() else { return Ok(None) };
+                ways *= dictionary.values().len();
+                if ways == 0 || ways > rows / FEW_WAYS {
+                    return Ok(None);
+                }
+                nulls = NullBuffer::union(nulls.as_ref(), array.nulls());
+            }
+        }
+    }
+    // For each way the value of each side, and for each row the way.
+    let mut all: Option<Vec<u32>> = None;
+    let mut sides = Vec::with_capacity(values.len());
+    let mut each = ways;
+    for value in values {
+        let Value::Array(array) = value else {
+            sides.push(value.clone());
+            continue;
+        };
+        let Some(codes) = codes(array.as_ref()) else { return Ok(None) };
+        let texts = array.as_any_dictionary().values();
+        each /= texts.len();
+        let places = (0..ways).map(|way| (way / each % texts.len()) as u32);
+        let places = UInt32Array::from_iter_values(places);
+        sides.push(Value::Array(take(texts, &places, None).map_err(internal)?));
+        let step = each as u32;
+        all = Some(match all {
+            None => codes.iter().map(|code| code * step).collect(),
+            Some(before) => before.iter().zip(codes.iter()).map(|(b, c)| b + c * step).collect(),
+        });
+    }
+    let Some(all) = all else { return Ok(None) };
+    // A way that no row has may be too long.
+    let Ok(texts) = concatenated(&sides, ways) else { return Ok(None) };
+    coded(all, nulls, texts).map(Some)
 }
 
 #[cfg(test)]

@@ -123,3 +123,25 @@ fn truths_are_texts_and_numbers() {
     let truths = BooleanArray::from(vec![Some(true), Some(false), None]);
     check(Arc::new(truths), &[DataType::Utf8View, DataType::Int32, DataType::Int64]);
 }
+
+#[test]
+fn numbers_near_each_other_are_written_once() {
+    let check = |values: Vec<Option<i64>>, is_coded: bool| {
+        let expected: Vec<_> = values.iter().map(|v| v.map(|v| v.to_string())).collect();
+        let array: ArrayRef = Arc::new(Int64Array::from(values));
+        let found = cast(&array, &DataType::Int64, &DataType::Utf8View).unwrap();
+        assert_eq!(found.as_any_dictionary_opt().is_some(), is_coded);
+        let found = expand(&found, &DataType::Utf8View).unwrap();
+        let found = found.as_string_view().iter().map(|t| t.map(str::to_string));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    };
+    let near = |first: i64| move |n: i64| Some(first + n % 9);
+    for first in [-4, 100, i64::MAX - 8, i64::MIN] {
+        check((0..40).map(near(first)).collect(), true);
+        check((0..35).map(near(first)).collect(), false);
+    }
+    check((0..40).map(|n| (n % 3 > 0).then_some(n % 9)).collect(), true);
+    check((0..40).map(|n| if n == 7 { Some(i64::MIN) } else { Some(i64::MAX) }).collect(), false);
+    check(vec![None; 40], true);
+    check(vec![], false);
+}

@@ -102,3 +102,47 @@ fn texts_are_put_one_after_the_other() {
     let found = concatenated(&[Value::Array(array()), null], texts().len()).unwrap();
     assert_eq!(found.null_count(), texts().len());
 }
+
+#[test]
+fn few_ways_of_putting_texts_together_are_put_together_once() {
+    use arrow::array::DictionaryArray;
+    let rows = 200;
+    let coded = |values: &[&str], nulls: bool, step: usize| -> ArrayRef {
+        let key = |n: usize| (!nulls || n % 7 > 0).then_some((n * step % values.len()) as u32);
+        let keys: UInt32Array = (0..rows).map(key).collect();
+        let values: ArrayRef = Arc::new(StringViewArray::from(values.to_vec()));
+        Arc::new(DictionaryArray::new(keys, values))
+    };
+    let plain = |value: &Value| match value {
+        Value::Array(array) => {
+            Value::Array(crate::encoding::expand(array, &DataType::Utf8View).unwrap())
+        }
+        one => one.clone(),
+    };
+    let one = |text: &str| Value::Scalar(Arc::new(StringViewArray::from(vec![text])) as ArrayRef);
+    let check = |values: &[Value], is_coded: bool| {
+        let found = concatenated_codes(values, rows).unwrap();
+        assert_eq!(found.is_some(), is_coded);
+        let values: Vec<Value> = values.iter().map(plain).collect();
+        let expected = strings(&concatenated(&values, rows).unwrap());
+        if let Some(found) = found {
+            let found = crate::encoding::expand(&found, &DataType::Utf8View).unwrap();
+            assert_eq!(strings(&found), expected);
+        }
+    };
+    let names = ["a", "", "a name that has no room in its view", "b"];
+    let few = || Value::Array(coded(&names, false, 3));
+    let nulls = || Value::Array(coded(&["x", "yy", "z"], true, 5));
+    check(&[few(), one("/"), nulls()], true);
+    check(&[nulls(), few(), one("")], true);
+    check(&[one("<"), few()], true);
+    check(&[few(), nulls(), few()], true);
+    // There are as many ways as that, or a side that is not coded.
+    check(&[few(), nulls(), few(), few()], false);
+    check(&[few(), plain(&nulls())], false);
+    check(&[one("a"), one("b")], false);
+    // All are NULL, and there is no value.
+    let keys = UInt32Array::new_null(rows);
+    let none: ArrayRef = Arc::new(StringViewArray::new_null(0));
+    check(&[few(), Value::Array(Arc::new(DictionaryArray::new(keys, none)))], false);
+}
