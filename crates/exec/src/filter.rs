@@ -1,19 +1,26 @@
 //! The predicates a scan evaluates: conjuncts over a chunk, cheapest and most selective first.
 //!
 //! What depends on one column only is the same for all rows of one value: of a dictionary with fewer
-//! values than there are rows left, the values are judged, and the rows looked up.
+//! values than there are rows left, the values are judged, and the rows looked up. So it is done with
+//! dates and whole numbers that lie near each other, of which all that there may be are judged.
+//!
+//! A predicate is DataFusion's expression over plain arrays. Where a planner has found one of pipelines
+//! that means the same, that is evaluated, over arrays as they are in the cache.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions,
+    Array, ArrayRef, AsArray, BooleanBufferBuilder, Int64Array, RecordBatch, RecordBatchOptions,
     UInt32Array, new_null_array,
 };
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::prep_null_mask_filter;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::compute::take;
+use arrow::datatypes::{
+    DataType, Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type,
+    UInt16Type, UInt32Type,
+};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue};
@@ -25,10 +32,13 @@ use datafusion::physical_expr::utils::{collect_columns, split_disjunction};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::metrics::Time;
-use thalweg_pipeline::expr::Comparison;
+use thalweg_errors::into_datafusion;
+use thalweg_pipeline::batch::Batch;
+use thalweg_pipeline::expr::{Comparison, Evaluate, Expr};
 use thalweg_pipeline::select::Selection;
 
 use super::column::Column;
+use crate::prune::{countable, recounted};
 use thalweg_runtime::checkpoint;
 
 /// Rows after which a dynamic filter that lets nearly all of them pass is no longer evaluated.
@@ -54,12 +64,25 @@ pub struct Conjunct {
     pub may_fail: bool,
     /// If it compares the only column with a constant of its type.
     simple: Option<(Comparison, i64)>,
+    /// The same over the same columns, in the order of `columns`.
+    native: Option<Native>,
     /// If it is an OR over several columns: what it is an OR of, each a list of conjuncts. What
     /// looks at one column only is then judged by that column's values.
     alternatives: Vec<Vec<Conjunct>>,
     rows_seen: AtomicU64,
     rows_passed: AtomicU64,
 }
+
+/// An expression of pipelines over columns of these types.
+#[derive(Debug)]
+struct Native {
+    expr: Expr,
+    types: Arc<[DataType]>,
+}
+
+/// What finds an expression of pipelines that means the same as one over a schema. Its registers are the
+/// columns of that; `None`: there is none.
+pub type Translate<'a> = &'a mut dyn FnMut(&Arc<dyn PhysicalExpr>, &Schema) -> Result<Option<Expr>>;
 
 /// Whether evaluating it for some row may be an error.
 pub fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
@@ -108,10 +131,30 @@ impl Conjunct {
             stable,
             may_fail,
             simple,
+            native: None,
             alternatives,
             rows_seen: AtomicU64::new(0),
             rows_passed: AtomicU64::new(0),
         })
+    }
+
+    /// The same, evaluated as pipelines do it where that is found.
+    pub fn translated(&self, table: &SchemaRef, translate: Translate) -> Result<Self> {
+        let mut conjunct = Conjunct::new(Arc::clone(&self.expr), table)?;
+        conjunct.translate(translate)?;
+        Ok(conjunct)
+    }
+
+    /// Whether it, or one of its alternatives, is evaluated as pipelines do it.
+    pub fn is_native(&self) -> bool {
+        self.native.is_some() || self.alternatives.iter().flatten().any(Conjunct::is_native)
+    }
+
+    fn translate(&mut self, translate: Translate) -> Result<()> {
+        let types = || self.schema.fields().iter().map(|f| f.data_type().clone()).collect();
+        let native = translate(&self.compact, &self.schema)?;
+        self.native = native.map(|expr| Native { expr, types: types() });
+        self.alternatives.iter_mut().flatten().try_for_each(|part| part.translate(translate))
     }
 
     /// A dynamic filter is an offer: one that has shown not to reject rows costs more than it saves.
@@ -130,13 +173,20 @@ impl Conjunct {
     }
 
     /// Which of `rows` rows pass; NULL counts as not passing. `arrays` are the table columns
-    /// named by `columns`, in that order, in plain.
-    fn evaluate(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
+    /// named by `columns`, in that order; in plain if it is not native.
+    fn evaluate(&self, arrays: Vec<ArrayRef>, rows: usize) -> Result<BooleanBuffer> {
+        if let Some(native) = &self.native {
+            let mut batch = Batch::new(arrays, rows).compact_of(&native.types);
+            return native.expr.truth(&mut batch).map_err(into_datafusion);
+        }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
         let value = self.compact.evaluate(&batch)?.into_array(rows)?;
         let mask = as_boolean_array(&value)?;
-        Ok(if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() })
+        Ok(match mask.nulls().filter(|nulls| nulls.null_count() > 0) {
+            Some(nulls) => mask.values() & nulls.inner(),
+            None => mask.values().clone(),
+        })
     }
 
     /// As `evaluate`, piece by piece: `piece` gives the arrays of some rows.
@@ -151,7 +201,7 @@ impl Conjunct {
             let from = passing.len();
             let to = rows.min(from + PIECE_ROWS);
             let timer = time.timer();
-            passing.append_buffer(self.evaluate(piece(from..to)?, to - from)?.values());
+            passing.append_buffer(&self.evaluate(piece(from..to)?, to - from)?);
             timer.done();
             checkpoint().await;
         }
@@ -172,6 +222,33 @@ impl Conjunct {
         let null = || self.evaluate(vec![new_null_array(values.data_type(), 1)], 1);
         let null_passes = nulls && null().ok()?.value(0);
         Some(Verdict { passing: passing.iter().collect(), null_passes })
+    }
+
+    /// Which of the whole numbers between the least and the greatest of the only column pass, if these are
+    /// few beside `rows`.
+    async fn judge_span(&self, columns: &[&Column], rows: usize, time: &Time) -> Option<Span> {
+        let [column] = columns else { return None };
+        let data_type = self.schema.field(0).data_type();
+        if !self.stable || self.dynamic || !countable(data_type) {
+            return None;
+        }
+        let timer = time.timer();
+        let (low, high) = bounds(column.encoded.as_ref())?;
+        let count = usize::try_from(high.checked_sub(low)?).ok()?.checked_add(1)?;
+        if count > rows / SPAN_PART {
+            return None;
+        }
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(low..=high));
+        let values = recounted(&values, data_type).ok()?;
+        timer.done();
+        // As in a dictionary.
+        let piece = |rows: Range<usize>| Ok(vec![values.slice(rows.start, rows.len())]);
+        let passing = self.evaluate_all(piece, count, time).await.ok()?;
+        let nulls = column.encoded.null_count() > 0;
+        let null = || self.evaluate(vec![new_null_array(data_type, 1)], 1);
+        let null_passes = nulls && null().ok()?.value(0);
+        let passing = passing.iter().collect();
+        Some(Span { first: low, verdict: Verdict { passing, null_passes } })
     }
 
     /// Narrows `selection` to the rows that pass as well; `columns` are those it names. `time` is
@@ -197,17 +274,30 @@ impl Conjunct {
             let _timer = time.timer();
             let dictionary = columns[0].encoded.as_ref();
             selection.look_up(dictionary, &verdict.passing, verdict.null_passes);
+        } else if let Some(Span { first, verdict }) = self.judge_span(columns, before, time).await {
+            let _timer = time.timer();
+            let numbers = columns[0].encoded.as_ref();
+            selection.look_up_from(numbers, first, &verdict.passing, verdict.null_passes);
         } else if let Some(listed) = selection.listed() {
             // Predicates such as a look-up in a join's hash table cost more than to gather a few.
             let listed = UInt32Array::from(listed.to_vec());
             let piece = |rows: Range<usize>| {
                 let rows = listed.slice(rows.start, rows.len());
-                columns.iter().map(|c| c.taken(&rows)).collect()
+                let taken = |c: &&Column| match self.native {
+                    Some(_) => Ok(take(&c.encoded, &rows, None)?),
+                    None => c.taken(&rows),
+                };
+                columns.iter().map(taken).collect()
             };
             selection.retain_listed(&self.evaluate_all(piece, before, time).await?);
         } else {
-            let piece =
-                |rows: Range<usize>| columns.iter().map(|c| c.piece(rows.clone())).collect();
+            let piece = |rows: Range<usize>| {
+                let piece = |c: &&Column| match self.native {
+                    Some(_) => Ok(c.encoded.slice(rows.start, rows.len())),
+                    None => c.piece(rows.clone()),
+                };
+                columns.iter().map(piece).collect()
+            };
             selection.intersect(&self.evaluate_all(piece, selection.rows(), time).await?);
         }
         self.count(before, selection.len());
@@ -247,6 +337,38 @@ impl Conjunct {
             self.rows_passed.fetch_add(passed as u64, Ordering::Relaxed);
         }
     }
+}
+
+/// Of so many rows one value, or fewer, are judged.
+const SPAN_PART: usize = 8;
+
+/// The least and the greatest of whole numbers or dates, of which some may be less wide than they are in
+/// plain. What stands in the place of a NULL may lie anywhere, and counts. `None`: it is no such array, or
+/// it is empty.
+fn bounds(array: &dyn Array) -> Option<(i64, i64)> {
+    fn bounds<T: Copy + Ord + Into<i64>>(values: &[T]) -> Option<(i64, i64)> {
+        let first = *values.first()?;
+        let join = |(low, high): (T, T), &v: &T| (low.min(v), high.max(v));
+        let (low, high) = values.iter().fold((first, first), join);
+        Some((low.into(), high.into()))
+    }
+    match array.data_type() {
+        DataType::Int8 => bounds(array.as_primitive::<Int8Type>().values()),
+        DataType::Int16 => bounds(array.as_primitive::<Int16Type>().values()),
+        DataType::Int32 => bounds(array.as_primitive::<Int32Type>().values()),
+        DataType::Int64 => bounds(array.as_primitive::<Int64Type>().values()),
+        DataType::UInt8 => bounds(array.as_primitive::<UInt8Type>().values()),
+        DataType::UInt16 => bounds(array.as_primitive::<UInt16Type>().values()),
+        DataType::UInt32 => bounds(array.as_primitive::<UInt32Type>().values()),
+        DataType::Date32 => bounds(array.as_primitive::<Date32Type>().values()),
+        _ => None,
+    }
+}
+
+/// Which whole numbers from the first on pass a conjunct.
+struct Span {
+    first: i64,
+    verdict: Verdict,
 }
 
 /// Which values of a dictionary pass a conjunct.

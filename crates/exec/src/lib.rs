@@ -43,7 +43,7 @@ mod take_rows;
 pub use again::{Reuse, again};
 pub use compiled::{Compiled, Input, SubqueryValue};
 pub use file_scan::{FileScanExec, Files};
-pub use filter::{comparison, may_fail, remap};
+pub use filter::{Translate, comparison, may_fail, remap};
 pub use flights::{Flights, Joiner, Landed, Leader, Part};
 pub use guarded::guarded;
 pub use in_order::in_order;

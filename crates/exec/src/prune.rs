@@ -17,6 +17,7 @@ mod skip;
 use arrow::array::Array;
 use datafusion::common::{Result, ScalarValue};
 
+pub use domain::{countable, recounted};
 pub use skip::{Cause, Filter, Next, Pruned, ReadOrder, Skipper};
 
 /// The single value of a one-row array.

@@ -38,7 +38,7 @@ use futures::stream;
 use thalweg_storage::{Contents, Database, Snapshot, Table};
 
 use self::reader::{Reader, Stream};
-use super::filter::{Conjunct, remap};
+use super::filter::{Conjunct, Translate, remap};
 use super::loading::{Ahead, Loading};
 use crate::prune::{Filter, ReadOrder, Skipper};
 use crate::row_id::with_row_id;
@@ -256,6 +256,17 @@ impl ScanExec {
         let mut scan = self.copy();
         scan.conjuncts.retain(|c| !c.dynamic);
         scan
+    }
+
+    /// With the predicates for which `translate` finds what pipelines have. `None`: there are none.
+    pub fn translated(&self, translate: Translate) -> Result<Option<Self>> {
+        let (mut scan, mut found) = (self.copy(), false);
+        for conjunct in scan.conjuncts.iter_mut().filter(|c| !c.dynamic) {
+            let translated = conjunct.translated(&self.columns, translate)?;
+            found |= translated.is_native();
+            *conjunct = Arc::new(translated);
+        }
+        Ok(found.then_some(scan))
     }
 
     /// For one execution, of which only rows are wanted for which a hint holds of the value in its

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use thalweg_base::{Error, Result};
-use thalweg_ir::{Literal, Opaque, Operation};
+use thalweg_ir::{Literal, Opaque, Operation, Source};
 
 use crate::aggregate::External;
 use crate::expr::kernel::Kernel;
-use crate::expr::{Callee, Function, One};
+use crate::expr::{Callee, Expr, Function, One};
 use crate::{aggregate, literal};
 
 pub type Plan = thalweg_ir::Plan<One, Callee, aggregate::Code>;
@@ -44,6 +45,35 @@ pub fn prepare(plan: &thalweg_ir::Plan, callees: &Callees) -> Result<Plan> {
     let plan = plan.map(&one, &operation, &mut external)?;
     plan.sinks.iter().try_for_each(check)?;
     Ok(plan)
+}
+
+/// Makes a condition over registers of these types ready to be asked by itself, outside of any plan.
+/// `None`: it needs code of the caller's.
+///
+/// # Errors
+/// It is not well-formed.
+pub fn condition(condition: &thalweg_ir::Expr, types: Vec<DataType>) -> Result<Option<Expr>> {
+    let mut is_ours = true;
+    condition.calls(&mut |operation| is_ours &= matches!(operation, Operation::Op(_)));
+    if !is_ours {
+        return Ok(None);
+    }
+    let pipeline = thalweg_ir::Pipeline {
+        source: Source::External(0),
+        names: vec![String::new(); types.len()],
+        types,
+        steps: vec![thalweg_ir::Step::Filter(vec![condition.clone()])],
+        sink: 0,
+        inputs: vec![],
+    };
+    let plan =
+        thalweg_ir::Plan { pipelines: vec![pipeline], sinks: vec![thalweg_ir::Sink::Discard] };
+    plan.verify()?;
+    let mut pipelines = prepare(&plan, &Callees::default())?.pipelines;
+    match pipelines.pop().and_then(|mut pipeline| pipeline.steps.pop()) {
+        Some(Step::Filter(mut conjuncts)) => Ok(conjuncts.pop()),
+        _ => Err(Error::internal("a condition was prepared as something else")),
+    }
 }
 
 fn named<T: ?Sized>(all: &[Arc<T>], opaque: &Opaque) -> Result<Arc<T>> {

@@ -182,7 +182,7 @@ impl Selection {
 
     /// Keeps the rows whose code passes: those of `passing`, and NULL if it does.
     pub fn look_up(&mut self, array: &dyn Array, passing: &[bool], null_passes: bool) {
-        let (before, nulls) = (null_passes.then(|| self.clone()), array.nulls());
+        let before = null_passes.then(|| self.clone());
         let passes = |code: usize| passing.get(code) == Some(&true);
         match array.data_type() {
             DataType::Dictionary(key, _) if **key == DataType::UInt8 => {
@@ -198,7 +198,56 @@ impl Selection {
                 self.test(keys.values(), |code| passes(code as usize));
             }
         }
-        let Some(nulls) = nulls.filter(|n| n.null_count() > 0) else { return };
+        self.with_nulls(array, before);
+    }
+
+    /// Keeps the rows whose number passes: those of `passing`, which are counted from `first` on, and NULL
+    /// if it does. Nothing is kept of an array that is of neither whole numbers nor dates.
+    pub fn look_up_from(
+        &mut self,
+        array: &dyn Array,
+        first: i64,
+        passing: &[bool],
+        null_passes: bool,
+    ) {
+        let before = null_passes.then(|| self.clone());
+        macro_rules! typed {
+            ($type:ty) => {
+                self.numbers(array.as_primitive::<$type>().values(), first, passing)
+            };
+        }
+        match array.data_type() {
+            DataType::Int8 => typed!(Int8Type),
+            DataType::Int16 => typed!(Int16Type),
+            DataType::Int32 => typed!(Int32Type),
+            DataType::Int64 => typed!(Int64Type),
+            DataType::UInt8 => typed!(UInt8Type),
+            DataType::UInt16 => typed!(UInt16Type),
+            DataType::UInt32 => typed!(UInt32Type),
+            DataType::Date32 => typed!(Date32Type),
+            _ => self.kept = Kept::Positions(vec![]),
+        }
+        self.with_nulls(array, before);
+    }
+
+    fn numbers<T: Copy + Into<i64>>(&mut self, values: &[T], first: i64, passing: &[bool]) {
+        let place = |v: T| v.into().wrapping_sub(first) as u64;
+        if passing.iter().all(|&passes| passes) {
+            // All that there are.
+        } else if passing.iter().all(|&passes| !passes) {
+            self.kept = Kept::Positions(vec![]);
+        } else if passing.len() <= 64 {
+            let set =
+                passing.iter().rev().fold(0u64, |bits, &passes| bits << 1 | u64::from(passes));
+            self.test(values, |v| set >> (place(v) & 63) & 1 == 1);
+        } else {
+            self.test(values, |v| passing.get(place(v) as usize) == Some(&true));
+        }
+    }
+
+    /// After values were asked, NULL is: it passes if it was kept `before`, if that is given.
+    fn with_nulls(&mut self, array: &dyn Array, before: Option<Selection>) {
+        let Some(nulls) = array.nulls().filter(|n| n.null_count() > 0) else { return };
         self.intersect(nulls.inner());
         if let Some(mut null) = before {
             null.intersect(&!nulls.inner());
@@ -307,8 +356,9 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        ArrayRef, DictionaryArray, Int8Array, Int64Array, StringViewArray, UInt8Array,
+        ArrayRef, Date32Array, DictionaryArray, Int8Array, Int64Array, StringViewArray, UInt8Array,
     };
+    use arrow::buffer::NullBuffer;
     use proptest::prelude::*;
 
     use super::*;
@@ -371,6 +421,43 @@ mod tests {
             let expected = (0..keys.len()).filter(|&row| before.value(row) && passes(row));
             let expected: Vec<u32> = expected.map(|row| row as u32).collect();
             let all = (0..keys.len() as u32).collect();
+            prop_assert_eq!(selection.into_positions().unwrap_or(all), expected);
+        }
+
+        #[test]
+        fn numbers_pass_as_they_do_one_by_one(
+            values in prop::collection::vec(prop::option::weighted(0.8, 0i64..90), 1..300),
+            first in prop_oneof![Just(-40i64), Just(0), Just(100_000)],
+            passing in prop::collection::vec(any::<bool>(), 90),
+            few in any::<bool>(),
+            all in prop::option::of(any::<bool>()),
+            null_passes in any::<bool>(),
+            before in any::<u64>(),
+        ) {
+            let few = if few { 30 } else { 90 };
+            let passing: Vec<bool> = passing[..few].iter().map(|&p| all.unwrap_or(p)).collect();
+            // What stands in the place of a NULL is 0, which is among them.
+            let value = |v: &Option<i64>| v.map(|v| v % few as i64);
+            let values: Vec<Option<i64>> = values.iter().map(value).collect();
+            let nulls: NullBuffer = values.iter().map(Option::is_some).collect();
+            let numbers = values.iter().map(|v| v.unwrap_or(0) + first);
+            let array: ArrayRef = if first == -40 {
+                let numbers: Vec<i8> = numbers.map(|v| v as i8).collect();
+                Arc::new(Int8Array::new(numbers.into(), Some(nulls)))
+            } else {
+                let numbers: Vec<i32> = numbers.map(|v| v as i32).collect();
+                Arc::new(Date32Array::new(numbers.into(), Some(nulls)))
+            };
+            let before = BooleanBuffer::collect_bool(values.len(), |i| (before >> (i % 61)) & 1 == 1);
+            let mut selection = Selection::of(before.clone());
+            selection.look_up_from(&array, first, &passing, null_passes);
+            let passes = |row: usize| match values[row] {
+                Some(value) => passing[value as usize],
+                None => null_passes,
+            };
+            let expected = (0..values.len()).filter(|&row| before.value(row) && passes(row));
+            let expected: Vec<u32> = expected.map(|row| row as u32).collect();
+            let all = (0..values.len() as u32).collect();
             prop_assert_eq!(selection.into_positions().unwrap_or(all), expected);
         }
     }

@@ -36,7 +36,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions,
 };
 
-use thalweg_exec::{Input, PipelineExec};
+use thalweg_exec::{Input, PipelineExec, ScanExec};
 
 #[derive(Debug)]
 struct Fuse {
@@ -91,7 +91,8 @@ fn fuse(plan: Arc<dyn ExecutionPlan>, hashed: bool) -> Result<Arc<dyn ExecutionP
     let wanted = plan.input_distribution_requirements().into_per_child();
     let children: Vec<_> = plan.children().into_iter().cloned().collect();
     if children.is_empty() {
-        return Ok(plan);
+        let scan = plan.downcast_ref::<ScanExec>().map(expr::translated).transpose()?;
+        return Ok(scan.flatten().map_or(plan, |scan| Arc::new(scan) as _));
     }
     // Which takes equal keys from the same partition of each child.
     let hashed = (hashed || plan.is::<InterleaveExec>()) && !plan.is::<RepartitionExec>();

@@ -149,7 +149,8 @@ fn counted(values: &ArrayRef) -> Option<ArrayRef> {
     cast_with_options(values, &DataType::Int64, &STRICT).ok()
 }
 
-fn recounted(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+/// Numbers as values of a [`countable`] type.
+pub fn recounted(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     Ok(match data_type {
         DataType::Date32 => {
             let days = cast_with_options(values, &DataType::Int32, &STRICT)?;

@@ -38,7 +38,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use thalweg_base::limits::BATCH_ROWS;
 use thalweg_ir::{Expr, Pipeline, Plan, Sink, Source, Step, sort};
 
-use super::expr::Translator;
+use super::expr::{Translator, translated};
 use super::same::same;
 use super::windows::windows;
 use crate::lost_constants::SecretiveExec;
@@ -229,7 +229,7 @@ impl Compiler {
             let plan = without_subqueries(&subquery.plan);
             let flow = match is_root(plan) || is_sorted_root(plan) {
                 true => self.flow(plan)?,
-                false => vec![self.input(plan)],
+                false => vec![self.input(plan)?],
             };
             let sink = self.emit(flow, &plan.schema());
             let results = exec.results().clone();
@@ -304,7 +304,7 @@ impl Compiler {
         } else if let Some(windows) = windows(plan) {
             self.window(&windows, &plan.schema())?
         } else {
-            return Ok(vec![self.input(plan)]);
+            return Ok(vec![self.input(plan)?]);
         };
         // Rows of a sink can be read again as they are.
         let is_kept = |feed: &Feed| match feed.source {
@@ -318,13 +318,16 @@ impl Compiler {
     }
 
     /// What is not covered, or a table.
-    fn input(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Feed {
+    fn input(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Feed> {
         let input = match ScanExec::of_chunks(plan) {
-            Some(scan) => Input::Scan(Arc::new(scan.unfed())),
+            Some(scan) => {
+                let scan = scan.unfed();
+                Input::Scan(Arc::new(translated(&scan)?.unwrap_or(scan)))
+            }
             None => Input::Plan(Arc::clone(plan)),
         };
         self.inputs.push(input);
-        Feed::new(Source::External(self.inputs.len() - 1), fields(&plan.schema()))
+        Ok(Feed::new(Source::External(self.inputs.len() - 1), fields(&plan.schema())))
     }
 
     fn sort(&mut self, sort: &SortExec) -> Result<Flow> {

@@ -19,10 +19,23 @@ use thalweg_ir::expr::DEPTH_MAX;
 use thalweg_ir::verify::widens;
 use thalweg_ir::{Arithmetic, Expr, Literal, Operation};
 use thalweg_pipeline::literal;
+use thalweg_pipeline::prepared::condition;
 
 use super::function::{Foreign, Foreigners, nullable};
 use crate::as_written;
-use thalweg_exec::{SubqueryValue, comparison, may_fail, remap};
+use thalweg_errors::into_datafusion;
+use thalweg_exec::{ScanExec, SubqueryValue, comparison, may_fail, remap};
+
+/// The scan with its predicates as pipelines have them, where these know all of one. `None`: there are none.
+pub fn translated(scan: &ScanExec) -> Result<Option<ScanExec>> {
+    scan.translated(&mut |expr, schema| {
+        let types: Vec<DataType> = schema.fields().iter().map(|f| f.data_type().clone()).collect();
+        let columns = types.iter().cloned().enumerate().map(|(i, t)| Expr::Register(i, t));
+        let columns: Vec<Expr> = columns.collect();
+        let expr = Translator::default().translate(expr, schema, &columns)?;
+        condition(&expr, types).map_err(into_datafusion)
+    })
+}
 
 /// What expressions of one plan have in common.
 #[derive(Default)]
