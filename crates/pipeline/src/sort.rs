@@ -1,10 +1,13 @@
 //! The sort sink: all rows in order, or the first of them.
 //!
-//! Keys become byte strings that compare as the rows do (normalised keys, Arrow's row format). Each
-//! worker collects *parts*, the batches as they come if these are large enough. Rows stay where they
-//! are; what is sorted are [entries](words::Entry) that say where. In the first phase each *run*, some
-//! parts, is sorted by a task of its own, and cut into ranges by splitters, keys of rows at even
-//! distances. In the second phase each task puts one range of every run in order, and gathers its rows:
+//! Each worker collects *parts*, the batches as they come if these are large enough. Keys of numbers,
+//! and of texts that are short but for a beginning that all have in common, are kept as they are and
+//! [packed](packed) into one to four words once all are there. Others become byte strings at once that
+//! compare as the rows do (normalised keys, Arrow's row format), and so do all if only a few rows are
+//! asked for, as most are then thrown away by their keys. Rows stay where they are; what is sorted are
+//! entries that say where. In the first phase each *run*, some parts, is sorted by a task of its own,
+//! and cut into ranges by splitters, keys of rows at even distances. In the second phase each task puts
+//! one range of every run in order, and gathers its rows:
 //!
 //! ```text
 //!   run 0   ── a c f │ k m   │ r t
@@ -16,14 +19,16 @@
 //! first rows are asked for, a worker keeps about as many, takes no more than these of a batch, and
 //! throws away at once what comes after the last of them.
 
+mod packed;
+mod ranges;
 mod words;
 
-use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
-use arrow::compute::{interleave, take};
+use arrow::compute::{concat, interleave, take};
+use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, Rows, SortField};
 use thalweg_base::{Error, Result};
 pub use thalweg_ir::sort::Spec;
@@ -32,7 +37,9 @@ use crate::aggregate::Groups;
 use crate::allocations::Allocations;
 use crate::encoding::{compacted, expand, internal};
 use crate::phases::Phases;
-use words::{Entry, Varying, Words};
+use packed::{Packing, Spans};
+use ranges::{Ranges, unfinished};
+use words::{Varying, Words};
 
 /// Rows of a run, of a task of the first phase, at most; but a part may have more.
 const RUN_ROWS: usize = 32 * 1024;
@@ -45,9 +52,9 @@ const RANGE_ROWS: usize = 16 * 1024;
 const PART_ROWS_MIN: usize = 4 * 1024;
 const PART_ROWS: usize = 16 * 1024;
 
-/// Rows for each range that are looked at to find where to cut, and of all ranges.
-const SAMPLES: usize = 16;
-const SAMPLES_MAX: usize = 64 * 1024;
+/// Rows whose keys a worker makes bytes in one go, where it turns out that they cannot be packed; if
+/// they are more, each run does so with its own.
+const CONVERTED_ROWS_MAX: usize = if cfg!(test) { PART_ROWS / 2 } else { 16 * PART_ROWS };
 
 fn converter(spec: &Spec) -> Result<RowConverter> {
     let fields = spec.keys.iter().map(|(t, o)| SortField::new_with_options(t.clone(), *o));
@@ -56,55 +63,167 @@ fn converter(spec: &Spec) -> Result<RowConverter> {
 
 /// Some rows, in no order.
 struct Part {
-    keys: Rows,
+    keys: Keys,
     payload: Vec<ArrayRef>,
+    rows: usize,
+}
+
+enum Keys {
+    Rows(Rows),
+    /// And their bytes, should they turn out to be needed.
+    Columns(Vec<ArrayRef>, OnceLock<Rows>, Arc<Spec>),
 }
 
 impl Part {
-    fn rows(&self) -> usize {
-        self.keys.num_rows()
+    /// The keys, where they are to be packed.
+    fn columns(&self) -> Result<&[ArrayRef]> {
+        match &self.keys {
+            Keys::Columns(columns, ..) => Ok(columns),
+            Keys::Rows(_) => Err(Error::internal("keys that are bytes are to be packed")),
+        }
     }
+
+    /// The keys as bytes; `None`: they were not made yet.
+    fn known_rows(&self) -> Option<&Rows> {
+        match &self.keys {
+            Keys::Rows(rows) => Some(rows),
+            Keys::Columns(_, rows, _) => rows.get(),
+        }
+    }
+
+    fn key_rows(&self) -> Result<&Rows> {
+        match &self.keys {
+            Keys::Rows(rows) => Ok(rows),
+            Keys::Columns(columns, rows, spec) => {
+                if rows.get().is_none() {
+                    let made = converter(spec)?.convert_columns(columns).map_err(internal)?;
+                    let _ = rows.set(made);
+                }
+                rows.get().ok_or_else(|| Error::internal("keys were made and are not there"))
+            }
+        }
+    }
+}
+
+/// Rows that are in no part yet: of one batch.
+struct Loose {
+    /// None, if keys become bytes.
+    keys: Vec<ArrayRef>,
+    payload: Vec<ArrayRef>,
 }
 
 /// What one worker collects.
 pub struct Collected {
-    spec: Spec,
+    spec: Arc<Spec>,
     converter: RowConverter,
     parts: Vec<Part>,
+    /// Of the keys so far, which are packed; `None`: keys become bytes.
+    spans: Option<Spans>,
     varying: Varying,
-    /// Keys of the rows that are in no part yet.
-    keys: Rows,
-    /// These rows, batch by batch.
-    batches: Vec<Vec<ArrayRef>>,
+    loose: Vec<Loose>,
+    loose_rows: usize,
+    /// The keys of these rows, if keys become bytes.
+    loose_keys: Rows,
     /// With a `fetch`: the last row that can be among the first.
     bound: Option<Vec<u8>>,
     held: Allocations,
+    /// Keys that are columns and no payload.
+    held_keys: Allocations,
 }
 
 impl Collected {
     pub fn new(spec: &Spec) -> Result<Self> {
         let converter = converter(spec)?;
+        let spans = match spec.fetch {
+            Some(fetch) if fetch < PART_ROWS => None,
+            _ => Spans::new(spec.keys.iter().map(|(data_type, _)| data_type)),
+        };
         Ok(Collected {
-            keys: converter.empty_rows(0, 0),
-            spec: spec.clone(),
+            loose_keys: converter.empty_rows(0, 0),
+            spec: Arc::new(spec.clone()),
             converter,
             parts: vec![],
+            spans,
             varying: Varying::default(),
-            batches: vec![],
+            loose: vec![],
+            loose_rows: 0,
             bound: None,
             held: Allocations::default(),
+            held_keys: Allocations::default(),
         })
     }
 
     pub fn push(&mut self, keys: &[ArrayRef], payload: &[ArrayRef], rows: usize) -> Result<()> {
-        if self.spec.fetch == Some(0) {
+        if self.spec.fetch == Some(0) || rows == 0 {
             return Ok(());
         }
-        let keys: Vec<ArrayRef> = keys
-            .iter()
-            .zip(&self.spec.keys)
-            .map(|(key, (data_type, _))| expand(key, data_type))
-            .collect::<Result<_>>()?;
+        match self.spans {
+            Some(_) => self.push_columns(keys, payload, rows)?,
+            None => self.push_bytes(keys, payload, rows)?,
+        }
+        if self.loose_rows >= self.part_rows() {
+            self.close_part()?;
+        }
+        self.drop_last()
+    }
+
+    fn push_columns(&mut self, keys: &[ArrayRef], payload: &[ArrayRef], rows: usize) -> Result<()> {
+        let spec = Arc::clone(&self.spec);
+        let mut columns = expanded(payload, &spec.payload_types)?;
+        // What is payload as well is there once.
+        let shared = |(key, (data_type, _)): (&ArrayRef, &(DataType, _))| {
+            let column = payload.iter().position(|column| Arc::ptr_eq(column, key));
+            column.filter(|&column| &spec.payload_types[column] == data_type)
+        };
+        let shared: Vec<Option<usize>> = keys.iter().zip(&spec.keys).map(shared).collect();
+        let key = |(n, key): (usize, &ArrayRef)| match shared[n] {
+            Some(column) => Ok(Arc::clone(&columns[column])),
+            None => expand(key, &spec.keys[n].0),
+        };
+        let mut own = keys.iter().enumerate().map(key).collect::<Result<Vec<_>>>()?;
+        let fit = self.spans.as_mut().is_some_and(|spans| {
+            spans.see(&own);
+            spans.fit()
+        });
+        if !fit {
+            self.make_bytes()?;
+            return self.push_bytes(keys, payload, rows);
+        }
+        let mut kept = rows;
+        if let Some(fetch) = spec.fetch
+            && (fetch < rows || self.bound.is_some())
+        {
+            let bytes = self.converter.convert_columns(&own).map_err(internal)?;
+            let first = self.first_of(&bytes, fetch);
+            kept = first.len();
+            if first.is_empty() {
+                return Ok(());
+            }
+            let first = UInt32Array::from(first);
+            let picked = |c: &ArrayRef| Ok(compacted(&take(c, &first, None).map_err(internal)?));
+            columns = columns.iter().map(picked).collect::<Result<_>>()?;
+            let key = |(n, key): (usize, &ArrayRef)| match shared[n] {
+                Some(column) => Ok(Arc::clone(&columns[column])),
+                None => picked(key),
+            };
+            own = own.iter().enumerate().map(key).collect::<Result<_>>()?;
+        }
+        columns.iter().for_each(|column| self.held.add(column));
+        self.hold_keys(&own, &columns);
+        if kept >= PART_ROWS_MIN {
+            // Large enough to stay as it is.
+            self.close_part()?;
+            self.add(Keys::Columns(own, OnceLock::new(), spec), columns, kept);
+            return Ok(());
+        }
+        self.loose.push(Loose { keys: own, payload: columns });
+        self.loose_rows += kept;
+        Ok(())
+    }
+
+    fn push_bytes(&mut self, keys: &[ArrayRef], payload: &[ArrayRef], rows: usize) -> Result<()> {
+        let key_types = self.spec.keys.iter().map(|(data_type, _)| data_type);
+        let keys = expanded(keys, key_types)?;
         let keys = self.converter.convert_columns(&keys).map_err(internal)?;
         let mut payload = payload.to_vec();
         let first = self.spec.fetch.map(|fetch| self.first_of(&keys, fetch));
@@ -118,33 +237,66 @@ impl Collected {
             let picked = |c: &ArrayRef| take(c, &first, None).map_err(internal);
             payload = payload.iter().map(picked).collect::<Result<_>>()?;
         }
-        let columns = payload.iter().zip(&self.spec.payload_types);
-        payload = columns.map(|(c, data_type)| expand(c, data_type)).collect::<Result<_>>()?;
+        payload = expanded(&payload, &self.spec.payload_types)?;
         if first.is_some() {
             // Few rows are kept, whose texts may be views into those of all.
             payload = payload.iter().map(compacted).collect();
         }
         payload.iter().for_each(|column| self.held.add(column));
+        let kept = first.as_ref().map_or(rows, Vec::len);
         match first {
             // Large enough to stay as it is.
             None if rows >= PART_ROWS_MIN => {
                 self.close_part()?;
-                self.add(Part { keys, payload });
+                self.add(Keys::Rows(keys), payload, rows);
                 return Ok(());
             }
-            None => keys.iter().for_each(|key| self.keys.push(key)),
-            Some(first) => first.iter().for_each(|&row| self.keys.push(keys.row(row as usize))),
+            None => keys.iter().for_each(|key| self.loose_keys.push(key)),
+            Some(first) => {
+                first.iter().for_each(|&row| self.loose_keys.push(keys.row(row as usize)));
+            }
         }
-        self.batches.push(payload);
-        if self.keys.num_rows() >= self.part_rows() {
-            self.close_part()?;
-        }
+        self.loose.push(Loose { keys: vec![], payload });
+        self.loose_rows += kept;
         Ok(())
     }
 
-    fn add(&mut self, part: Part) {
-        self.varying.see(&part.keys);
-        self.parts.push(part);
+    /// Counts the keys that are not payload.
+    fn hold_keys(&mut self, keys: &[ArrayRef], payload: &[ArrayRef]) {
+        for key in keys {
+            if !payload.iter().any(|column| Arc::ptr_eq(column, key)) {
+                self.held_keys.add(key);
+            }
+        }
+    }
+
+    /// From now on keys become bytes, as they cannot be packed.
+    fn make_bytes(&mut self) -> Result<()> {
+        self.spans = None;
+        for loose in &mut self.loose {
+            let keys = self.converter.convert_columns(&loose.keys).map_err(internal)?;
+            keys.iter().for_each(|key| self.loose_keys.push(key));
+            loose.keys.clear();
+        }
+        if self.parts.iter().map(|part| part.rows).sum::<usize>() > CONVERTED_ROWS_MAX {
+            return Ok(());
+        }
+        for part in &mut self.parts {
+            if let Keys::Columns(columns, ..) = &part.keys {
+                let keys = self.converter.convert_columns(columns).map_err(internal)?;
+                self.varying.see(&keys);
+                part.keys = Keys::Rows(keys);
+            }
+        }
+        self.held_keys.clear();
+        Ok(())
+    }
+
+    fn add(&mut self, keys: Keys, payload: Vec<ArrayRef>, rows: usize) {
+        if let Keys::Rows(keys) = &keys {
+            self.varying.see(keys);
+        }
+        self.parts.push(Part { keys, payload, rows });
     }
 
     /// Rows of a part: if only the first are asked for, about as many as are kept.
@@ -170,48 +322,85 @@ impl Collected {
 
     /// Makes a part of the rows that are in none.
     fn close_part(&mut self) -> Result<()> {
-        if self.keys.num_rows() == 0 {
+        if self.loose_rows == 0 {
             return Ok(());
         }
-        let keys = std::mem::replace(&mut self.keys, self.converter.empty_rows(0, 0));
-        let batches = std::mem::take(&mut self.batches);
-        let payload = (0..self.spec.payload_types.len()).map(|c| {
-            let pieces: Vec<&dyn Array> = batches.iter().map(|b| b[c].as_ref()).collect();
-            arrow::compute::concat(&pieces).map_err(internal)
-        });
+        let rows = std::mem::take(&mut self.loose_rows);
+        let loose = std::mem::take(&mut self.loose);
+        let joined = |of: &dyn Fn(&Loose) -> &ArrayRef| {
+            let pieces: Vec<&dyn Array> = loose.iter().map(|each| of(each).as_ref()).collect();
+            concat(&pieces).map_err(internal)
+        };
+        let payload = (0..self.spec.payload_types.len()).map(|c| joined(&|each| &each.payload[c]));
         let payload = payload.collect::<Result<Vec<_>>>()?;
+        let keys = match self.spans {
+            None => {
+                Keys::Rows(std::mem::replace(&mut self.loose_keys, self.converter.empty_rows(0, 0)))
+            }
+            Some(_) => {
+                let keys = (0..self.spec.keys.len()).map(|k| {
+                    let is_same =
+                        |each: &Loose, c: usize| Arc::ptr_eq(&each.keys[k], &each.payload[c]);
+                    let same = |c: &usize| loose.iter().all(|each| is_same(each, *c));
+                    match (0..payload.len()).find(same) {
+                        Some(c) => Ok(Arc::clone(&payload[c])),
+                        None => joined(&|each| &each.keys[k]),
+                    }
+                });
+                let keys = keys.collect::<Result<Vec<_>>>()?;
+                loose.iter().flat_map(|each| &each.keys).for_each(|k| self.held_keys.forget(k));
+                self.hold_keys(&keys, &payload);
+                Keys::Columns(keys, OnceLock::new(), Arc::clone(&self.spec))
+            }
+        };
         // What is not copied, the part holds as well.
-        batches.iter().flatten().for_each(|column| self.held.forget(column));
+        loose.iter().flat_map(|each| &each.payload).for_each(|column| self.held.forget(column));
         payload.iter().for_each(|column| self.held.add(column));
-        self.add(Part { keys, payload });
-        // Not at every part: what is kept is copied.
-        if let Some(fetch) = self.spec.fetch
-            && self.parts.iter().map(Part::rows).sum::<usize>() / 2 > fetch
-        {
-            self.keep_first(fetch)?;
-        }
+        self.add(keys, payload, rows);
         Ok(())
+    }
+
+    /// Drops what comes after the first rows, but not at every part: what is kept is copied.
+    fn drop_last(&mut self) -> Result<()> {
+        match self.spec.fetch {
+            Some(fetch) if self.parts.iter().map(|part| part.rows).sum::<usize>() / 2 > fetch => {
+                self.keep_first(fetch)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Keeps the first rows of all parts.
     fn keep_first(&mut self, fetch: usize) -> Result<()> {
         let parts = std::mem::take(&mut self.parts);
-        let rows =
-            parts.iter().enumerate().flat_map(|(i, p)| (0..p.rows()).map(move |row| (i, row)));
+        let keys = parts.iter().map(Part::key_rows).collect::<Result<Vec<_>>>()?;
+        let rows = parts.iter().enumerate().flat_map(|(i, p)| (0..p.rows).map(move |row| (i, row)));
         let mut rows: Vec<(usize, usize)> = rows.collect();
-        let key = |&(part, row): &(usize, usize)| parts[part].keys.row(row);
+        let key = |&(part, row): &(usize, usize)| keys[part].row(row);
         if rows.len() > fetch {
             rows.select_nth_unstable_by(fetch - 1, |a, b| key(a).cmp(&key(b)));
             self.bound = Some(key(&rows[fetch - 1]).as_ref().to_vec());
             rows.truncate(fetch);
         }
         self.held.clear();
+        self.held_keys.clear();
         for rows in rows.chunks(PART_ROWS) {
-            let mut keys = self.converter.empty_rows(rows.len(), 0);
-            rows.iter().for_each(|at| keys.push(key(at)));
-            let payload = gather(&parts, rows, &self.spec)?;
+            let payload = gather(&parts, rows, self.spec.payload_types.len(), payload_of)?;
             payload.iter().for_each(|column| self.held.add(column));
-            self.parts.push(Part { keys, payload });
+            let keys = match self.spans {
+                Some(_) => {
+                    let keys = gather(&parts, rows, self.spec.keys.len(), key_of)?;
+                    self.hold_keys(&keys, &payload);
+                    Keys::Columns(keys, OnceLock::new(), Arc::clone(&self.spec))
+                }
+                None => {
+                    let mut kept = self.converter.empty_rows(rows.len(), 0);
+                    rows.iter().for_each(|at| kept.push(key(at)));
+                    self.varying.see(&kept);
+                    Keys::Rows(kept)
+                }
+            };
+            self.parts.push(Part { keys, payload, rows: rows.len() });
         }
         Ok(())
     }
@@ -222,7 +411,7 @@ impl Collected {
         // The rows that have set it are among those that are given away.
         empty.bound = self.bound.clone();
         let collected = std::mem::replace(self, empty);
-        Sorting::new(collected.spec.clone(), vec![collected])
+        Sorting::new(Spec::clone(&collected.spec), vec![collected])
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -231,99 +420,96 @@ impl Collected {
 
     /// Of the keys alone, for those who know what the payload takes.
     pub fn key_bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.keys.size()).sum::<usize>() + self.keys.size()
+        let parts = self.parts.iter().filter_map(Part::known_rows);
+        parts.map(Rows::size).sum::<usize>() + self.loose_keys.size() + self.held_keys.bytes()
     }
 }
 
-/// The named rows of parts: (part, row).
-fn gather(parts: &[Part], rows: &[(usize, usize)], spec: &Spec) -> Result<Vec<ArrayRef>> {
+/// Columns of these logical types in their plain form.
+fn expanded<'a>(
+    columns: &[ArrayRef],
+    types: impl IntoIterator<Item = &'a DataType>,
+) -> Result<Vec<ArrayRef>> {
+    columns.iter().zip(types).map(|(column, data_type)| expand(column, data_type)).collect()
+}
+
+fn payload_of(part: &Part, column: usize) -> Result<&dyn Array> {
+    Ok(part.payload[column].as_ref())
+}
+
+fn key_of(part: &Part, key: usize) -> Result<&dyn Array> {
+    Ok(part.columns()?[key].as_ref())
+}
+
+/// The named rows of parts: (part, row), of so many columns.
+fn gather(
+    parts: &[Part],
+    rows: &[(usize, usize)],
+    columns: usize,
+    of: impl Fn(&Part, usize) -> Result<&dyn Array>,
+) -> Result<Vec<ArrayRef>> {
     let column = |c: usize| {
-        let arrays: Vec<&dyn Array> = parts.iter().map(|part| part.payload[c].as_ref()).collect();
+        let arrays = parts.iter().map(|part| of(part, c)).collect::<Result<Vec<_>>>()?;
         interleave(&arrays, rows).map_err(internal)
     };
-    (0..spec.payload_types.len()).map(column).collect()
+    (0..columns).map(column).collect()
 }
 
 /// From what was collected to rows in order.
 pub struct Sorting {
     spec: Spec,
     parts: Vec<Part>,
-    words: Words,
     /// The parts of each run.
     runs: Vec<Range<usize>>,
     rows: usize,
-    /// The least key of each range but the first, or the beginning of it, and its first word.
-    splitters: Vec<(u64, Vec<u8>)>,
-    sorted_runs: Vec<OnceLock<Run>>,
+    ranges: Box<dyn Ranges>,
     sorted: Vec<OnceLock<Groups>>,
-}
-
-/// The rows of a run in order, and where its ranges begin and end.
-struct Run {
-    entries: Vec<Entry>,
-    cuts: Vec<usize>,
 }
 
 impl Sorting {
     pub fn new(spec: Spec, collected: Vec<Collected>) -> Result<Self> {
         let (mut parts, mut varying) = (vec![], Varying::default());
+        let mut spans: Option<Spans> = None;
+        let mut are_packed = true;
         for mut each in collected {
             each.close_part()?;
+            if each.parts.is_empty() {
+                continue;
+            }
             varying.join(&each.varying);
+            are_packed &= each.spans.is_some();
+            match (&mut spans, each.spans) {
+                (Some(spans), Some(own)) => spans.join(&own),
+                (spans, own) => *spans = spans.take().or(own),
+            }
             parts.extend(each.parts);
         }
         let mut runs: Vec<Range<usize>> = vec![];
         let (mut rows, mut run_rows) = (0, RUN_ROWS);
         for (n, part) in parts.iter().enumerate() {
             match runs.last_mut() {
-                Some(run) if run_rows + part.rows() <= RUN_ROWS => run.end = n + 1,
+                Some(run) if run_rows + part.rows <= RUN_ROWS => run.end = n + 1,
                 _ => {
                     run_rows = 0;
                     runs.push(n..n + 1);
                 }
             }
-            run_rows += part.rows();
-            rows += part.rows();
+            run_rows += part.rows;
+            rows += part.rows;
         }
-        let ranges = rows.div_ceil(RANGE_ROWS);
-        let words = Words::new(&varying);
-        let splitters = splitters(&parts, rows, ranges, &spec)?;
-        let splitters = splitters.into_iter().map(|key| (words.first(&key), key)).collect();
-        Ok(Sorting {
-            spec,
-            words,
-            sorted_runs: runs.iter().map(|_| OnceLock::new()).collect(),
-            runs,
-            rows,
-            splitters,
-            sorted: (0..ranges).map(|_| OnceLock::new()).collect(),
-            parts,
-        })
-    }
-
-    fn key(&self, entry: &Entry) -> &[u8] {
-        self.parts[entry.part as usize].keys.row(entry.row as usize).data()
-    }
-
-    /// Sorts a run and cuts it into ranges.
-    fn sort_run(&self, run: usize) -> Run {
-        let parts = self.runs[run].clone();
-        let rows = self.parts[parts.clone()].iter().map(Part::rows).sum();
-        let mut entries = Vec::with_capacity(rows);
-        parts.for_each(|n| entries.extend(words::entries(&self.words, n, &self.parts[n].keys)));
-        words::sort(&mut entries, &self.words, |entry| self.key(entry));
-        let mut cuts = Vec::with_capacity(self.ranges() + 1);
-        cuts.push(0);
-        for (word, splitter) in &self.splitters {
-            let from = *cuts.last().unwrap_or(&0);
-            let is_below = |entry: &Entry| match entry.word.cmp(word) {
-                Ordering::Equal => self.key(entry) < splitter.as_slice(),
-                order => order.is_lt(),
-            };
-            cuts.push(from + entries[from..].partition_point(is_below));
-        }
-        cuts.push(entries.len());
-        Run { entries, cuts }
+        let count = rows.div_ceil(RANGE_ROWS);
+        let options = spec.keys.iter().map(|(_, options)| *options);
+        let packing = spans.filter(|_| are_packed).and_then(|s| Packing::new(&s, options));
+        let ranges = match packing {
+            Some(packing) => ranges::by_numbers(packing, &spec, &parts, count, runs.len())?,
+            None => {
+                let all_seen = parts.iter().all(|part| part.known_rows().is_some());
+                let words = if all_seen { Words::new(&varying) } else { Words::default() };
+                ranges::by_bytes(words, &spec, &parts, count, runs.len())?
+            }
+        };
+        let sorted = (0..count).map(|_| OnceLock::new()).collect();
+        Ok(Sorting { spec, parts, runs, rows, ranges, sorted })
     }
 
     /// How many ranges the rows are cut into.
@@ -333,45 +519,43 @@ impl Sorting {
 
     /// The rows of a range in order, once the first phase is done.
     pub fn range(&self, range: usize) -> Result<Groups> {
-        let rows: Vec<_> = self.places(range)?.iter().map(place).collect();
-        let columns = gather(&self.parts, &rows, &self.spec)?;
-        Ok(Groups { columns, rows: rows.len() })
+        self.gathered(&self.ranges.places(&self.parts, range)?)
+    }
+
+    fn gathered(&self, places: &[(usize, usize)]) -> Result<Groups> {
+        let columns = gather(&self.parts, places, self.spec.payload_types.len(), payload_of)?;
+        Ok(Groups { columns, rows: places.len() })
     }
 
     /// The same, without rows that come after those that are asked for.
     pub fn first_rows(&self, range: usize) -> Result<Groups> {
         let mut rows = self.range(range)?;
         if let Some(fetch) = self.spec.fetch {
-            let runs = self.sorted_runs.iter().filter_map(OnceLock::get);
-            let before: usize = runs.map(|run| run.cuts[range]).sum();
-            rows.truncate(fetch.saturating_sub(before));
+            rows.truncate(fetch.saturating_sub(self.ranges.before(range)));
         }
         Ok(rows)
     }
 
     /// The rows of a range with their keys, which compare as the rows do.
     pub fn range_with_keys(&self, range: usize) -> Result<(Groups, BinaryArray)> {
-        let entries = self.places(range)?;
-        let rows: Vec<_> = entries.iter().map(place).collect();
-        let columns = gather(&self.parts, &rows, &self.spec)?;
-        let keys = BinaryArray::from_iter_values(entries.iter().map(|entry| self.key(entry)));
-        Ok((Groups { columns, rows: rows.len() }, keys))
-    }
-
-    /// Where the rows of a range lie, in order.
-    fn places(&self, range: usize) -> Result<Vec<Entry>> {
-        let mut entries = Vec::with_capacity(2 * RANGE_ROWS);
-        for run in &self.sorted_runs {
-            let run = run.get().ok_or_else(poisoned)?;
-            entries.extend_from_slice(&run.entries[run.cuts[range]..run.cuts[range + 1]]);
-        }
-        words::sort(&mut entries, &self.words, |entry| self.key(entry));
-        Ok(entries)
+        let places = self.ranges.places(&self.parts, range)?;
+        let known = self.parts.iter().map(Part::known_rows).collect::<Option<Vec<_>>>();
+        let keys = match known {
+            Some(known) => BinaryArray::from_iter_values(
+                places.iter().map(|&(part, row)| known[part].row(row).data()),
+            ),
+            None => {
+                let columns = gather(&self.parts, &places, self.spec.keys.len(), key_of)?;
+                let keys = converter(&self.spec)?.convert_columns(&columns).map_err(internal)?;
+                BinaryArray::from_iter_values(keys.iter().map(|key| key.data()))
+            }
+        };
+        Ok((self.gathered(&places)?, keys))
     }
 
     /// In order, when all phases are done.
     pub fn batches(&self) -> impl Iterator<Item = Result<&Groups>> {
-        self.sorted.iter().map(|batch| batch.get().ok_or_else(poisoned))
+        self.sorted.iter().map(|batch| batch.get().ok_or_else(unfinished))
     }
 }
 
@@ -392,7 +576,7 @@ impl Phases for Sorting {
 
     fn run(&self, phase: usize, task: usize) -> Result<()> {
         if phase == 0 {
-            let _ = self.sorted_runs[task].set(self.sort_run(task));
+            self.ranges.sort_run(task, &self.parts, self.runs[task].clone())?;
         } else {
             let _ = self.sorted[task].set(self.range(task)?);
         }
@@ -404,7 +588,7 @@ impl Phases for Sorting {
         let mut left = self.spec.fetch.unwrap_or(usize::MAX);
         let mut batches = vec![];
         for batch in self.sorted {
-            let mut batch = batch.into_inner().ok_or_else(poisoned)?;
+            let mut batch = batch.into_inner().ok_or_else(unfinished)?;
             batch.truncate(left);
             left -= batch.rows;
             if batch.rows > 0 {
@@ -443,124 +627,5 @@ impl Phases for Parts {
     }
 }
 
-fn poisoned() -> Error {
-    Error::internal("a sort went on before all of its runs were sorted")
-}
-
-/// Keys, or beginnings of keys, that cut all rows into ranges of about the same size: equal keys are in the
-/// same range.
-fn splitters(parts: &[Part], rows: usize, ranges: usize, spec: &Spec) -> Result<Vec<Vec<u8>>> {
-    let step = (rows / (SAMPLES * ranges).clamp(1, SAMPLES_MAX)).max(1);
-    let mut samples = vec![];
-    // Of the part, the row that is next.
-    let mut next = 0;
-    for part in parts {
-        while next < part.rows() {
-            samples.push(part.keys.row(next));
-            next += step;
-        }
-        next -= part.rows();
-    }
-    samples.sort_unstable();
-    let splitters = (1..ranges).map(|r| samples[r * samples.len() / ranges].as_ref());
-    let mut splitters: Vec<Vec<u8>> = splitters.map(<[u8]>::to_vec).collect();
-    if spec.together > 0 {
-        let mut starts = starts(&splitters, spec)?;
-        // Within what is too large for a range, ranges are cut anywhere.
-        for r in 1..starts.len() {
-            if !splitters[r - 1].starts_with(&starts[r]) {
-                splitters[r] = std::mem::take(&mut starts[r]);
-            }
-        }
-        if let (Some(first), Some(start)) = (splitters.first_mut(), starts.first_mut()) {
-            *first = std::mem::take(start);
-        }
-    }
-    Ok(splitters)
-}
-
-fn place(entry: &Entry) -> (usize, usize) {
-    (entry.part as usize, entry.row as usize)
-}
-
-/// Of each key the bytes of its first fields, those that are to be together: no key that has them
-/// comes before them.
-fn starts(keys: &[Vec<u8>], spec: &Spec) -> Result<Vec<Vec<u8>>> {
-    let converter = converter(spec)?;
-    let parser = converter.parser();
-    let fields = converter.convert_rows(keys.iter().map(|key| parser.parse(key)));
-    let first = Spec { keys: spec.keys[..spec.together].to_vec(), ..spec.clone() };
-    let starts =
-        self::converter(&first)?.convert_columns(&fields.map_err(internal)?[..spec.together]);
-    Ok(starts.map_err(internal)?.iter().map(|row| row.as_ref().to_vec()).collect())
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{AsArray, Int64Array, StringViewArray};
-    use arrow::datatypes::Int64Type;
-    use proptest::prelude::*;
-
-    use arrow::compute::SortOptions;
-    use arrow::datatypes::DataType;
-
-    use super::*;
-
-    fn sorted(values: &[Vec<i64>], parts: usize, fetch: Option<usize>) -> Vec<i64> {
-        let options = SortOptions { descending: true, nulls_first: false };
-        let keys = vec![(DataType::Int64, options)];
-        let (payload_types, together) = (vec![DataType::Int64], 0);
-        let spec = Spec { keys, payload_types, fetch, together };
-        let mut collected: Vec<_> = (0..parts).map(|_| Collected::new(&spec).unwrap()).collect();
-        for (i, batch) in values.iter().enumerate() {
-            let column: ArrayRef = Arc::new(Int64Array::from(batch.clone()));
-            let part = &mut collected[i % parts];
-            part.push(&[Arc::clone(&column)], &[column], batch.len()).unwrap();
-        }
-        let sorting = Sorting::new(spec, collected).unwrap();
-        for phase in 0..sorting.phases() {
-            (0..sorting.tasks(phase)).rev().for_each(|task| sorting.run(phase, task).unwrap());
-        }
-        let batches = sorting.finish().unwrap();
-        let values = batches.iter().flat_map(|b| b.columns[0].as_primitive::<Int64Type>().values());
-        values.copied().collect()
-    }
-
-    #[test]
-    fn texts_in_common_count_once_and_those_of_the_first_rows_alone() {
-        let texts = StringViewArray::from_iter_values((0..20_000).map(|n| format!("{n:0100}")));
-        let texts: ArrayRef = Arc::new(texts);
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20_000));
-        let bytes = |fetch| {
-            let keys = vec![(DataType::Int64, SortOptions::default())];
-            let payload_types = vec![DataType::Utf8View];
-            let spec = Spec { keys, payload_types, fetch, together: 0 };
-            let mut collected = Collected::new(&spec).unwrap();
-            for n in (0..20_000).step_by(500) {
-                let column = |of: &ArrayRef| of.slice(n, 500);
-                collected.push(&[column(&numbers)], &[column(&texts)], 500).unwrap();
-            }
-            collected.memory_bytes()
-        };
-        let (all, first) = (bytes(None), bytes(Some(10)));
-        assert!((2_000_000..4_000_000).contains(&all), "{all}");
-        assert!(first < 1_000_000, "{first}");
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-        #[test]
-        fn as_a_plain_sort_does(
-            batches in prop::collection::vec(prop::collection::vec(-5000i64..5000, 0..9000), 0..12),
-            parts in 1usize..4,
-            fetch in prop::option::of(0usize..30_000),
-        ) {
-            let mut expected: Vec<i64> = batches.iter().flatten().copied().collect();
-            expected.sort_by(|a, b| b.cmp(a));
-            expected.truncate(fetch.unwrap_or(usize::MAX));
-            prop_assert_eq!(sorted(&batches, parts, fetch), expected);
-        }
-    }
-}
+mod tests;

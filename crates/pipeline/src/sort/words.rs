@@ -72,7 +72,7 @@ impl Varying {
 }
 
 /// How words are made of keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Words {
     /// The places of bytes that vary.
     places: Vec<usize>,
@@ -85,6 +85,13 @@ pub struct Words {
 enum Bytes {
     Together(usize),
     At([usize; WORD]),
+}
+
+impl Default for Words {
+    /// Of keys of which nothing is known.
+    fn default() -> Self {
+        Words { places: vec![], from: Some(0) }
+    }
 }
 
 impl Words {
