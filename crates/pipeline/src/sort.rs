@@ -553,9 +553,9 @@ impl Sorting {
         Ok((self.gathered(&places)?, keys))
     }
 
-    /// In order, when all phases are done.
-    pub fn batches(&self) -> impl Iterator<Item = Result<&Groups>> {
-        self.sorted.iter().map(|batch| batch.get().ok_or_else(unfinished))
+    /// The rows of a range, when all phases are done: batches in order.
+    pub fn batch(&self, range: usize) -> Result<&Groups> {
+        self.sorted[range].get().ok_or_else(unfinished)
     }
 }
 

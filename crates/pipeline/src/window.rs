@@ -11,121 +11,207 @@
 //!   └─ unit 0 ──┘  └────────── unit 1 (a large partition) ─┘  └ unit 2 ─┘
 //! ```
 //! Nothing is kept sorted but the rows: a row's *frame*, those that its function sees, is a range of
-//! places.
+//! places. Before that, tasks find for each batch where keys change (its [runs](runs)). So most
+//! functions can be computed for each batch of a large unit by a task of its own: those that need to
+//! know only where their partition and their peers begin and end, or that read some rows, or sum up
+//! frames of a few rows. Others see all rows of their unit in one task, each function in its own.
 
-use std::collections::BTreeMap;
+mod results;
+mod runs;
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, Float64Array, UInt32Array, UInt64Array, make_comparator};
-use arrow::compute::{SortOptions, concat, interleave, partition, take};
+use arrow::array::ArrayRef;
 use thalweg_base::{Error, Result};
 pub use thalweg_ir::window::{Bound, Frame, Unit};
 
-use crate::aggregate::framed::{ByRow, Frames, by_group};
 use crate::aggregate::{self, Groups};
-use crate::encoding::internal;
-use crate::literal;
 use crate::phases::{Pause, Phases, at_once, no_pause};
 use crate::sort::{Collected, Sorting};
+use results::{is_by_piece, looks_at_peers};
+use runs::{Local, Runs, Starts};
 
 pub type Spec = thalweg_ir::window::Spec<aggregate::Code>;
 pub type Function = thalweg_ir::window::Function<aggregate::Code>;
 pub type Kind = thalweg_ir::window::Kind<aggregate::Code>;
 
-/// The function of an aggregate whose arguments are given one after the other.
-fn over_all(function: &Function, kind: &aggregate::Kind) -> aggregate::Function {
-    aggregate::Function {
-        kind: kind.clone(),
-        arguments: (0..function.arguments.len()).collect(),
-        filter: None,
-        result: function.result.clone(),
-    }
-}
-
 /// From what was collected to rows with their results, in order.
 pub struct Windowing {
     spec: Spec,
     sorting: Sorting,
-    /// Batches of a unit, once all rows are sorted.
-    units: OnceLock<Vec<Range<usize>>>,
-    done: OnceLock<Vec<OnceLock<Vec<Groups>>>>,
+    /// By so many keys rows are equal whose runs are asked for: of partitions, then of peers.
+    prefixes: Vec<usize>,
+    /// By batch and prefix.
+    starts: Vec<OnceLock<Vec<Starts>>>,
+    tasks: OnceLock<Vec<Task>>,
+    /// By batch and function.
+    done: Vec<Vec<OnceLock<ArrayRef>>>,
+}
+
+/// Batches without a new partition between them.
+struct UnitOfRows {
+    batches: Range<usize>,
+    /// Where each batch begins; last, where the rows end.
+    places: Vec<usize>,
+    /// By prefix; none, if the unit is one batch.
+    runs: Vec<Arc<Runs>>,
+}
+
+/// Some functions over some rows of a unit.
+struct Task {
+    unit: Arc<UnitOfRows>,
+    functions: Vec<usize>,
+    /// Batches of the unit whose results are computed.
+    batches: Range<usize>,
 }
 
 impl Windowing {
     pub fn new(spec: Spec, parts: Vec<Collected>) -> Result<Self> {
         let sorting = Sorting::new(spec.sort.clone(), parts)?;
-        Ok(Windowing { spec, sorting, units: OnceLock::new(), done: OnceLock::new() })
+        let together = spec.sort.together;
+        let peers = spec.functions.iter().filter(|function| looks_at_peers(function));
+        let mut prefixes: Vec<usize> = peers.map(|f| together + f.order_keys).collect();
+        prefixes.push(together);
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        let batches = 0..sorting.ranges();
+        let done = |_| spec.functions.iter().map(|_| OnceLock::new()).collect();
+        Ok(Windowing {
+            prefixes,
+            starts: batches.clone().map(|_| OnceLock::new()).collect(),
+            tasks: OnceLock::new(),
+            done: batches.map(done).collect(),
+            spec,
+            sorting,
+        })
     }
 
-    fn units(&self) -> &[Range<usize>] {
-        self.units.get().map_or(&[], Vec::as_slice)
+    fn batch(&self, n: usize) -> Result<&Groups> {
+        self.sorting.batch(n)
     }
 
-    /// Finds them, when all rows are sorted.
-    fn find_units(&self) -> Result<()> {
-        let keys = &self.spec.keys[..self.spec.sort.together];
-        let mut units: Vec<Range<usize>> = vec![];
-        let mut last: Option<&Groups> = None;
-        for (n, batch) in self.sorting.batches().enumerate() {
-            let batch = batch?;
-            match (last, units.last_mut()) {
-                // A batch without rows belongs to any unit; what comes after such a one goes on with its own.
-                (Some(last), Some(unit))
-                    if batch.rows == 0 || last.rows == 0 || goes_on(keys, last, batch)? =>
-                {
-                    unit.end = n + 1;
-                }
-                _ => units.push(n..n + 1),
-            }
-            if batch.rows > 0 || last.is_none() {
-                last = Some(batch);
+    /// Finds where keys change in a batch, when all rows are sorted.
+    fn find_starts(&self, n: usize) -> Result<()> {
+        let mut before = None;
+        for earlier in (0..n).rev() {
+            let batch = self.batch(earlier)?;
+            if batch.rows > 0 {
+                before = Some(batch);
+                break;
             }
         }
-        let done = units.iter().map(|_| OnceLock::new()).collect();
-        if self.units.set(units).is_err() || self.done.set(done).is_err() {
-            return Err(Error::internal("units of windows were found twice"));
-        }
+        let starts = runs::starts(&self.spec.keys, &self.prefixes, before, self.batch(n)?)?;
+        let _ = self.starts[n].set(starts);
         Ok(())
     }
 
-    async fn evaluate(&self, unit: &Range<usize>, pause: &Pause<'_>) -> Result<Vec<Groups>> {
-        let batches = self.sorting.batches().skip(unit.start).take(unit.len());
-        let batches = batches.collect::<Result<Vec<_>>>()?;
-        let rows = batches.iter().map(|b| b.rows).sum::<usize>();
-        if u32::try_from(rows).is_err() {
-            return Err(Error::unsupported(format!(
-                "a window has a partition of {rows} rows; it may have {} at most",
-                u32::MAX
-            )));
+    /// Finds the units, and what is to be done for them.
+    async fn find_units(&self, pause: &Pause<'_>) -> Result<()> {
+        let starts = self.starts.iter().map(|starts| starts.get().ok_or_else(unfinished));
+        let starts: Vec<&Vec<Starts>> = starts.collect::<Result<_>>()?;
+        // The first prefix is that of partitions.
+        let is_new = |n: usize| starts[n].first().is_some_and(|starts| starts.begin_anew());
+        let mut units: Vec<Range<usize>> = vec![];
+        for n in 0..starts.len() {
+            match units.last_mut() {
+                // A batch without rows belongs to any unit.
+                Some(unit) if self.batch(n)?.rows == 0 || !is_new(n) => unit.end = n + 1,
+                _ => units.push(n..n + 1),
+            }
         }
-        let spec = &self.spec;
-        let own = |batch: &&Groups| Groups {
-            columns: batch.columns[..spec.columns].to_vec(),
-            rows: batch.rows,
+        let mut tasks = vec![];
+        for batches in units {
+            let mut places = vec![0];
+            for n in batches.clone() {
+                places.push(places[n - batches.start] + self.batch(n)?.rows);
+            }
+            let rows = places[batches.len()];
+            if u32::try_from(rows).is_err() {
+                return Err(Error::unsupported(format!(
+                    "a window has a partition of {rows} rows; it may have {} at most",
+                    u32::MAX
+                )));
+            }
+            if rows == 0 {
+                continue;
+            }
+            let mut all_runs = vec![];
+            for prefix in (0..self.prefixes.len()).filter(|_| batches.len() > 1) {
+                let mut runs = Runs::default();
+                for (n, &place) in batches.clone().zip(&places) {
+                    runs.add(place, &starts[n][prefix]);
+                    pause().await;
+                }
+                all_runs.push(Arc::new(runs.ended(rows)));
+            }
+            let count = batches.len();
+            let unit = Arc::new(UnitOfRows { batches, places, runs: all_runs });
+            let task = |functions, batches| Task { unit: Arc::clone(&unit), functions, batches };
+            let functions = 0..self.spec.functions.len();
+            if count == 1 {
+                tasks.push(task(functions.collect(), 0..1));
+                continue;
+            }
+            let (pieces, wholes): (Vec<usize>, Vec<usize>) =
+                functions.partition(|&n| is_by_piece(&self.spec.functions[n]));
+            // Those that take longest come first.
+            tasks.extend(wholes.into_iter().map(|function| task(vec![function], 0..count)));
+            if !pieces.is_empty() {
+                tasks.extend((0..count).map(|batch| task(pieces.clone(), batch..batch + 1)));
+            }
+        }
+        self.tasks.set(tasks).map_err(|_| Error::internal("units of windows were found twice"))
+    }
+
+    async fn evaluate(&self, task: &Task, pause: &Pause<'_>) -> Result<()> {
+        let unit = &*task.unit;
+        let batches = unit.batches.clone().map(|n| self.batch(n)).collect::<Result<Vec<_>>>()?;
+        let places = &unit.places;
+        let rows = places[task.batches.start]..places[task.batches.end];
+        let own = match unit.runs.is_empty() {
+            true => {
+                let starts = self.starts[unit.batches.start].get().ok_or_else(unfinished)?;
+                let own = |starts| {
+                    let mut runs = Runs::default();
+                    runs.add(0, starts);
+                    Arc::new(runs.ended(rows.len()))
+                };
+                starts.iter().map(own).collect()
+            }
+            false => unit.runs.clone(),
         };
-        let mut done: Vec<Groups> = batches.iter().map(own).collect();
-        let mut unit =
-            Rows { spec, batches, rows, pause, columns: <_>::default(), runs: <_>::default() };
-        for function in &spec.functions {
-            let mut results = unit.results(function).await?;
-            let mut start = 0;
-            for batch in done.iter_mut().filter(|batch| batch.rows > 0) {
-                let result = results.of(start..start + batch.rows)?;
-                if result.data_type() != &function.result || result.len() != batch.rows {
+        let own: Vec<Arc<Local>> =
+            own.iter().map(|runs| Arc::new(Local::new(runs, rows.clone()))).collect();
+        let runs = |keys: usize| {
+            let found = self.prefixes.iter().position(|&prefix| prefix == keys);
+            let runs = found.and_then(|prefix| own.get(prefix)).cloned();
+            runs.ok_or_else(|| Error::internal("runs of windows that were not asked for"))
+        };
+        let together = self.spec.sort.together;
+        for &n in &task.functions {
+            let function = &self.spec.functions[n];
+            let partitions = runs(together)?;
+            let peers = match looks_at_peers(function) {
+                true => Some(runs(together + function.order_keys)?),
+                false => None,
+            };
+            let window = results::Rows { batches: &batches, places, rows: rows.clone(), pause };
+            let mut results = window.results(function, partitions, peers).await?;
+            for batch in task.batches.clone().filter(|&batch| batches[batch].rows > 0) {
+                let result = results.of(places[batch]..places[batch + 1])?;
+                if result.data_type() != &function.result || result.len() != batches[batch].rows {
                     return Err(Error::internal(format!(
                         "a window function gives {} and not {}",
                         result.data_type(),
                         function.result
                     )));
                 }
-                batch.columns.push(result);
-                start += batch.rows;
+                let _ = self.done[unit.batches.start + batch][n].set(result);
                 pause().await;
             }
         }
-        done.retain(|batch| batch.rows > 0);
-        Ok(done)
+        Ok(())
     }
 }
 
@@ -137,339 +223,56 @@ impl Phases for Windowing {
     }
 
     fn phases(&self) -> usize {
-        self.sorting.phases() + 2
+        self.sorting.phases() + 3
     }
 
     fn tasks(&self, phase: usize) -> usize {
         match phase.checked_sub(self.sorting.phases()) {
             None => self.sorting.tasks(phase),
-            Some(0) => 1,
-            Some(_) => self.units().len(),
+            Some(0) => self.starts.len(),
+            Some(1) => 1,
+            Some(_) => self.tasks.get().map_or(0, Vec::len),
         }
     }
 
     fn run(&self, phase: usize, task: usize) -> Result<()> {
-        match phase.checked_sub(self.sorting.phases()) {
-            None => self.sorting.run(phase, task),
-            Some(0) => self.find_units(),
-            Some(_) => at_once(self.run_in_steps(phase, task, &no_pause))?,
-        }
+        at_once(self.run_in_steps(phase, task, &no_pause))?
     }
 
     async fn run_in_steps(&self, phase: usize, task: usize, pause: &Pause<'_>) -> Result<()> {
-        if phase <= self.sorting.phases() {
-            return self.run(phase, task);
+        match phase.checked_sub(self.sorting.phases()) {
+            None => self.sorting.run(phase, task),
+            Some(0) => self.find_starts(task),
+            Some(1) => self.find_units(pause).await,
+            Some(_) => {
+                let tasks = self.tasks.get().ok_or_else(unfinished)?;
+                self.evaluate(&tasks[task], pause).await
+            }
         }
-        let done = self.evaluate(&self.units()[task], pause).await?;
-        let _ = self.done.get().ok_or_else(unfinished)?[task].set(done);
-        Ok(())
     }
 
     fn finish(self) -> Result<Vec<Groups>> {
-        let done = self.done.into_inner().ok_or_else(unfinished)?;
-        let done = done.into_iter().map(|unit| unit.into_inner().ok_or_else(unfinished));
-        let done: Vec<Vec<Groups>> = done.collect::<Result<_>>()?;
-        Ok(done.into_iter().flatten().collect())
-    }
-}
-
-/// Whether a batch begins with the keys that the one before ends with.
-fn goes_on(keys: &[usize], before: &Groups, batch: &Groups) -> Result<bool> {
-    let Some(last) = before.rows.checked_sub(1) else { return Ok(false) };
-    for &key in keys {
-        let (before, batch) = (&before.columns[key], &batch.columns[key]);
-        let compare = make_comparator(before, batch, SortOptions::default());
-        if compare.map_err(internal)?(last, 0).is_ne() {
-            return Ok(false);
+        let mut batches = vec![];
+        for (n, done) in self.done.into_iter().enumerate() {
+            let batch = self.sorting.batch(n)?;
+            if batch.rows == 0 {
+                continue;
+            }
+            let mut columns = batch.columns[..self.spec.columns].to_vec();
+            for result in done {
+                columns.push(result.into_inner().ok_or_else(unfinished)?);
+            }
+            batches.push(Groups { columns, rows: batch.rows });
         }
+        Ok(batches)
     }
-    Ok(true)
 }
 
 fn unfinished() -> Error {
     Error::internal("windows were read before all of them were computed")
 }
 
-/// The rows of a unit, and what functions have in common.
-struct Rows<'a> {
-    spec: &'a Spec,
-    batches: Vec<&'a Groups>,
-    rows: usize,
-    pause: &'a Pause<'a>,
-    /// Of the payload, those that were asked for.
-    columns: BTreeMap<usize, ArrayRef>,
-    /// By so many keys.
-    runs: BTreeMap<usize, Arc<Runs>>,
-}
-
-/// Rows that are equal in some keys: runs, as the rows are sorted by these.
-struct Runs {
-    /// Where each begins; last, where the rows end.
-    starts: Vec<u32>,
-    /// The run of each row.
-    of: Vec<u32>,
-}
-
-impl Runs {
-    fn start(&self, row: usize) -> u32 {
-        self.starts[self.of[row] as usize]
-    }
-
-    fn end(&self, row: usize) -> u32 {
-        self.starts[self.of[row] as usize + 1]
-    }
-
-    fn count(&self) -> usize {
-        self.starts.len() - 1
-    }
-}
-
-impl Rows<'_> {
-    /// A column of all batches.
-    async fn column(&mut self, column: usize) -> Result<ArrayRef> {
-        if let Some(known) = self.columns.get(&column) {
-            return Ok(Arc::clone(known));
-        }
-        let whole = match self.batches[..] {
-            [only] => Arc::clone(&only.columns[column]),
-            _ => {
-                let pieces = self.batches.iter().map(|batch| &*batch.columns[column]);
-                concat(&pieces.collect::<Vec<&dyn Array>>()).map_err(internal)?
-            }
-        };
-        (self.pause)().await;
-        Ok(Arc::clone(self.columns.entry(column).or_insert(whole)))
-    }
-
-    /// By the first so many keys.
-    async fn runs(&mut self, keys: usize) -> Result<Arc<Runs>> {
-        if let Some(known) = self.runs.get(&keys) {
-            return Ok(Arc::clone(known));
-        }
-        let (mut starts, mut of) = (vec![], Vec::with_capacity(self.rows));
-        let mut last: Option<&Groups> = None;
-        for batch in self.batches.iter().filter(|batch| batch.rows > 0) {
-            let keys = &self.spec.keys[..keys];
-            let columns: Vec<_> = keys.iter().map(|&key| Arc::clone(&batch.columns[key])).collect();
-            let ranges = match columns.is_empty() {
-                true => std::iter::once(0..batch.rows).collect(),
-                false => partition(&columns).map_err(internal)?.ranges(),
-            };
-            let goes_on = match last {
-                Some(last) => goes_on(keys, last, batch)?,
-                None => false,
-            };
-            let before = of.len() as u32;
-            for (n, range) in ranges.into_iter().enumerate() {
-                if n > 0 || !goes_on {
-                    starts.push(before + range.start as u32);
-                }
-                of.extend(std::iter::repeat_n(starts.len() as u32 - 1, range.len()));
-            }
-            last = Some(batch);
-            (self.pause)().await;
-        }
-        starts.push(self.rows as u32);
-        Ok(Arc::clone(self.runs.entry(keys).or_insert(Arc::new(Runs { starts, of }))))
-    }
-
-    /// What the results of a function are made of.
-    async fn results<'f>(&mut self, function: &'f Function) -> Result<Results<'f>> {
-        let mut arguments = Vec::with_capacity(function.arguments.len());
-        for &argument in &function.arguments {
-            arguments.push(self.column(argument).await?);
-        }
-        let partitions = self.runs(self.spec.sort.together).await?;
-        let ordered_by = self.spec.sort.together + function.order_keys;
-        let (mut peers, mut framed) = (None, None);
-        let by_peers = match &function.kind {
-            Kind::Rank | Kind::DenseRank | Kind::PercentRank | Kind::CumeDist => true,
-            Kind::First | Kind::Last | Kind::Nth(_) | Kind::Aggregate(_) => {
-                function.frame.unit == Unit::Peers
-            }
-            _ => false,
-        };
-        if by_peers {
-            peers = Some(self.runs(ordered_by).await?);
-        }
-        if let Kind::Aggregate(kind) = &function.kind {
-            let over_all = over_all(function, kind);
-            framed = Some(match function.frame.is_partition(function.order_keys) {
-                true => {
-                    let (of, count) = (&partitions.of, partitions.count());
-                    Framed::Partitions(
-                        by_group(&over_all, &arguments, of, count, self.pause).await?,
-                    )
-                }
-                false => {
-                    let growing = function.frame.start == Bound::Unbounded;
-                    let by_row = ByRow::new(&over_all, &arguments, self.rows, growing, self.pause);
-                    Framed::Rows(Box::new(by_row.await?))
-                }
-            });
-        }
-        Ok(Results { function, arguments, partitions, peers, framed })
-    }
-}
-
-/// The results of a function over the rows of a unit, which are asked for from the first to the last.
-struct Results<'f> {
-    function: &'f Function,
-    arguments: Vec<ArrayRef>,
-    partitions: Arc<Runs>,
-    /// Where the function or its frame looks at them.
-    peers: Option<Arc<Runs>>,
-    /// Of an aggregate function.
-    framed: Option<Framed>,
-}
-
-enum Framed {
-    /// The results of all partitions.
-    Partitions(ArrayRef),
-    Rows(Box<ByRow>),
-}
-
-impl Results<'_> {
-    fn peers(&self) -> Result<&Runs> {
-        self.peers.as_deref().ok_or_else(|| Error::internal("a window function without its peers"))
-    }
-
-    fn of(&mut self, rows: Range<usize>) -> Result<ArrayRef> {
-        let partitions = &*self.partitions;
-        Ok(match &self.function.kind {
-            Kind::RowNumber => {
-                let number = |row| row as u64 - u64::from(partitions.start(row)) + 1;
-                Arc::new(rows.map(number).collect::<UInt64Array>())
-            }
-            Kind::Rank => {
-                let peers = self.peers()?;
-                let rank = |row| u64::from(peers.start(row) - partitions.start(row)) + 1;
-                Arc::new(rows.map(rank).collect::<UInt64Array>())
-            }
-            Kind::DenseRank => {
-                let peers = self.peers()?;
-                let first = |row| peers.of[partitions.start(row) as usize];
-                let rank = |row: usize| u64::from(peers.of[row] - first(row)) + 1;
-                Arc::new(rows.map(rank).collect::<UInt64Array>())
-            }
-            Kind::PercentRank => {
-                let peers = self.peers()?;
-                let rank = |row| {
-                    let others = partitions.end(row) - partitions.start(row) - 1;
-                    let before = peers.start(row) - partitions.start(row);
-                    if others == 0 { 0.0 } else { f64::from(before) / f64::from(others) }
-                };
-                Arc::new(rows.map(rank).collect::<Float64Array>())
-            }
-            Kind::CumeDist => {
-                let peers = self.peers()?;
-                let share = |row| {
-                    let (start, end) = (partitions.start(row), partitions.end(row));
-                    f64::from(peers.end(row) - start) / f64::from(end - start)
-                };
-                Arc::new(rows.map(share).collect::<Float64Array>())
-            }
-            Kind::Ntile(tiles) => {
-                let tile = |row| {
-                    let (start, end) = (partitions.start(row), partitions.end(row));
-                    ntile(row as u64 - u64::from(start), u64::from(end - start), *tiles)
-                };
-                Arc::new(rows.map(tile).collect::<UInt64Array>())
-            }
-            Kind::Shifted(distance, default) => {
-                let at = |row: usize| {
-                    let bounds = partitions.start(row).into()..partitions.end(row).into();
-                    let at = (row as i64).saturating_add(*distance);
-                    bounds.contains(&at).then_some(at as usize)
-                };
-                if default.is_null() {
-                    let rows = rows.map(|row| at(row).map(|at| at as u32)).collect::<UInt32Array>();
-                    take(&self.arguments[0], &rows, None).map_err(internal)?
-                } else {
-                    let rows = rows.map(|row| at(row).map_or((1, 0), |at| (0, at)));
-                    let (rows, default) = (rows.collect::<Vec<_>>(), literal::array(default)?);
-                    interleave(&[&*self.arguments[0], &*default], &rows).map_err(internal)?
-                }
-            }
-            Kind::First | Kind::Last | Kind::Nth(_) => {
-                let frames = self.frames(rows)?;
-                let at = |(&start, &end): (&u32, &u32)| {
-                    let (start, end) = (start.into(), end.into());
-                    let at: i64 = match self.function.kind {
-                        Kind::Nth(n) if n > 0 => n.saturating_add(start - 1),
-                        Kind::Nth(n) if n < 0 => n.saturating_add(end),
-                        Kind::Nth(_) => return None,
-                        Kind::First => start,
-                        _ => end - 1,
-                    };
-                    (start..end).contains(&at).then_some(at as u32)
-                };
-                let rows = frames.starts.iter().zip(&frames.ends).map(at).collect::<UInt32Array>();
-                take(&self.arguments[0], &rows, None).map_err(internal)?
-            }
-            Kind::Aggregate(_) => match &self.framed {
-                Some(Framed::Partitions(results)) => {
-                    let of = UInt32Array::from(partitions.of[rows].to_vec());
-                    take(results, &of, None).map_err(internal)?
-                }
-                _ => {
-                    let frames = self.frames(rows)?;
-                    match &mut self.framed {
-                        Some(Framed::Rows(by_row)) => by_row.results(&frames)?,
-                        _ => {
-                            return Err(Error::internal("an aggregate of a window without states"));
-                        }
-                    }
-                }
-            },
-        })
-    }
-
-    fn frames(&self, rows: Range<usize>) -> Result<Frames> {
-        let partitions = &*self.partitions;
-        let Frame { unit, start, end } = self.function.frame;
-        let (starts, ends): (Vec<u32>, Vec<u32>) = match unit {
-            Unit::Rows => {
-                let at = |row: usize, bound, beyond: i64, unbounded: u32| match bound {
-                    Bound::Unbounded => unbounded,
-                    Bound::Distance(distance) => {
-                        let at = distance.saturating_add(beyond).saturating_add(row as i64);
-                        at.clamp(partitions.start(row).into(), partitions.end(row).into()) as u32
-                    }
-                };
-                let starts = rows.clone().map(|row| at(row, start, 0, partitions.start(row)));
-                (starts.collect(), rows.map(|row| at(row, end, 1, partitions.end(row))).collect())
-            }
-            Unit::Peers => {
-                let peers = self.peers()?;
-                let at = |row: usize, bound, beyond: i64, unbounded: u32| match bound {
-                    Bound::Unbounded => unbounded,
-                    Bound::Distance(distance) => {
-                        let first = peers.of[partitions.start(row) as usize];
-                        let last = peers.of[partitions.end(row) as usize - 1];
-                        let at =
-                            distance.saturating_add(beyond).saturating_add(peers.of[row].into());
-                        peers.starts[at.clamp(first.into(), i64::from(last) + 1) as usize]
-                    }
-                };
-                let starts = rows.clone().map(|row| at(row, start, 0, partitions.start(row)));
-                (starts.collect(), rows.map(|row| at(row, end, 1, partitions.end(row))).collect())
-            }
-        };
-        Ok(Frames::new(starts, ends))
-    }
-}
-
-/// The tile, from 1, of a row of so many: the first tiles have a row more, if it does not come out
-/// even.
-fn ntile(row: u64, rows: u64, tiles: u64) -> u64 {
-    let (least, larger) = (rows / tiles, rows % tiles);
-    let in_larger = larger * (least + 1);
-    match row.checked_sub(in_larger) {
-        None => row / (least + 1) + 1,
-        Some(row) => larger + row / least.max(1) + 1,
-    }
-}
-
+#[cfg(test)]
+mod measure;
 #[cfg(test)]
 mod tests;

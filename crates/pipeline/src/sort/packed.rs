@@ -497,7 +497,7 @@ pub fn sort<const W: usize>(entries: &mut [Entry<W>]) {
             };
             entries.sort_unstable_by_key(both);
         }
-        _ => entries.sort_unstable_by(|a, b| a.words.cmp(&b.words)),
+        _ => entries.sort_unstable_by_key(|entry| entry.words),
     }
 }
 

@@ -71,7 +71,7 @@ fn mixed(rows: usize, long_from: usize) -> Vec<ArrayRef> {
         true => format!("text {}", row * 31 % 7),
         false => format!("a text of its own, of many bytes, {}", row * 31 % 7),
     };
-    let number = |row: usize| (row % 11 > 0).then_some((row * 7919 % 1000) as i64 - 500);
+    let number = |row: usize| (!row.is_multiple_of(11)).then_some((row * 7919 % 1000) as i64 - 500);
     vec![
         Arc::new(StringViewArray::from_iter_values((0..rows).map(text))),
         Arc::new((0..rows).map(number).collect::<Int64Array>()),

@@ -2,7 +2,11 @@ use arrow::array::{AsArray, Float64Array, Int64Array};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use proptest::prelude::*;
 
+use arrow::compute::{SortOptions, cast};
+
+use super::results::{ntile, over_all};
 use super::*;
+use crate::aggregate::framed::{ByRow, Frames};
 use crate::sort;
 
 const UNBOUNDED: Bound = Bound::Unbounded;
@@ -20,18 +24,41 @@ fn function(kind: Kind, frame: Frame, order_keys: usize, result: DataType) -> Fu
 
 /// The results of a function, by the place of the row.
 fn computed(rows: &[Row], function: &Function) -> Vec<Option<i64>> {
+    computed_together(rows, std::slice::from_ref(function)).remove(0)
+}
+
+/// The same of any numbers, where the second key is ordered so.
+fn computed_as_doubles(rows: &[Row], function: &Function, second: SortOptions) -> Vec<Option<f64>> {
+    all_computed(rows, std::slice::from_ref(function), second).remove(0)
+}
+
+/// The same of several functions.
+fn computed_together(rows: &[Row], functions: &[Function]) -> Vec<Vec<Option<i64>>> {
+    let all = all_computed(rows, functions, SortOptions::default());
+    let whole = |results: Vec<Option<f64>>| -> Vec<Option<i64>> {
+        results.into_iter().map(|result| result.map(|result| result as i64)).collect()
+    };
+    all.into_iter().map(whole).collect()
+}
+
+fn all_computed(
+    rows: &[Row],
+    functions: &[Function],
+    second: SortOptions,
+) -> Vec<Vec<Option<f64>>> {
     let column = |f: &dyn Fn(&Row) -> Option<i64>| -> ArrayRef {
         Arc::new(rows.iter().map(f).collect::<Int64Array>())
     };
     let columns =
         [column(&|r| Some(r.0)), column(&|r| Some(r.1)), column(&|r| Some(r.2)), column(&|r| r.3)];
-    let keys = vec![(DataType::Int64, SortOptions::default()); 3];
+    let mut keys = vec![(DataType::Int64, SortOptions::default()); 3];
+    keys[1].1 = second;
     let payload_types = vec![DataType::Int64; 4];
     let spec = Spec {
         sort: sort::Spec { keys, payload_types, fetch: None, together: 1 },
         columns: 3,
         keys: vec![0, 1, 2],
-        functions: vec![function.clone()],
+        functions: functions.to_vec(),
     };
     let mut parts: Vec<_> = (0..3).map(|_| Collected::new(&spec.sort).unwrap()).collect();
     for (n, start) in (0..rows.len()).step_by(700).enumerate() {
@@ -43,15 +70,18 @@ fn computed(rows: &[Row], function: &Function) -> Vec<Option<i64>> {
     for phase in 0..windowing.phases() {
         (0..windowing.tasks(phase)).rev().for_each(|task| windowing.run(phase, task).unwrap());
     }
-    let mut results = vec![None; rows.len()];
+    let mut results = vec![vec![None; rows.len()]; functions.len()];
     for batch in windowing.finish().unwrap() {
         let places = batch.columns[2].as_primitive::<Int64Type>().values();
-        let values = batch.columns[3].as_primitive::<Int64Type>();
-        for (&place, value) in places.iter().zip(values) {
-            results[place as usize] = Some(value);
+        for (results, values) in results.iter_mut().zip(&batch.columns[3..]) {
+            let values = cast(values, &DataType::Float64).unwrap();
+            for (&place, value) in places.iter().zip(values.as_primitive::<Float64Type>()) {
+                results[place as usize] = Some(value);
+            }
         }
     }
-    results.into_iter().map(Option::unwrap).collect()
+    let all = |results: Vec<Option<_>>| results.into_iter().map(Option::unwrap).collect();
+    results.into_iter().map(all).collect()
 }
 
 /// The values that each row's function sees, by the place of the row.
@@ -153,6 +183,150 @@ fn partitions_may_be_smaller_and_larger_than_batches() {
         let seen = seen.iter().filter(|other| other.0 == row.0).filter_map(|other| other.3);
         assert_eq!(sums[row.2 as usize], seen.reduce(|a, b| a + b), "{row:?}");
     }
+}
+
+/// Rows of few partitions, each of several batches, and of many that are small; with few peers or many.
+fn few_partitions(rows: i64, keys: i64) -> Vec<Row> {
+    let row = |n: i64| {
+        let partition = if n % 50 == 0 { n % 1_000 } else { -(n % 2) };
+        (partition, n * 7_919 % keys, n, (n % 13 > 0).then_some(n % 1_001))
+    };
+    (0..rows).map(row).collect()
+}
+
+#[test]
+fn large_partitions_are_computed_piece_by_piece() {
+    let near = |start, end| Frame {
+        unit: Unit::Rows,
+        start: Bound::Distance(start),
+        end: Bound::Distance(end),
+    };
+    let peers = |start, end| Frame { unit: Unit::Peers, start, end };
+    let (none, end) = (near(0, 0), Bound::Distance(0));
+    use thalweg_ir::aggregate::Kind::{Count, CountRows, Max, Sum};
+    for (keys, descending) in [(100_000, true), (300, false), (3, true), (1, false)] {
+        let rows = few_partitions(70_000, keys);
+        let option = SortOptions { descending, nulls_first: !descending };
+        let mut sorted = rows.clone();
+        let order = |r: &Row| if descending { -r.1 } else { r.1 };
+        sorted.sort_by_key(|r| (r.0, order(r), r.2));
+        // A function of the rows of a partition, and of the place of the row among them.
+        type Model<'a> = &'a dyn Fn(&[Row], usize) -> Option<f64>;
+        let check = |kind: Kind, frame: Frame, result: DataType, model: Model| {
+            let name = format!("{kind:?} {frame:?} {keys}");
+            let function = function(kind, frame, 1, result);
+            let found = computed_as_doubles(&rows, &function, option);
+            for partition in sorted.chunk_by(|a, b| a.0 == b.0) {
+                // All rows of small partitions, and some of the others.
+                for at in (0..partition.len()).filter(|at| partition.len() < 100 || at % 1_499 < 4)
+                {
+                    let place = partition[at].2 as usize;
+                    assert_eq!(found[place], model(partition, at), "{name} {:?}", partition[at]);
+                }
+            }
+        };
+        let first = |p: &[Row], at: usize| p.partition_point(|r| order(r) < order(&p[at]));
+        let behind = |p: &[Row], at: usize| p.partition_point(|r| order(r) <= order(&p[at]));
+        let changes = |p: &[Row], at: usize| {
+            let mut distinct: Vec<i64> = p[..=at].iter().map(order).collect();
+            distinct.dedup();
+            distinct.len()
+        };
+        let value = |r: Option<&Row>| r.and_then(|r| r.3).map(|v| v as f64);
+        let whole = DataType::UInt64;
+        let share = DataType::Float64;
+        check(Kind::RowNumber, none, whole.clone(), &|_, at| Some(at as f64 + 1.0));
+        check(Kind::Rank, none, whole.clone(), &|p, at| Some(first(p, at) as f64 + 1.0));
+        check(Kind::DenseRank, none, whole.clone(), &|p, at| Some(changes(p, at) as f64));
+        check(Kind::PercentRank, none, share.clone(), &|p, at| {
+            let others = p.len() as f64 - 1.0;
+            Some(if others == 0.0 { 0.0 } else { first(p, at) as f64 / others })
+        });
+        check(Kind::CumeDist, none, share, &|p, at| Some(behind(p, at) as f64 / p.len() as f64));
+        check(Kind::Ntile(7), none, whole, &|p, at| {
+            Some(ntile(at as u64, p.len() as u64, 7) as f64)
+        });
+        let number = DataType::Int64;
+        for distance in [-1i64, 1, -17_000, 40_000] {
+            for default in
+                [thalweg_ir::Literal::null(number.clone()), thalweg_ir::Literal::int64(-5)]
+            {
+                let beyond = (!default.is_null()).then_some(-5.0);
+                check(Kind::Shifted(distance, default), none, number.clone(), &|p, at| {
+                    let row = usize::try_from(at as i64 + distance).ok();
+                    row.filter(|&row| row < p.len()).map_or(beyond, |row| value(p.get(row)))
+                });
+            }
+        }
+        let until_peers = peers(UNBOUNDED, end);
+        check(Kind::First, until_peers, number.clone(), &|p, _| value(p.first()));
+        check(Kind::Last, until_peers, number.clone(), &|p, at| value(p.get(behind(p, at) - 1)));
+        check(Kind::Nth(20_000), until_peers, number.clone(), &|p, at| {
+            value(p[..behind(p, at)].get(19_999))
+        });
+        let before = peers(Bound::Distance(-1), Bound::Distance(-1));
+        check(Kind::First, before, number.clone(), &|p, at| {
+            let row = first(p, at).checked_sub(1)?;
+            value(p.get(first(p, row)))
+        });
+        check(Kind::Aggregate(CountRows), until_peers, number.clone(), &|p, at| {
+            Some(behind(p, at) as f64)
+        });
+        for (start, end) in [(-3, 4), (-2, -1), (1, 2), (5, 2), (-1, -4), (-8_192, 1), (0, 9_000)] {
+            fn seen(p: &[Row], at: usize, start: i64, end: i64) -> &[Row] {
+                let bound = |distance: i64| {
+                    (at as i64).saturating_add(distance).clamp(0, p.len() as i64) as usize
+                };
+                let start = bound(start);
+                &p[start..bound(end.saturating_add(1)).max(start)]
+            }
+            let frame = near(start, end);
+            let values = |p: &[Row], at: usize| -> Vec<i64> {
+                seen(p, at, start, end).iter().filter_map(|r| r.3).collect()
+            };
+            check(Kind::Aggregate(Sum), frame, number.clone(), &|p, at| {
+                values(p, at).into_iter().reduce(|a, b| a + b).map(|sum| sum as f64)
+            });
+            check(Kind::Aggregate(Max), frame, number.clone(), &|p, at| {
+                values(p, at).into_iter().max().map(|max| max as f64)
+            });
+            check(Kind::Aggregate(Count), frame, number.clone(), &|p, at| {
+                Some(values(p, at).len() as f64)
+            });
+            check(Kind::Last, frame, number.clone(), &|p, at| {
+                value(seen(p, at, start, end).last())
+            });
+        }
+    }
+}
+
+#[test]
+fn some_functions_see_pieces_and_others_their_whole_unit() {
+    let rows: Vec<Row> = few_partitions(50_000, 40_000);
+    let frame = |start| Frame { unit: Unit::Rows, start, end: Bound::Distance(0) };
+    let number = || DataType::Int64;
+    let sum = |start| function(Kind::Aggregate(aggregate::Kind::Sum), frame(start), 2, number());
+    let functions = vec![
+        function(Kind::RowNumber, frame(UNBOUNDED), 2, DataType::UInt64),
+        sum(UNBOUNDED),
+        sum(Bound::Distance(-2)),
+    ];
+    let alone: Vec<_> = functions.iter().map(|function| computed(&rows, function)).collect();
+    let mut sorted = rows.clone();
+    sorted.sort_by_key(|r| (r.0, r.1, r.2));
+    for partition in sorted.chunk_by(|a, b| a.0 == b.0) {
+        let mut running = None;
+        for (at, row) in partition.iter().enumerate() {
+            let place = row.2 as usize;
+            running = row.3.map_or(running, |v| Some(running.unwrap_or(0) + v));
+            let last = partition[at.saturating_sub(2)..=at].iter().filter_map(|r| r.3);
+            assert_eq!(alone[0][place], Some(at as i64 + 1));
+            assert_eq!(alone[1][place], running);
+            assert_eq!(alone[2][place], last.reduce(|a, b| a + b));
+        }
+    }
+    let together = computed_together(&rows, &functions);
+    assert_eq!(together, alone);
 }
 
 #[test]
