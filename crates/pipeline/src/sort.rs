@@ -183,7 +183,7 @@ impl Collected {
         let mut own = keys.iter().enumerate().map(key).collect::<Result<Vec<_>>>()?;
         let fit = self.spans.as_mut().is_some_and(|spans| {
             spans.see(&own);
-            spans.fit()
+            spans.words().is_some()
         });
         if !fit {
             self.make_bytes()?;
@@ -418,10 +418,14 @@ impl Collected {
         self.held.bytes() + self.key_bytes()
     }
 
-    /// Of the keys alone, for those who know what the payload takes.
+    /// Of the keys alone, for those who know what the payload takes: of keys that are columns also what
+    /// they are packed into.
     pub fn key_bytes(&self) -> usize {
         let parts = self.parts.iter().filter_map(Part::known_rows);
-        parts.map(Rows::size).sum::<usize>() + self.loose_keys.size() + self.held_keys.bytes()
+        let bytes = parts.map(Rows::size).sum::<usize>() + self.loose_keys.size();
+        let packed = self.spans.as_ref().and_then(Spans::words).map_or(0, packed::entry_bytes);
+        let rows = self.parts.iter().map(|part| part.rows).sum::<usize>() + self.loose_rows;
+        bytes + self.held_keys.bytes() + packed * rows
     }
 }
 

@@ -90,12 +90,17 @@ impl Spans {
         }
     }
 
-    /// Whether what was seen so far can be packed.
-    pub fn fit(&self) -> bool {
+    /// Words that what was seen so far is packed into; `None`: it does not fit.
+    pub fn words(&self) -> Option<usize> {
         let bits = self.0.iter().map(|span| Some(bits_of(span.greatest()?)));
-        let all = bits.sum::<Option<u32>>();
-        all.is_some_and(|bits| bits <= WORDS_MAX as u32 * WORD_BITS)
+        let words = words_of(bits.sum::<Option<u32>>()?);
+        (words <= WORDS_MAX).then_some(words)
     }
+}
+
+/// Words of keys of so many bits, one at least.
+fn words_of(bits: u32) -> usize {
+    bits.div_ceil(WORD_BITS).max(1) as usize
 }
 
 impl Span {
@@ -300,9 +305,7 @@ struct Field {
 impl Packing {
     /// Of keys that lie within what was seen; `None`: they do not fit.
     pub fn new(spans: &Spans, options: impl Iterator<Item = SortOptions>) -> Option<Self> {
-        if !spans.fit() {
-            return None;
-        }
+        spans.words()?;
         let field = |(span, options): (&Span, SortOptions)| {
             let greatest = span.greatest()?;
             let last = greatest - u128::from(span.nulls);
@@ -317,9 +320,8 @@ impl Packing {
         Some(Packing { fields, bits })
     }
 
-    /// How many words keys come to, one at least.
     pub fn words(&self) -> usize {
-        self.bits.div_ceil(WORD_BITS).max(1) as usize
+        words_of(self.bits)
     }
 
     /// The bits of the first so many keys.
@@ -450,6 +452,15 @@ pub struct Entry<const W: usize> {
     pub words: [u64; W],
     pub part: u32,
     pub row: u32,
+}
+
+/// Bytes of an entry whose key comes to so many words, as they are sorted.
+pub fn entry_bytes(words: usize) -> usize {
+    match words {
+        1 => size_of::<Entry<1>>(),
+        2 => size_of::<Entry<2>>(),
+        _ => size_of::<Entry<WORDS_MAX>>(),
+    }
 }
 
 /// The entries of all rows of a part, whose keys these are, are put behind others.
