@@ -531,13 +531,16 @@ impl Sorting {
         Ok(Groups { columns, rows: places.len() })
     }
 
-    /// The same, without rows that come after those that are asked for.
+    /// The same, without rows that come after those that are asked for, which are not looked at.
     pub fn first_rows(&self, range: usize) -> Result<Groups> {
-        let mut rows = self.range(range)?;
-        if let Some(fetch) = self.spec.fetch {
-            rows.truncate(fetch.saturating_sub(self.ranges.before(range)));
+        let before = self.ranges.before(range);
+        let left = self.spec.fetch.map_or(usize::MAX, |fetch| fetch.saturating_sub(before));
+        if left == 0 {
+            return self.gathered(&[]);
         }
-        Ok(rows)
+        let mut places = self.ranges.places(&self.parts, range)?;
+        places.truncate(left);
+        self.gathered(&places)
     }
 
     /// The rows of a range with their keys, which compare as the rows do.
@@ -582,24 +585,17 @@ impl Phases for Sorting {
         if phase == 0 {
             self.ranges.sort_run(task, &self.parts, self.runs[task].clone())?;
         } else {
-            let _ = self.sorted[task].set(self.range(task)?);
+            let _ = self.sorted[task].set(self.first_rows(task)?);
         }
         Ok(())
     }
 
     /// Batches, in order.
     fn finish(self) -> Result<Vec<Groups>> {
-        let mut left = self.spec.fetch.unwrap_or(usize::MAX);
-        let mut batches = vec![];
-        for batch in self.sorted {
-            let mut batch = batch.into_inner().ok_or_else(unfinished)?;
-            batch.truncate(left);
-            left -= batch.rows;
-            if batch.rows > 0 {
-                batches.push(batch);
-            }
-        }
-        Ok(batches)
+        let sorted = self.sorted.into_iter();
+        let batches = sorted.map(|batch| batch.into_inner().ok_or_else(unfinished));
+        let batches: Vec<Groups> = batches.collect::<Result<_>>()?;
+        Ok(batches.into_iter().filter(|batch| batch.rows > 0).collect())
     }
 }
 
