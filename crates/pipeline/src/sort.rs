@@ -26,7 +26,7 @@ mod words;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, BinaryArray, UInt32Array, new_empty_array};
 use arrow::compute::{concat, interleave, take};
 use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, Rows, SortField};
@@ -38,7 +38,7 @@ use crate::allocations::Allocations;
 use crate::encoding::{compacted, expand, internal};
 use crate::phases::Phases;
 use packed::{Packing, Spans};
-use ranges::{Ranges, unfinished};
+use ranges::{Places, Ranges, unfinished};
 use words::{Varying, Words};
 
 /// Rows of a run, of a task of the first phase, at most; but a part may have more.
@@ -452,11 +452,17 @@ fn gather(
     columns: usize,
     of: impl Fn(&Part, usize) -> Result<&dyn Array>,
 ) -> Result<Vec<ArrayRef>> {
-    let column = |c: usize| {
-        let arrays = parts.iter().map(|part| of(part, c)).collect::<Result<Vec<_>>>()?;
-        interleave(&arrays, rows).map_err(internal)
-    };
-    (0..columns).map(column).collect()
+    (0..columns).map(|column| gather_column(parts, rows, column, &of)).collect()
+}
+
+fn gather_column(
+    parts: &[Part],
+    rows: &[(usize, usize)],
+    column: usize,
+    of: impl Fn(&Part, usize) -> Result<&dyn Array>,
+) -> Result<ArrayRef> {
+    let arrays = parts.iter().map(|part| of(part, column)).collect::<Result<Vec<_>>>()?;
+    interleave(&arrays, rows).map_err(internal)
 }
 
 /// From what was collected to rows in order.
@@ -467,6 +473,8 @@ pub struct Sorting {
     runs: Vec<Range<usize>>,
     rows: usize,
     ranges: Box<dyn Ranges>,
+    /// Of each column of the payload the key that it is, and its type.
+    keys: Vec<Option<(usize, DataType)>>,
     sorted: Vec<OnceLock<Groups>>,
 }
 
@@ -513,7 +521,16 @@ impl Sorting {
             }
         };
         let sorted = (0..count).map(|_| OnceLock::new()).collect();
-        Ok(Sorting { spec, parts, runs, rows, ranges, sorted })
+        let key = |(column, data_type): (usize, &DataType)| {
+            let is_key = |part: &Part, key: usize| {
+                part.columns().is_ok_and(|keys| Arc::ptr_eq(&keys[key], &part.payload[column]))
+            };
+            let mut keys = 0..spec.keys.len();
+            let key = keys.find(|&key| parts.iter().all(|part| is_key(part, key)))?;
+            Some((key, data_type.clone()))
+        };
+        let keys = spec.payload_types.iter().enumerate().map(key).collect();
+        Ok(Sorting { spec, parts, runs, rows, ranges, keys, sorted })
     }
 
     /// How many ranges the rows are cut into.
@@ -523,12 +540,17 @@ impl Sorting {
 
     /// The rows of a range in order, once the first phase is done.
     pub fn range(&self, range: usize) -> Result<Groups> {
-        self.gathered(&self.ranges.places(&self.parts, range)?)
+        self.gathered(&self.ranges.places(&self.parts, range, usize::MAX, &self.keys)?)
     }
 
-    fn gathered(&self, places: &[(usize, usize)]) -> Result<Groups> {
-        let columns = gather(&self.parts, places, self.spec.payload_types.len(), payload_of)?;
-        Ok(Groups { columns, rows: places.len() })
+    /// What is no key is gathered from where it lies: that misses the caches for each row.
+    fn gathered(&self, places: &Places) -> Result<Groups> {
+        let column = |(c, known): (usize, &Option<ArrayRef>)| match known {
+            Some(known) => Ok(Arc::clone(known)),
+            None => gather_column(&self.parts, &places.rows, c, payload_of),
+        };
+        let columns = places.keys.iter().enumerate().map(column).collect::<Result<_>>()?;
+        Ok(Groups { columns, rows: places.rows.len() })
     }
 
     /// The same, without rows that come after those that are asked for, which are not looked at.
@@ -536,28 +558,28 @@ impl Sorting {
         let before = self.ranges.before(range);
         let left = self.spec.fetch.map_or(usize::MAX, |fetch| fetch.saturating_sub(before));
         if left == 0 {
-            return self.gathered(&[]);
+            let columns = self.spec.payload_types.iter().map(new_empty_array).collect();
+            return Ok(Groups { columns, rows: 0 });
         }
-        let mut places = self.ranges.places(&self.parts, range)?;
-        places.truncate(left);
-        self.gathered(&places)
+        self.gathered(&self.ranges.places(&self.parts, range, left, &self.keys)?)
     }
 
     /// The rows of a range with their keys, which compare as the rows do.
     pub fn range_with_keys(&self, range: usize) -> Result<(Groups, BinaryArray)> {
-        let places = self.ranges.places(&self.parts, range)?;
+        let all = self.ranges.places(&self.parts, range, usize::MAX, &self.keys)?;
+        let places = &all.rows;
         let known = self.parts.iter().map(Part::known_rows).collect::<Option<Vec<_>>>();
         let keys = match known {
             Some(known) => BinaryArray::from_iter_values(
                 places.iter().map(|&(part, row)| known[part].row(row).data()),
             ),
             None => {
-                let columns = gather(&self.parts, &places, self.spec.keys.len(), key_of)?;
+                let columns = gather(&self.parts, places, self.spec.keys.len(), key_of)?;
                 let keys = converter(&self.spec)?.convert_columns(&columns).map_err(internal)?;
                 BinaryArray::from_iter_values(keys.iter().map(|key| key.data()))
             }
         };
-        Ok((self.gathered(&places)?, keys))
+        Ok((self.gathered(&all)?, keys))
     }
 
     /// The rows of a range, when all phases are done: batches in order.

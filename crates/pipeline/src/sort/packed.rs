@@ -14,14 +14,17 @@
 
 use std::borrow::Cow;
 
-use arrow::array::{Array, ArrayRef, AsArray, MAX_INLINE_VIEW_LEN};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, MAX_INLINE_VIEW_LEN, make_array};
+use arrow::buffer::{Buffer, NullBuffer};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{
     BinaryViewType, ByteViewType, DataType, Decimal128Type, Float32Type, Float64Type,
     StringViewType,
 };
 
-use crate::encoding::words;
+use thalweg_base::Result;
+
+use crate::encoding::{internal, words};
 
 /// Bits of a word.
 const WORD_BITS: u32 = u64::BITS;
@@ -347,7 +350,76 @@ impl Packing {
     }
 }
 
+impl Packing {
+    /// A key of entries as a column again; `None`: that is not done for such values.
+    pub fn unpack<const W: usize>(
+        &self,
+        key: usize,
+        entries: &[Entry<W>],
+        data_type: &DataType,
+    ) -> Result<Option<ArrayRef>> {
+        self.fields[key].read(entries, data_type)
+    }
+}
+
 impl Field {
+    /// The values of a key, where they are numbers within 64 bits of each other.
+    fn read<const W: usize>(
+        &self,
+        entries: &[Entry<W>],
+        data_type: &DataType,
+    ) -> Result<Option<ArrayRef>> {
+        let Values::Numbers(least, _) = self.span.values else { return Ok(None) };
+        if self.bits > WORD_BITS {
+            return Ok(None);
+        }
+        let (null, first) = match (self.span.nulls, self.options.nulls_first) {
+            (true, true) => (Some(0), 1),
+            (true, false) => (Some(self.last as u64 + 1), 0),
+            (false, _) => (None, 0),
+        };
+        let last = self.last as u64;
+        let number = |entry: &Entry<W>| {
+            let number = self.get_word(&entry.words).wrapping_sub(first);
+            if self.options.descending { last.wrapping_sub(number) } else { number }
+        };
+        let nulls = null.map(|null| {
+            let is_valid = entries.iter().map(|entry| self.get_word(&entry.words) != null);
+            NullBuffer::new(is_valid.collect())
+        });
+        // What stands in the place of a NULL is anything.
+        let words = entries.iter().map(|entry| (least as i64).wrapping_add_unsigned(number(entry)));
+        let ordered_float = |word: i64| word ^ ((word >> 63).cast_unsigned() >> 1).cast_signed();
+        let values = match data_type {
+            DataType::Float64 => Buffer::from_vec(words.map(ordered_float).collect::<Vec<_>>()),
+            DataType::Decimal128(..) => {
+                let wide = |entry| least.wrapping_add(i128::from(number(entry)));
+                Buffer::from_vec(entries.iter().map(wide).collect::<Vec<_>>())
+            }
+            DataType::Int64 | DataType::Date64 | DataType::Timestamp(..) | DataType::Time64(_) => {
+                Buffer::from_vec(words.collect::<Vec<_>>())
+            }
+            DataType::Int32 | DataType::Date32 | DataType::Time32(_) => {
+                Buffer::from_vec(words.map(|word| word as i32).collect::<Vec<_>>())
+            }
+            _ => return Ok(None),
+        };
+        let data = ArrayData::builder(data_type.clone()).len(entries.len()).add_buffer(values);
+        Ok(Some(make_array(data.nulls(nulls).build().map_err(internal)?)))
+    }
+
+    fn get_word<const W: usize>(&self, words: &[u64; W]) -> u64 {
+        if self.bits == 0 {
+            return 0;
+        }
+        let (word, bit) = (W - 1 - (self.below / WORD_BITS) as usize, self.below % WORD_BITS);
+        let mut number = words[word] >> bit;
+        if bit + self.bits > WORD_BITS {
+            number |= words[word - 1] << (WORD_BITS - bit);
+        }
+        number & (u64::MAX >> (WORD_BITS - self.bits))
+    }
+
     fn write<const W: usize>(&self, array: &dyn Array, rows: &mut [Entry<W>]) {
         let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
         let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
+use arrow::datatypes::DataType;
 use thalweg_base::{Error, Result};
 
 use super::packed::{self, Packing};
@@ -25,6 +26,11 @@ trait Method: Send + Sync {
     /// Whether a row comes before the least one of a range, which is not the first.
     fn is_below(&self, parts: &[Part], entry: &Self::Entry, range: usize) -> bool;
 
+    /// A key as a column again, if entries have it.
+    fn key(&self, _: usize, _: &[Self::Entry], _: &DataType) -> Result<Option<ArrayRef>> {
+        Ok(None)
+    }
+
     /// The part of a row, and its place there.
     fn place(entry: &Self::Entry) -> (usize, usize);
 }
@@ -34,11 +40,23 @@ pub trait Ranges: Send + Sync {
     /// Sorts the run of these parts, and cuts it into ranges.
     fn sort_run(&self, run: usize, parts: &[Part], own: Range<usize>) -> Result<()>;
 
-    /// Where the rows of a range lie, in order, once all runs are sorted.
-    fn places(&self, parts: &[Part], range: usize) -> Result<Vec<(usize, usize)>>;
+    /// The first rows of a range in order, once all runs are sorted: where they lie, and of the named
+    /// keys those that need not be looked up there.
+    fn places(
+        &self,
+        parts: &[Part],
+        range: usize,
+        rows: usize,
+        keys: &[Option<(usize, DataType)>],
+    ) -> Result<Places>;
 
     /// Rows that come before those of a range.
     fn before(&self, range: usize) -> usize;
+}
+
+pub struct Places {
+    pub rows: Vec<(usize, usize)>,
+    pub keys: Vec<Option<ArrayRef>>,
 }
 
 /// The rows of a run in order, and where its ranges begin and end.
@@ -73,14 +91,26 @@ impl<M: Method> Ranges for Runs<M> {
         Ok(())
     }
 
-    fn places(&self, parts: &[Part], range: usize) -> Result<Vec<(usize, usize)>> {
+    fn places(
+        &self,
+        parts: &[Part],
+        range: usize,
+        rows: usize,
+        keys: &[Option<(usize, DataType)>],
+    ) -> Result<Places> {
         let mut entries = Vec::with_capacity(2 * RANGE_ROWS);
         for run in &self.sorted {
             let run = run.get().ok_or_else(unfinished)?;
             entries.extend_from_slice(&run.entries[run.cuts[range]..run.cuts[range + 1]]);
         }
         self.method.sort(parts, &mut entries);
-        Ok(entries.iter().map(M::place).collect())
+        entries.truncate(rows);
+        let key = |key: &Option<(usize, DataType)>| match key {
+            Some((key, data_type)) => self.method.key(*key, &entries, data_type),
+            None => Ok(None),
+        };
+        let keys = keys.iter().map(key).collect::<Result<_>>()?;
+        Ok(Places { rows: entries.iter().map(M::place).collect(), keys })
     }
 
     fn before(&self, range: usize) -> usize {
@@ -109,6 +139,15 @@ impl<const W: usize> Method for Packed<W> {
 
     fn sort(&self, _parts: &[Part], entries: &mut [Self::Entry]) {
         packed::sort(entries);
+    }
+
+    fn key(
+        &self,
+        key: usize,
+        entries: &[Self::Entry],
+        data_type: &DataType,
+    ) -> Result<Option<ArrayRef>> {
+        self.packing.unpack(key, entries, data_type)
     }
 
     fn is_below(&self, _parts: &[Part], entry: &Self::Entry, range: usize) -> bool {

@@ -5,6 +5,7 @@ use arrow::array::{
     BinaryViewArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
     StringViewArray, UInt8Array, UInt64Array,
 };
+use arrow::compute::interleave;
 use arrow::row::{RowConverter, SortField};
 use proptest::prelude::*;
 
@@ -36,6 +37,21 @@ fn places(keys: &[Key], parts: usize) -> Option<(Vec<usize>, usize)> {
             add_entries(&mut entries, packing, n, columns, rows.len());
         }
         sort(&mut entries);
+        for key in 0..packing.fields.len() {
+            let parts: Vec<&dyn Array> =
+                columns.iter().map(|(columns, _)| columns[key].as_ref()).collect();
+            let places: Vec<(usize, usize)> =
+                entries.iter().map(|e| (e.part as usize, e.row as usize)).collect();
+            let expected = interleave(&parts, &places).unwrap();
+            if let Some(found) = packing.unpack(key, &entries, expected.data_type()).unwrap() {
+                assert_eq!(found.null_count(), expected.null_count());
+                let field = SortField::new(found.data_type().clone());
+                let converter = RowConverter::new(vec![field]).unwrap();
+                let bytes = |column: ArrayRef| converter.convert_columns(&[column]).unwrap();
+                let (found, expected) = (bytes(found), bytes(expected));
+                assert!(found.iter().eq(expected.iter()), "key {key} comes back");
+            }
+        }
         let place = |entry: &Entry<W>| columns[entry.part as usize].1.start + entry.row as usize;
         entries.iter().map(place).collect()
     }
