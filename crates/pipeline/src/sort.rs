@@ -7,7 +7,7 @@
 //! asked for, as most are then thrown away by their keys. Rows stay where they are; what is sorted are
 //! entries that say where. In the first phase each *run*, some parts, is sorted by a task of its own,
 //! and cut into ranges by splitters, keys of rows at even distances. In the second phase each task puts
-//! one range of every run in order, and gathers its rows:
+//! one range of every run in order, and gathers its rows, or unpacks what are keys:
 //!
 //! ```text
 //!   run 0   ── a c f │ k m   │ r t

@@ -13,8 +13,11 @@
 //! padded with zeros, and behind them its length, which tells padding from bytes that are zero.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, MAX_INLINE_VIEW_LEN, make_array};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, MAX_INLINE_VIEW_LEN, StringViewArray, make_array,
+};
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{
@@ -158,6 +161,27 @@ impl Texts {
             bytes => (view >> 32 >> (8 * self.prefix.len())).swap_bytes() >> (128 - 8 * bytes),
         };
         self.with_length(bytes, rest)
+    }
+
+    /// The prefix as views have it, behind four bytes.
+    fn view_of_prefix(&self) -> u128 {
+        let bytes = self.prefix.iter().rev();
+        bytes.fold(0, |view, &byte| view << 8 | u128::from(byte)) << 32
+    }
+
+    /// The view of the text that has this number, if all texts lie within their views.
+    fn view(&self, prefix: u128, number: u64) -> u128 {
+        let (bytes, length) = match self.length_bits() {
+            0 => (number, self.bytes()),
+            bits => (number >> bits, (number & ((1 << bits) - 1)) as usize),
+        };
+        let rest = match self.bytes() {
+            0 => 0,
+            all => (u128::from(bytes) << (128 - 8 * all)).swap_bytes(),
+        };
+        let before = self.prefix.len();
+        let rest = rest.checked_shl(32 + 8 * before as u32).unwrap_or(0);
+        (before + length) as u128 | prefix | rest
     }
 
     fn with_length(&self, bytes: u128, length: usize) -> u128 {
@@ -363,13 +387,12 @@ impl Packing {
 }
 
 impl Field {
-    /// The values of a key, where they are numbers within 64 bits of each other.
+    /// The values of a key, where their numbers are of one word.
     fn read<const W: usize>(
         &self,
         entries: &[Entry<W>],
         data_type: &DataType,
     ) -> Result<Option<ArrayRef>> {
-        let Values::Numbers(least, _) = self.span.values else { return Ok(None) };
         if self.bits > WORD_BITS {
             return Ok(None);
         }
@@ -387,6 +410,23 @@ impl Field {
             let is_valid = entries.iter().map(|entry| self.get_word(&entry.words) != null);
             NullBuffer::new(is_valid.collect())
         });
+        let least = match &self.span.values {
+            Values::Numbers(least, _) => *least,
+            Values::Texts(texts)
+                if texts.longest <= MAX_INLINE_VIEW_LEN as usize
+                    && data_type == &DataType::Utf8View =>
+            {
+                let prefix = texts.view_of_prefix();
+                let view = |(row, entry): (usize, &Entry<W>)| {
+                    let is_null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+                    if is_null { 0 } else { texts.view(prefix, number(entry)) }
+                };
+                let views = entries.iter().enumerate().map(view).collect::<Vec<u128>>();
+                let array = StringViewArray::try_new(views.into(), vec![], nulls.clone());
+                return Ok(Some(Arc::new(array.map_err(internal)?)));
+            }
+            _ => return Ok(None),
+        };
         // What stands in the place of a NULL is anything.
         let words = entries.iter().map(|entry| (least as i64).wrapping_add_unsigned(number(entry)));
         let ordered_float = |word: i64| word ^ ((word >> 63).cast_unsigned() >> 1).cast_signed();
