@@ -22,16 +22,17 @@ use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
 use crate::catalogue;
-use crate::expr::Place;
 use crate::failure::{Failure, Result, not_covered, wrong};
 use crate::functions::type_name::type_name;
 use crate::functions::within_digits::within_digits;
 use crate::guard::guarded;
 use crate::meaning::is_spelled;
+use crate::name::Part;
 use crate::operator::average;
+use crate::own::{OWN, Own};
 use crate::parameters;
-use crate::rows::{CHOICE, series_item};
-use crate::scope::Part;
+use crate::place::{CHOICE, Place};
+use crate::rows::series_item;
 use crate::typed::Typed;
 use crate::types;
 
@@ -120,32 +121,6 @@ fn treatment(nulls: ast::NullTreatment) -> NullTreatment {
         ast::NullTreatment::RespectNulls => NullTreatment::RespectNulls,
     }
 }
-
-/// Functions that the binder makes of others.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Own {
-    Modulo,
-    TimeZone,
-    /// When the statement began, whichever moment of it is asked for.
-    Now,
-    TypeOf,
-    /// `make_timestamptz(year, month, day, hour, minute, second, zone)`
-    Instant,
-}
-
-pub(crate) const OWN: [(&str, Own); 7] = [
-    ("mod", Own::Modulo),
-    ("make_timestamptz", Own::Instant),
-    ("pg_typeof", Own::TypeOf),
-    ("timezone", Own::TimeZone),
-    ("transaction_timestamp", Own::Now),
-    ("statement_timestamp", Own::Now),
-    ("clock_timestamp", Own::Now),
-];
-
-/// Functions that are called without parentheses.
-pub(crate) const MOMENTS: [&str; 5] =
-    ["current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"];
 
 impl Binder<'_> {
     pub(crate) fn call(&self, function: &Function, place: Place<'_>) -> Result<Typed> {
@@ -577,7 +552,7 @@ impl Binder<'_> {
         place: Place<'_>,
     ) -> Result<(Vec<Typed>, Vec<Sort>)> {
         if let Some(table) = call.rows_of
-            && !place.scope.is_of_one_table(&crate::select::parts(table)?)
+            && !place.scope.is_of_one_table(&crate::name::parts(table)?)
         {
             let error = Error::unsupported(format!("count({table}.*) beside other tables"));
             return Err(error.hint("count a column of it that is never NULL").into());

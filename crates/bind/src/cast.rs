@@ -8,9 +8,9 @@ use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{self, CastKind};
 
 use crate::binder::Binder;
-use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::listed::item;
+use crate::place::Place;
 use crate::typed::Typed;
 use crate::types;
 

@@ -21,9 +21,9 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::binder::Binder;
-use crate::call::{MOMENTS, OWN};
-use crate::expr::Place;
 use crate::operator::OPERATORS;
+use crate::own::{MOMENTS, OWN};
+use crate::place::Place;
 use crate::reads::READERS;
 use crate::rows::OF_LISTS;
 use crate::scope::{Entry as Named, Scope};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::{Between, Case, InList, LambdaVariable, Like};
 use datafusion::logical_expr::{Expr, Operator, lit, when};
@@ -11,46 +11,16 @@ use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, CastKind, CeilFloorKind, Subscript, UnaryOperator,
 };
 
-use crate::binder::{Binder, Ctes};
+use crate::binder::Binder;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::guard::guarded;
 use crate::literal;
-use crate::operator::{as_row, binary, signed_power, whole};
-use crate::rows::CHOICE;
-use crate::scope::{Entry, Part, Scope};
-use crate::typed::Typed;
+use crate::name::Part;
+use crate::operator::{as_row, signed_power, whole};
+use crate::place::{CHOICE, Place};
+use crate::scope::Entry;
+use crate::typed::{Typed, binary};
 use crate::types::{self, TEXT, is_text};
-
-/// What surrounds an expression.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'p> {
-    pub scope: &'p Scope<'p>,
-    pub named: &'p Ctes,
-    /// The windows that a `WINDOW` clause names.
-    pub windows: &'p [ast::NamedWindowDefinition],
-    /// The clause, if it takes no aggregates or windows; for messages.
-    pub without_aggregates: Option<&'static str>,
-    pub without_windows: Option<&'static str>,
-    /// The same of functions that give rows.
-    pub without_rows: Option<&'static str>,
-    /// The parameters of the lambdas around; the innermost last.
-    pub variables: &'p [FieldRef],
-}
-
-impl<'p> Place<'p> {
-    /// A place where neither aggregates nor windows may stand.
-    pub fn of_rows(scope: &'p Scope<'p>, named: &'p Ctes, clause: &'static str) -> Self {
-        Place {
-            scope,
-            named,
-            windows: &[],
-            without_aggregates: Some(clause),
-            without_windows: Some(clause),
-            without_rows: Some(clause),
-            variables: &[],
-        }
-    }
-}
 
 impl Binder<'_> {
     /// An expression whose type is decided: a literal that nothing gave one is a text.

@@ -7,29 +7,24 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::sql::sqlparser::ast::{
-    self, Ident, Join, JoinConstraint, JoinOperator, ObjectName, Query, TableAlias, TableFactor,
+    self, Join, JoinConstraint, JoinOperator, ObjectName, Query, TableAlias, TableFactor,
     TableWithJoins,
 };
 use thalweg_base::Error;
 
 use crate::binder::{Binder, Ctes, Relation, named, parts};
-use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
-use crate::grouping::subquery;
 use crate::kept::is_volatile;
+use crate::name::{Part, reference};
+use crate::nested::subquery;
 use crate::pairs::of_pairs;
+use crate::place::Place;
 use crate::reads::Reads;
 use crate::rows::{RowsOf, gives_rows, is_clock, series_item};
-use crate::scope::{Entry, Part, Scope};
+use crate::scope::{Entry, Rows, Scope, rename};
 use crate::subquery::check_assigned;
 use crate::typed::Typed;
 use crate::types::{self, TextKind};
-
-/// Rows, and the names of their columns.
-pub(crate) struct Rows {
-    pub plan: LogicalPlan,
-    pub entries: Vec<Entry>,
-}
 
 impl Binder<'_> {
     /// All of a `FROM` clause; one row without columns if there is none.
@@ -763,28 +758,6 @@ fn check_names(left: &[Entry], right: &[Entry]) -> Result<()> {
     Ok(())
 }
 
-/// `AS t (a, b)`
-pub(crate) fn rename(entries: &mut [Entry], alias: &TableAlias) -> Result<()> {
-    if alias.at.is_some() || alias.columns.iter().any(|c| c.data_type.is_some()) {
-        return not_covered("this alias");
-    }
-    if alias.columns.len() > entries.len() {
-        return wrong(
-            "42P10",
-            format!(
-                "table \"{}\" has {} columns available but {} columns specified",
-                Part::of(&alias.name).text,
-                entries.len(),
-                alias.columns.len()
-            ),
-        );
-    }
-    for (entry, column) in entries.iter_mut().zip(&alias.columns) {
-        entry.name = Part::of(&column.name).text;
-    }
-    Ok(())
-}
-
 fn one_part(name: &ObjectName) -> Result<Part> {
     match &name.0[..] {
         [part] => match part.as_ident() {
@@ -792,21 +765,6 @@ fn one_part(name: &ObjectName) -> Result<Part> {
             None => not_covered("this USING"),
         },
         _ => wrong("42601", format!("USING takes names of columns without a table, not {name}")),
-    }
-}
-
-/// A table's name, as the catalog has it.
-pub(crate) fn reference(name: &ObjectName) -> Result<TableReference> {
-    let idents: Option<Vec<&Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
-    let Some(idents) = idents else { return not_covered("this name of a table") };
-    let text = |ident: &Ident| Part::of(ident).text;
-    match idents[..] {
-        [table] => Ok(TableReference::bare(text(table))),
-        [schema, table] => Ok(TableReference::partial(text(schema), text(table))),
-        [catalog, schema, table] => {
-            Ok(TableReference::full(text(catalog), text(schema), text(table)))
-        }
-        _ => wrong("42601", format!("improper qualified name (too many dotted names): {name}")),
     }
 }
 

@@ -4,31 +4,20 @@
 use std::collections::{HashMap, HashSet};
 
 use datafusion::common::Column;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{
-    Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, LogicalPlanBuilderOptions, Subquery, lit,
+    Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, LogicalPlanBuilderOptions, lit,
 };
 use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
+use crate::computed::{Computed, rebase};
 use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::grouping_sets::lists;
 use crate::guarded_keys::{has_guards, rebase_guarded};
+use crate::nested::subquery;
 use crate::scope::Scope;
-
-/// Expressions that have been computed, and the columns that hold them.
-pub(crate) type Computed = HashMap<Expr, Column>;
-
-/// Writes the columns in the place of what they hold.
-pub(crate) fn rebase(expr: Expr, computed: &Computed) -> Result<Expr> {
-    let rebased = expr.transform_down(|expr| match computed.get(&expr) {
-        Some(column) => {
-            Ok(Transformed::new(Expr::Column(column.clone()), true, TreeNodeRecursion::Jump))
-        }
-        None => Ok(Transformed::no(expr)),
-    });
-    Ok(rebased?.data)
-}
 
 pub(crate) fn has_aggregates<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> bool {
     !find_aggregate_exprs(exprs).is_empty()
@@ -277,17 +266,6 @@ impl Binder<'_> {
     }
 }
 
-/// The query within an expression, if it is one of that kind.
-pub(crate) fn subquery(expr: &Expr) -> Option<&Subquery> {
-    match expr {
-        Expr::ScalarSubquery(subquery) => Some(subquery),
-        Expr::Exists(exists) => Some(&exists.subquery),
-        Expr::InSubquery(found) => Some(&found.subquery),
-        Expr::SetComparison(found) => Some(&found.subquery),
-        _ => None,
-    }
-}
-
 /// Several lists of keys, as one grouping set: `GROUP BY a, ROLLUP (b, c)` is the product of both.
 pub(crate) fn one_set(groups: Vec<Expr>) -> Result<Vec<Expr>> {
     let sets = groups.iter().filter(|g| matches!(g, Expr::GroupingSet(_))).count();
@@ -368,19 +346,4 @@ fn without_repeats(set: GroupingSet) -> GroupingSet {
         keys.into_iter().filter(|key| seen.insert(key.clone())).collect()
     };
     GroupingSet::GroupingSets(lists(set).into_iter().map(once).collect())
-}
-
-/// The lists of keys of a set.
-pub(crate) fn lists(set: GroupingSet) -> Vec<Vec<Expr>> {
-    match set {
-        GroupingSet::GroupingSets(lists) => lists,
-        GroupingSet::Rollup(keys) => (0..=keys.len()).rev().map(|n| keys[..n].to_vec()).collect(),
-        GroupingSet::Cube(keys) => {
-            let chosen = |mask: u64| {
-                let is_in = |at: &usize| mask & (1 << at) != 0;
-                (0..keys.len()).filter(is_in).map(|at| keys[at].clone()).collect()
-            };
-            (0..1_u64 << keys.len().min(16)).rev().map(chosen).collect()
-        }
-    }
 }

@@ -4,7 +4,7 @@ use datafusion::logical_expr::{Expr, GroupingSet};
 use datafusion::sql::sqlparser::ast;
 
 use crate::failure::{Result, wrong};
-use crate::scope::Part;
+use crate::name::Part;
 
 /// The sets of ROLLUP: all of its keys, all but the last, and so on.
 pub(crate) fn rolled(keys: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
@@ -47,4 +47,19 @@ pub(crate) fn sets_within(expr: &ast::Expr) -> Option<(bool, Vec<Vec<ast::Expr>>
 
 pub(crate) fn sets(lists: Vec<Vec<Expr>>) -> Expr {
     Expr::GroupingSet(GroupingSet::GroupingSets(lists))
+}
+
+/// The lists of keys of a set.
+pub(crate) fn lists(set: GroupingSet) -> Vec<Vec<Expr>> {
+    match set {
+        GroupingSet::GroupingSets(lists) => lists,
+        GroupingSet::Rollup(keys) => (0..=keys.len()).rev().map(|n| keys[..n].to_vec()).collect(),
+        GroupingSet::Cube(keys) => {
+            let chosen = |mask: u64| {
+                let is_in = |at: &usize| mask & (1 << at) != 0;
+                (0..keys.len()).filter(is_in).map(|at| keys[at].clone()).collect()
+            };
+            (0..1_u64 << keys.len().min(16)).rev().map(chosen).collect()
+        }
+    }
 }

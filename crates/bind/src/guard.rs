@@ -18,9 +18,9 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, Operator};
 
 use crate::functions::EachItem;
-use crate::operator::binary;
+use crate::nested::has_subquery;
+use crate::typed::binary;
 use crate::types::is_text;
-use crate::unnest::has_subquery;
 
 /// Parts that a condition may have to be a guard.
 const GUARD_PARTS_MAX: usize = 100;

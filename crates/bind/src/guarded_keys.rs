@@ -16,9 +16,9 @@ use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::utils::split_binary;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
+use crate::computed::Computed;
 use crate::failure::Result;
-use crate::grouping::Computed;
-use crate::operator::binary;
+use crate::typed::binary;
 
 /// A condition that holds where an expression stands, or else the value of the expression decides nothing. It
 /// is not false behind AND, and not true behind OR.

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::failure::Result;
-use crate::grouping::subquery;
+use crate::nested::subquery;
 
 /// Rows that are computed once, however often they stand in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd)]

@@ -12,9 +12,9 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{self, LambdaFunction};
 
 use crate::binder::Binder;
-use crate::expr::Place;
 use crate::failure::{Result, not_covered, wrong};
-use crate::scope::Part;
+use crate::name::Part;
+use crate::place::Place;
 use crate::typed::Typed;
 
 enum Arg<'a> {

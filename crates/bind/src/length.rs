@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataTyp
 
 use crate::binder::Binder;
 use crate::failure::{Result, wrong};
-use crate::functions::{listed, rounded};
-use crate::typed::Typed;
+use crate::functions::rounded;
+use crate::typed::{Typed, each};
 use crate::types::{TextKind, is_text, with_digits};
 
 fn is_varchar(sql: &SqlType) -> bool {
@@ -65,7 +65,7 @@ impl Binder<'_> {
                 of_items = item;
             }
             return match item(sql).is_some() && is_cut(of_items) {
-                true => listed::each(value, |value| self.cut_items(value, of_items)),
+                true => each(value, |value| self.cut_items(value, of_items)),
                 false => Ok(value),
             };
         }
@@ -91,7 +91,7 @@ impl Binder<'_> {
     /// Values that may be lists of what is cut.
     fn cut_items(&self, value: Typed, sql: &SqlType) -> Result<Typed> {
         match value.data_type {
-            DataType::List(_) => listed::each(value, |value| self.cut_items(value, sql)),
+            DataType::List(_) => each(value, |value| self.cut_items(value, sql)),
             _ => self.cut(value, sql),
         }
     }

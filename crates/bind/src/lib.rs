@@ -9,15 +9,17 @@
 //!
 //! In reading order:
 //!
-//! * [`Binder`] (`binder.rs`): what a statement has for the whole of its binding.
-//! * `scope.rs`: which names an expression may use. `title.rs`: what a column of the result is called.
+//! * [`Binder`] (`binder.rs`): what a statement has for the whole of its binding; `statement.rs`: what it asks of the binder.
+//! * `name.rs`: names as they are written; `scope.rs`: which of them an expression may use; `place.rs`: where it stands.
+//!   `title.rs`: what a column of the result is called.
 //! * `query.rs`: `WITH`, set operations, `ORDER BY` and `LIMIT`. `from.rs`: tables and joins, `pairs.rs`: random conditions of these.
 //!   `limits.rs`: `LIMIT` and `OFFSET`, `ties.rs`: `WITH TIES`; `rows_in_order.rs`: subqueries whose order counts.
-//! * `select.rs`: one `SELECT`, `grouping.rs`, `grouping_sets.rs`: its groups, aggregates and windows.
+//! * `select.rs`: one `SELECT`, `grouping.rs`, `grouping_sets.rs`: its groups, aggregates and windows;
+//!   `computed.rs`: expressions that an operator below has computed.
 //! * `typed.rs`: an expression with its type, and its casts; `expr.rs`: expressions; `operator.rs`, `call.rs`, `literal.rs`, `subquery.rs`: their kinds;
 //!   `window.rs`: calls over windows; `parameters.rs`: arguments with names; `lambda.rs`: functions of functions; `null_if.rs`: `nullif`; `zone.rs`: `AT TIME ZONE`; `cast.rs`: casts; `length.rs`: `varchar(n)`;
 //!   `planner.rs`: what the session's own planners make of them.
-//! * `meaning.rs`: functions that mean something else than DataFusion's. `texts.rs`: forms of SQL about
+//! * `own.rs`: functions that are the binder's own. `meaning.rs`: functions that mean something else than DataFusion's. `texts.rs`: forms of SQL about
 //!   texts.
 //! * `rows.rs`: functions that give rows; `reads.rs`: those that read files.
 //! * [`catalogue`]: all functions and operators, with what they take and return.
@@ -26,7 +28,7 @@
 //! * `types.rs`: types by their names in SQL, and the type that two expressions meet in.
 //! * [`span`]: intervals as they are written.
 //! * [`kept`]: rows that stand in a plan more than once, and are computed once.
-//! * `unnest.rs`: correlated subqueries become joins.
+//! * `nested.rs`: queries within expressions; `unnest.rs`: correlated ones become joins.
 //! * [`Failure`] (`failure.rs`): why there is no plan.
 //!
 //! The crate knows the parser and DataFusion's logical plans, and nothing of sessions, threads or
@@ -36,6 +38,7 @@ mod binder;
 mod call;
 mod cast;
 pub mod catalogue;
+mod computed;
 pub mod decimal;
 mod expr;
 mod failure;
@@ -51,10 +54,14 @@ mod length;
 mod limits;
 mod literal;
 mod meaning;
+mod name;
+mod nested;
 mod null_if;
 mod operator;
+mod own;
 mod pairs;
 mod parameters;
+mod place;
 mod planner;
 mod query;
 mod reads;
@@ -63,6 +70,7 @@ mod rows_in_order;
 mod scope;
 mod select;
 pub mod span;
+mod statement;
 mod subquery;
 mod texts;
 mod ties;
@@ -73,9 +81,10 @@ mod unnest;
 mod window;
 mod zone;
 
-pub use binder::{Binder, Bound};
+pub use binder::Binder;
 pub use failure::Failure;
 pub use functions::{EachItem, calculates, calculation, nearest_instant};
 pub use reads::{READERS, Reads};
+pub use statement::Bound;
 pub use subquery::ASSIGNED_ROW;
 pub use types::of_sql as sql_type;

@@ -12,14 +12,15 @@ use datafusion::sql::sqlparser::ast::{self, Fetch, LimitClause};
 
 use crate::binder::{Binder, Ctes, Relation};
 use crate::call::sorted;
-use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::row_count::{negative, row_count};
 use crate::literal::count;
-use crate::operator::{binary, whole};
+use crate::nested::has_subquery;
+use crate::operator::whole;
+use crate::place::Place;
 use crate::scope::Scope;
+use crate::typed::binary;
 use crate::types;
-use crate::unnest::has_subquery;
 
 impl Binder<'_> {
     pub(crate) fn limited(

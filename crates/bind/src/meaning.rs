@@ -9,8 +9,8 @@ use thalweg_base::{Error, Subject};
 use crate::binder::Binder;
 use crate::failure::Result;
 use crate::functions::{places, rounded};
-use crate::operator::{binary, whole};
-use crate::typed::Typed;
+use crate::operator::whole;
+use crate::typed::{Typed, binary};
 use crate::types;
 
 impl Binder<'_> {

@@ -4,21 +4,21 @@ use std::borrow::Cow;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::expr::{BinaryExpr, ScalarFunction};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{Expr, Operator, lit};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, FunctionArg, FunctionArgExpr};
 
 use crate::binder::Binder;
-use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::functions::checked::checked;
 use crate::functions::overlaps::overlaps;
 use crate::functions::quotient::{quotient, quotient_type};
 use crate::functions::within_digits::within_digits;
 use crate::guard::guarded;
-use crate::scope::Part;
-use crate::typed::Typed;
+use crate::name::Part;
+use crate::place::Place;
+use crate::typed::{Typed, binary};
 use crate::types::{
     self, INTERVAL, TEXT, as_decimal, common, is_decimal, is_float, is_number, is_text,
 };
@@ -717,10 +717,6 @@ fn days(date: Typed, op: Operator, days: Typed, to: &DataType) -> Typed {
 /// Two conditions as one.
 fn joined(l: Typed, op: Operator, r: Typed) -> Typed {
     Typed::boolean(binary(l.expr, op, r.expr), l.nullable || r.nullable)
-}
-
-pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
-    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
 /// The parts of a row that is written out: `(a, b)` or `ROW(a, b)`.

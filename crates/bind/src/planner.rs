@@ -1,17 +1,18 @@
 //! What the session's own planners make of operators and calls: arithmetic of dates and times, and parts
 //! of them.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::planner::{PlannerResult, RawAggregateExpr, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use crate::binder::Binder;
-use crate::expr::Place;
 use crate::failure::{Result, wrong};
+use crate::place::Place;
 use crate::typed::Typed;
 use crate::types;
 

@@ -18,14 +18,15 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::binder::{Binder, Ctes, Named, Output, Relation};
 use crate::call::{sort, sorted};
-use crate::expr::Place;
 use crate::failure::{Placed, Result, not_covered, wrong};
 use crate::kept::kept;
-use crate::scope::{Part, Scope};
+use crate::name::Part;
+use crate::nested::has_subquery;
+use crate::place::Place;
+use crate::scope::Scope;
 use crate::select::{Order, unsupported_clause};
 use crate::typed::Typed;
 use crate::types::{self, DIGITS_MAX, TEXT, TextKind, common, united};
-use crate::unnest::has_subquery;
 
 impl Binder<'_> {
     pub(crate) fn bind_query(

@@ -11,8 +11,8 @@ use datafusion::sql::sqlparser::ast::{FunctionArg, TableAlias, TableFactor};
 
 use crate::binder::Binder;
 use crate::failure::Result;
-use crate::from::Rows;
-use crate::scope::Part;
+use crate::name::Part;
+use crate::scope::Rows;
 
 /// The functions, each with the name that it has first.
 pub const READERS: [(&str, &str); 10] = [

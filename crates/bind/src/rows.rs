@@ -19,13 +19,13 @@ use datafusion::sql::sqlparser::ast::{
 use thalweg_base::{Error, Subject};
 
 use crate::binder::Binder;
-use crate::expr::Place;
+use crate::computed::Computed;
 use crate::failure::{Failure, Result, not_covered, wrong};
-use crate::from::{Rows, reference, rename};
 use crate::functions::series::series;
-use crate::grouping::Computed;
+use crate::name::{Part, reference};
+use crate::place::{CHOICE, Place};
 use crate::reads::Reads;
-use crate::scope::{Entry, Part};
+use crate::scope::{Entry, Rows, rename};
 use crate::typed::Typed;
 use crate::types::{self, TextKind};
 use crate::unnest::once::nullable;
@@ -337,9 +337,6 @@ fn item_type(list: &DataType) -> DataType {
         other => other.clone(),
     }
 }
-
-/// Where a function stands whose rows only some of the rows around it would have.
-pub(crate) const CHOICE: &str = "CASE or COALESCE";
 
 fn misplaced(name: &str, clause: &str) -> Failure {
     let error = Error::unsupported(format!("set-returning functions are not allowed in {clause}"));

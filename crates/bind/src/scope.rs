@@ -7,13 +7,14 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::Expr;
-use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::sqlparser::ast::TableAlias;
+use thalweg_base::Error;
 use thalweg_base::text::nearest;
-use thalweg_base::{Error, Place};
 
-use crate::failure::{Failure, Result, not_covered};
-use crate::grouping::subquery;
+use crate::failure::{Failure, Result, not_covered, wrong};
+use crate::name::{Part, located, shown};
+use crate::nested::subquery;
 use crate::typed::Typed;
 use crate::types::TextKind;
 
@@ -61,31 +62,6 @@ impl Entry {
         let Some(table) = &self.table else { return false };
         let n = qualifier.len();
         n <= table.len() && table[table.len() - n..].iter().zip(qualifier).all(|(t, q)| q.is(t))
-    }
-}
-
-/// A name as it was written.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// Folded to lower case unless it is quoted.
-    pub text: String,
-    pub quoted: bool,
-    /// Line and character in the text of the statement.
-    pub place: Option<(u32, u32)>,
-}
-
-impl Part {
-    pub fn of(ident: &Ident) -> Part {
-        let start = ident.span.start;
-        let place = (start.line > 0).then_some((start.line as u32, start.column as u32));
-        match ident.quote_style {
-            Some(_) => Part { text: ident.value.clone(), quoted: true, place },
-            None => Part { text: ident.value.to_lowercase(), quoted: false, place },
-        }
-    }
-
-    fn is(&self, name: &str) -> bool {
-        self.text == name || (!self.quoted && name.to_lowercase() == self.text)
     }
 }
 
@@ -350,22 +326,39 @@ fn qualified(entry: &Entry) -> String {
     }
 }
 
-pub fn shown(parts: &[Part]) -> String {
-    parts.iter().map(|p| p.text.as_str()).collect::<Vec<_>>().join(".")
-}
-
-fn located(error: Error, part: &Part) -> Error {
-    match part.place {
-        Some((line, column)) => error.at(Place::Line(line, column)),
-        None => error,
-    }
-}
-
 fn ambiguous(parts: &[Part], found: &[&Entry]) -> Error {
     let all: Vec<String> = found.iter().map(|e| qualified(e)).collect();
     let error = Error::user(format!("column reference \"{}\" is ambiguous", shown(parts)));
     let hint = format!("it could be {}", all.join(" or "));
     located(error.code("42702").hint(hint), &parts[0])
+}
+
+/// Rows, and the names of their columns.
+pub(crate) struct Rows {
+    pub plan: LogicalPlan,
+    pub entries: Vec<Entry>,
+}
+
+/// `AS t (a, b)`
+pub(crate) fn rename(entries: &mut [Entry], alias: &TableAlias) -> Result<()> {
+    if alias.at.is_some() || alias.columns.iter().any(|c| c.data_type.is_some()) {
+        return not_covered("this alias");
+    }
+    if alias.columns.len() > entries.len() {
+        return wrong(
+            "42P10",
+            format!(
+                "table \"{}\" has {} columns available but {} columns specified",
+                Part::of(&alias.name).text,
+                entries.len(),
+                alias.columns.len()
+            ),
+        );
+    }
+    for (entry, column) in entries.iter_mut().zip(&alias.columns) {
+        entry.name = Part::of(&column.name).text;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

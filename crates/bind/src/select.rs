@@ -7,19 +7,22 @@ use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::expr::Sort;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, ExcludeSelectItem, GroupByExpr, ObjectName, OrderByExpr, OrderByOptions,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, Value, WildcardAdditionalOptions,
+    self, Distinct, ExcludeSelectItem, GroupByExpr, OrderByExpr, OrderByOptions, Select,
+    SelectItem, SelectItemQualifiedWildcardKind, Value, WildcardAdditionalOptions,
 };
 use thalweg_base::{Error, Subject};
 
 use crate::binder::{Binder, Ctes, Output, Relation};
 use crate::call::{sort, sorted};
-use crate::expr::Place;
+use crate::computed::{Computed, rebase};
 use crate::failure::{Failure, Placed, Result, not_covered, wrong};
-use crate::grouping::{Computed, has_aggregates, one_set, rebase, subquery};
+use crate::grouping::{has_aggregates, one_set};
 use crate::grouping_sets::{cubed, rolled, sets, sets_within};
+use crate::name::{Part, parts};
+use crate::nested::subquery;
+use crate::place::Place;
 use crate::rows_in_order;
-use crate::scope::{Entry, Part, Scope};
+use crate::scope::{Entry, Scope};
 use crate::title;
 use crate::typed::Typed;
 
@@ -278,7 +281,7 @@ impl Binder<'_> {
         if let Some(qualifier) = qualifier
             && !scope.has_table(qualifier)
         {
-            let name = crate::scope::shown(qualifier);
+            let name = crate::name::shown(qualifier);
             return wrong("42P01", format!("missing FROM-clause entry for table \"{name}\""));
         }
         let is = |entry: &Entry, name: &Part| {
@@ -716,14 +719,6 @@ fn position(expr: &ast::Expr) -> Option<u64> {
         },
         ast::Expr::Nested(_) => None,
         _ => None,
-    }
-}
-
-pub(crate) fn parts(name: &ObjectName) -> Result<Vec<Part>> {
-    let parts: Option<Vec<Part>> = name.0.iter().map(|p| p.as_ident().map(Part::of)).collect();
-    match parts {
-        Some(parts) => Ok(parts),
-        None => not_covered("this name"),
     }
 }
 

@@ -17,11 +17,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::binder::{Binder, Relation};
-use crate::expr::Place;
 use crate::failure::{Result, not_covered, wrong};
 use crate::functions::quantified::quantified;
 use crate::kept::is_volatile;
 use crate::operator::{self, as_row};
+use crate::place::Place;
 use crate::scope::Scope;
 use crate::typed::Typed;
 use crate::types::{TEXT, TextKind, text_kind};

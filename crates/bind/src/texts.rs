@@ -9,10 +9,10 @@ use datafusion::logical_expr::{AggregateUDF, Expr, lit};
 use datafusion::sql::sqlparser::ast::{self, NormalizationForm, TrimWhereField};
 
 use crate::binder::Binder;
-use crate::expr::Place;
 use crate::failure::{Result, not_covered};
 use crate::literal;
 use crate::operator::mismatch;
+use crate::place::Place;
 use crate::typed::Typed;
 use crate::types::{self, TEXT, is_text};
 

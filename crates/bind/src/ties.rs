@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 use crate::binder::Binder;
 use crate::call::sorted;
 use crate::failure::{Result, not_covered};
-use crate::operator::binary;
+use crate::typed::binary;
 
 impl Binder<'_> {
     /// The first rows of an order, and those that are equal in it to the last of them.

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr};
 
-use crate::scope::Part;
+use crate::name::Part;
 
 /// A column keeps its name; any other expression is called as it is written.
 pub(crate) fn of(expr: &Expr) -> String {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::functions::string::rtrim;
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction, TryCast};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
 use crate::failure::{Result, wrong};
 use crate::functions::{listed, rounded, time_of_day};
@@ -180,7 +180,7 @@ impl Typed {
 
     /// A list as another type of lists, with what is made of each of its items.
     fn each_item(self, to: &DataType, make: impl FnOnce(Typed) -> Typed) -> Typed {
-        let made: std::result::Result<_, Infallible> = listed::each(self, |item| Ok(make(item)));
+        let made: std::result::Result<_, Infallible> = each(self, |item| Ok(make(item)));
         let Ok(list) = made;
         match list.data_type == *to {
             true => list,
@@ -240,4 +240,22 @@ impl Typed {
 
 fn cast(expr: Expr, to: &DataType) -> Expr {
     Expr::Cast(Cast::new(Box::new(expr), to.clone()))
+}
+
+/// A list of what is made of each item of a list; what is no list stays.
+pub(crate) fn each<E>(
+    list: Typed,
+    make: impl FnOnce(Typed) -> std::result::Result<Typed, E>,
+) -> std::result::Result<Typed, E> {
+    let Some(of) = listed::item(&list.data_type).cloned() else { return Ok(list) };
+    let (expr, to) = listed::each(list.expr, &list.data_type, of.clone(), |item| {
+        let made = make(Typed::new(item, of, true))?;
+        Ok((made.expr, made.data_type))
+    })?;
+    Ok(Typed::new(expr, to, list.nullable))
+}
+
+/// An operator between two expressions whose types it takes as they are.
+pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }

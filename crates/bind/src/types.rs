@@ -12,7 +12,7 @@ use thalweg_base::Error;
 use thalweg_base::text::DECLARED_TYPE_KEY;
 
 use crate::failure::{Result, wrong};
-use crate::scope::Part;
+use crate::name::Part;
 
 pub const TEXT: DataType = DataType::Utf8View;
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);

@@ -26,6 +26,9 @@ pub(crate) mod once;
 mod push;
 mod simple;
 
+use std::sync::Arc;
+
+use attach::Below;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DataFusionError, Result as DfResult};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -33,12 +36,10 @@ use datafusion::logical_expr::{
     Aggregate, Expr, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Sort,
     Subquery, Window,
 };
-use std::sync::Arc;
 
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
-use crate::grouping::subquery;
-use attach::Below;
+use crate::nested::{has_subquery, subquery};
 
 /// Where an expression stands.
 #[derive(Clone, Copy, PartialEq)]
@@ -306,10 +307,6 @@ fn restored(plan: LogicalPlan, columns: Vec<Column>) -> Result<LogicalPlan> {
     }
     let columns: Vec<Expr> = columns.into_iter().map(Expr::Column).collect();
     Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
-}
-
-pub(crate) fn has_subquery(expr: &Expr) -> bool {
-    expr.exists(|e| Ok(subquery(e).is_some())).unwrap_or(true)
 }
 
 fn has_subqueries(plan: &LogicalPlan) -> DfResult<bool> {

@@ -15,9 +15,9 @@ use thalweg_base::Error;
 
 use crate::binder::Binder;
 use crate::call::{Call, counted, has_unsigned, signed};
-use crate::expr::Place;
 use crate::failure::{Result, not_covered, wrong};
-use crate::scope::Part;
+use crate::name::Part;
+use crate::place::Place;
 use crate::typed::Typed;
 use crate::types;
 

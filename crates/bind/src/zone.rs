@@ -12,8 +12,8 @@ use datafusion::sql::sqlparser::ast;
 use thalweg_base::Error;
 
 use crate::binder::Binder;
-use crate::expr::Place;
 use crate::failure::{Result, wrong};
+use crate::place::Place;
 use crate::typed::Typed;
 use crate::types::{self, TEXT, is_text};
 

@@ -19,7 +19,6 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::create_physical_expr;
 
 use super::{is_one, shaped, untyped_null};
-use crate::typed::Typed;
 use crate::types;
 
 /// What an item is called in the expression over it.
@@ -88,29 +87,29 @@ pub(crate) fn is_plain(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The list of what is made of each item.
+/// The list of what is made of each item of a list of this type, whose items are `of` that one; and its
+/// type. `make` is given the item as a column, and gives an expression over it and the type of that.
 pub(crate) fn each<E>(
-    list: Typed,
-    make: impl FnOnce(Typed) -> std::result::Result<Typed, E>,
-) -> std::result::Result<Typed, E> {
-    let Some(of) = item(&list.data_type).cloned() else { return Ok(list) };
+    list: Expr,
+    data_type: &DataType,
+    of: DataType,
+    make: impl FnOnce(Expr) -> std::result::Result<(Expr, DataType), E>,
+) -> std::result::Result<(Expr, DataType), E> {
     let plain = list_of(&of);
-    let expr = match list.data_type == plain {
-        true => list.expr,
-        false => Expr::Cast(Cast::new(Box::new(list.expr), plain)),
+    let list = match *data_type == plain {
+        true => list,
+        false => Expr::Cast(Cast::new(Box::new(list), plain)),
     };
-    let column = Expr::Column(Column::from_name(ITEM));
-    let made = make(Typed::new(column, of.clone(), true))?;
-    let to = list_of(&made.data_type);
+    let (body, made) = make(Expr::Column(Column::from_name(ITEM)))?;
+    let to = list_of(&made);
     let function = EachItem {
         item: Arc::new(Field::new(ITEM, of, true)),
-        bound: made.expr.to_string(),
-        body: made.expr,
+        bound: body.to_string(),
+        body,
         to: to.clone(),
         signature: Signature::any(1, Volatility::Immutable),
     };
-    let expr = ScalarUDF::new_from_impl(function).call(vec![expr]);
-    Ok(Typed::new(expr, to, list.nullable))
+    Ok((ScalarUDF::new_from_impl(function).call(vec![list]), to))
 }
 
 fn list_of(item: &DataType) -> DataType {

@@ -1,5 +1,7 @@
 //! Joins the rows of a subquery to those around it.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::common::{
     Column, JoinConstraint, JoinType, NullEquality, ScalarValue, TableReference,
@@ -9,20 +11,18 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Expr, Join, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, when,
 };
-use std::sync::Arc;
 
-use super::Standing;
 use super::decided::decided;
 use super::domain::{Domain, Keys, outer_columns};
 use super::fails::fails;
-use super::has_subquery;
 use super::once::{always_has_rows, is_always_one_row, is_one_row, nullable, one_row};
 use super::simple::{is_aggregated, is_filtered, is_of_one_row, stays_nullable};
+use super::{Standing, has_subquery};
 use crate::binder::Binder;
 use crate::failure::{Failure, Result, not_covered};
 use crate::guard::guarded;
 use crate::kept::{kept, varies};
-use crate::operator::binary;
+use crate::typed::binary;
 
 /// Rows of an operator's input, to which subqueries are joined.
 pub(super) struct Below<'b, 'a> {

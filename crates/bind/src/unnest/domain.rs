@@ -10,8 +10,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator};
 
 use crate::binder::Binder;
 use crate::failure::{Result, not_covered};
-use crate::grouping::subquery;
 use crate::kept::is_volatile;
+use crate::nested::subquery;
 
 /// Columns of the rows around that a plan names, each once, in the order of their first use.
 pub(super) fn outer_columns(plan: &LogicalPlan, around: &DFSchema) -> Result<Vec<Column>> {

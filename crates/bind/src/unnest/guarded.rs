@@ -17,8 +17,8 @@ use super::attach::Below;
 use super::{Standing, has_subquery};
 use crate::binder::Binder;
 use crate::failure::Result;
-use crate::grouping::subquery;
-use crate::operator::binary;
+use crate::nested::subquery;
+use crate::typed::binary;
 
 /// Functions that look at an argument only where those before it are NULL.
 const FIRST_KNOWN: [&str; 3] = ["coalesce", "ifnull", "nvl"];

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
 };
 use thalweg_base::Error;
 
-use crate::grouping::lists;
+use crate::grouping_sets::lists;
 
 /// `__one_row(value, rows)` is the value, if there is one row.
 pub(super) fn one_row() -> Arc<ScalarUDF> {

@@ -15,9 +15,9 @@ use datafusion::logical_expr::{
 use super::attach::all_of;
 use super::domain::{Domain, Keys, equality, shared};
 use crate::failure::{Result, not_covered};
-use crate::grouping::lists;
-use crate::operator::binary;
+use crate::grouping_sets::lists;
 use crate::rows::without_keys;
+use crate::typed::binary;
 
 /// A plan for all rows around it, and the columns that say for which.
 type Pushed = (LogicalPlan, Vec<Column>);

@@ -8,7 +8,8 @@ use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, JoinType, LogicalP
 
 use super::attach::is_one_group;
 use super::domain::equality;
-use crate::grouping::subquery;
+
+use crate::nested::subquery;
 
 /// Filters, which may compare with the rows around as they like, over what does not depend on them.
 pub(super) fn is_filtered(plan: &LogicalPlan, columns: &[Column]) -> bool {
