@@ -14,13 +14,14 @@ use futures::StreamExt;
 use thalweg_base::{Error, Result};
 use thalweg_storage::{Layout, Summary, Table, TableSpec, Transaction, check_schema, fit_text};
 
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::checkpoint;
+
 use crate::answer::Tag;
 use crate::dml::{Job, apply, target};
 use crate::statement::Started;
 use crate::write::{Target, Writers};
 use crate::{bound, ddl, declared, defaults, names};
-use thalweg_errors::from_datafusion;
-use thalweg_runtime::checkpoint;
 
 pub async fn run(job: &Job<'_>, alter: AlterTable) -> Result<Started> {
     let done = Ok(Started::Done(Tag::Done("ALTER TABLE".into())));
@@ -66,7 +67,7 @@ pub async fn run(job: &Job<'_>, alter: AlterTable) -> Result<Started> {
         } => {
             let to = new_name(&schema, name)?;
             if job.snapshot.schemas[&schema].relation(&to).is_some() {
-                return Err(ddl::already_exists(&schema, &to));
+                return Err(names::already_exists(&schema, &to));
             }
             let id = table.id;
             commit(job, &schema, &table, move |t| t.rename_table(id, &to)).await?;
@@ -134,7 +135,7 @@ async fn add_column(job: &Job<'_>, schema: &str, table: &Table, column: &ColumnD
         Some(text) => {
             ddl::check_default(job.state, &text, &field)?;
             // The same for all rows that are there, also of now().
-            let value = ddl::constant(job.state, &text, field.data_type())?;
+            let value = defaults::constant(job.state, &text, field.data_type())?;
             let value = fit_text(value, &field)?;
             (Some(value), Some(defaults::kept(job.state, &text, &field)?))
         }

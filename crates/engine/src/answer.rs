@@ -11,9 +11,10 @@ use futures::{FutureExt, Stream, StreamExt};
 use thalweg_base::{QueryId, Result};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::{Job, lost};
 use thalweg_base::Notice;
 use thalweg_runtime::Cancel;
+
+use crate::running::{Job, lost};
 
 /// What kind of statement it was.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! DataFusion's planner knows no versions of a table. Each becomes a name of its own,
 //! `t␀12`, which the catalog looks up in snapshot 12.
 
+use crate::defaults;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -11,17 +12,17 @@ use arrow::datatypes::{DataType, TimeUnit, TimestampMillisecondType};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart,
-    Query, TableAlias, TableFactor, TableVersion, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Query, TableFactor,
+    TableVersion, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use thalweg_base::{Error, Result, SnapshotId};
 use thalweg_storage::AsOf;
 
-use crate::catalog::Catalog;
-use crate::ddl;
-use crate::names::folded;
-use crate::walk::{walk, walk_mut};
 use thalweg_plan::zones::STORED_ZONE;
+
+use crate::catalog::Catalog;
+use crate::names::{decorate, folded};
+use crate::walk::{walk, walk_mut};
 
 /// Gives every table with a version its name in the catalog.
 pub async fn resolve(
@@ -121,7 +122,7 @@ fn time(state: &SessionState, sql: &str) -> Result<AsOf> {
             .hint("write a timestamp such as '2026-01-31 12:00:00', or now() - INTERVAL '1 hour'")
     };
     let millisecond = DataType::Timestamp(TimeUnit::Millisecond, Some(STORED_ZONE.into()));
-    let value = ddl::constant(state, sql, &millisecond).map_err(wrong)?;
+    let value = defaults::constant(state, sql, &millisecond).map_err(wrong)?;
     let times = value.as_primitive_opt::<TimestampMillisecondType>();
     match times.and_then(|t| t.iter().next().flatten()) {
         Some(ms) if ms >= 0 => Ok(AsOf::TimeMs(ms as u64)),
@@ -164,20 +165,6 @@ impl<I: Iterator<Item = SnapshotId>> VisitorMut for Named<I> {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// Renames `t` to `t␀suffix AS t`.
-pub fn decorate(name: &mut ObjectName, alias: &mut Option<TableAlias>, suffix: &str) {
-    let Some(last) = name.0.pop() else { return };
-    let table = folded(&ObjectName(vec![last]));
-    alias.get_or_insert_with(|| TableAlias {
-        explicit: true,
-        name: Ident::with_quote('"', &table),
-        columns: vec![],
-        at: None,
-    });
-    let decorated = Ident::with_quote('"', format!("{table}\0{suffix}"));
-    name.0.push(ObjectNamePart::Identifier(decorated));
 }
 
 struct Pinned {

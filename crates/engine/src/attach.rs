@@ -15,15 +15,12 @@ mod foreign;
 mod own;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::common::{ResolvedTableReference, Result as DfResult};
-use datafusion::datasource::TableType;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, FromTable, ObjectName, TableFactor, TableObject};
@@ -37,8 +34,7 @@ pub use self::command::{Command, is_command, parse, run};
 pub use self::foreign::ForeignTable;
 use self::own::Own;
 use crate::access::{PG_READ_SERVER_FILES, Viewer};
-use crate::catalog::{CATALOG, Catalog, PUBLIC};
-use crate::names;
+use crate::names::{self, CATALOG, PUBLIC};
 use thalweg_errors::{from_arrow, into_datafusion};
 
 /// What a session has attached, by name.
@@ -83,7 +79,7 @@ impl Attachments {
 }
 
 impl Attached {
-    fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Attached::Foreign(foreign) => foreign.kind(),
             Attached::Own(_) => "thalweg",
@@ -112,7 +108,7 @@ impl Attached {
         }
     }
 
-    async fn table(
+    pub(crate) async fn table(
         &self,
         schema: &str,
         name: &str,
@@ -125,73 +121,8 @@ impl Attached {
     }
 }
 
-/// An attached database as DataFusion's catalog; every schema may be there.
-pub struct AttachedCatalog {
-    pub attached: Arc<Attached>,
-    pub catalog: Arc<Catalog>,
-}
-
-impl fmt::Debug for AttachedCatalog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AttachedCatalog({})", self.attached.kind())
-    }
-}
-
-impl CatalogProvider for AttachedCatalog {
-    fn schema_names(&self) -> Vec<String> {
-        vec![]
-    }
-
-    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let (attached, catalog) = (Arc::clone(&self.attached), Arc::clone(&self.catalog));
-        let viewer = catalog.viewer();
-        Some(Arc::new(AttachedSchema { attached, catalog, name: name.to_owned(), viewer }))
-    }
-}
-
-/// One schema of an attached database.
-pub struct AttachedSchema {
-    pub attached: Arc<Attached>,
-    pub catalog: Arc<Catalog>,
-    pub name: String,
-    pub viewer: Viewer,
-}
-
-impl fmt::Debug for AttachedSchema {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AttachedSchema({})", self.name)
-    }
-}
-
-#[async_trait]
-impl SchemaProvider for AttachedSchema {
-    /// Nobody lists them this way: it would be a question to another machine.
-    fn table_names(&self) -> Vec<String> {
-        vec![]
-    }
-
-    async fn table(&self, name: &str) -> DfResult<Option<Arc<dyn TableProvider>>> {
-        check_reads(&self.viewer).map_err(into_datafusion)?;
-        if name.contains('\0') {
-            return Err(into_datafusion(
-                Error::unsupported("a table of an attached database is read as it is now")
-                    .hint("leave AS OF out, and `SET thalweg.as_of` as well"),
-            ));
-        }
-        self.attached.table(&self.name, name, self.catalog.zone().as_deref()).await
-    }
-
-    async fn table_type(&self, _: &str) -> DfResult<Option<TableType>> {
-        Ok(None)
-    }
-
-    fn table_exist(&self, _: &str) -> bool {
-        false
-    }
-}
-
 /// The role of today decides, whoever has attached the database.
-fn check_reads(viewer: &Viewer) -> Result<()> {
+pub(crate) fn check_reads(viewer: &Viewer) -> Result<()> {
     viewer.check_member(PG_READ_SERVER_FILES, "read other databases")
 }
 
@@ -202,15 +133,14 @@ fn check_reads(viewer: &Viewer) -> Result<()> {
 pub fn check(
     statement: &Statement,
     state: &SessionState,
-    catalog: &Catalog,
+    attachments: &Attachments,
     snapshot: &Snapshot,
 ) -> Result<()> {
-    let attachments = catalog.attachments();
     if attachments.0.read().is_empty() {
         return Ok(());
     }
     for target in targets(statement) {
-        check_target(target, catalog, snapshot)?;
+        check_target(target, attachments, snapshot)?;
     }
     let Statement::Statement(inner) = statement else { return Ok(()) };
     if !matches!(inner.as_ref(), ast::Statement::CreateView(_)) {
@@ -241,14 +171,18 @@ pub fn check(
 ///
 /// # Errors
 /// It is.
-pub fn check_target(name: &ObjectName, catalog: &Catalog, snapshot: &Snapshot) -> Result<()> {
+pub fn check_target(
+    name: &ObjectName,
+    attachments: &Attachments,
+    snapshot: &Snapshot,
+) -> Result<()> {
     let first = match &name.0[..] {
         [first, _] | [first, _, _] => first.as_ident().map(names::ident),
         _ => None,
     };
     match first {
         Some(first)
-            if catalog.attachments().has(&first)
+            if attachments.has(&first)
                 && (name.0.len() == 3 || !snapshot.schemas.contains_key(&first)) =>
         {
             Err(Error::unsupported(format!(

@@ -16,8 +16,9 @@ use thalweg_base::text::quoted;
 use thalweg_scheduler::Priority;
 use thalweg_storage::{CompactionScope, Database, Table};
 
-use crate::maintain::compact;
 use thalweg_runtime::{Origin, Run, Runtime, Terms};
+
+use crate::maintain::compact;
 
 /// Goes on until `runtime` ends.
 pub fn start(runtime: &Runtime, database: &Database) {

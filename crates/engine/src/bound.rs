@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::{
@@ -34,50 +33,21 @@ use thalweg_base::{Error, Subject};
 use thalweg_bind::catalogue::{self, Function};
 use thalweg_bind::{Binder, Bound, Failure, Reads};
 
-use crate::catalog::{CATALOG, Handle};
-use crate::describe::{described, summary};
-use crate::dialect::{SUMMARIZE, every_column_of};
-use crate::dml::target::expression;
-use crate::files::Reading;
-use crate::table::StoredTable;
-use crate::walk::walk;
-use crate::{names, quantified};
 use thalweg_errors::{from_datafusion, into_datafusion};
 use thalweg_exec::IntSeries;
 use thalweg_functions::long_lists;
 use thalweg_plan::equal_floats;
 
-/// What the columns of a result are called, where that is not what the plan calls them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Titles(Option<Arc<[String]>>);
-
-impl Titles {
-    fn new(plan: &LogicalPlan, titles: Vec<String>) -> Self {
-        let fields = plan.schema().fields();
-        let same = fields.iter().zip(&titles).all(|(f, t)| f.name() == t);
-        Titles((!same).then(|| titles.into()))
-    }
-
-    /// A schema of the plan under these titles.
-    pub fn schema(&self, schema: SchemaRef) -> SchemaRef {
-        let Some(titles) = &self.0 else { return schema };
-        let fields = schema.fields().iter().zip(titles.iter());
-        let fields = fields.map(|(f, title)| f.as_ref().clone().with_name(title));
-        let fields: Vec<_> = fields.collect();
-        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
-    }
-
-    /// Rows of the plan under these titles.
-    pub fn batch(&self, batch: RecordBatch) -> RecordBatch {
-        if self.0.is_none() {
-            return batch;
-        }
-        let schema = self.schema(batch.schema());
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(schema, batch.columns().to_vec(), &options)
-            .expect("only names differ")
-    }
-}
+use crate::catalog::Handle;
+use crate::describe::{described, summary};
+use crate::dialect::{SUMMARIZE, every_column_of};
+use crate::dml::target::expression;
+use crate::files::Reading;
+use crate::names::CATALOG;
+use crate::table::StoredTable;
+use crate::titles::Titles;
+use crate::walk::walk;
+use crate::{names, quantified};
 
 /// The plan of a query, or of a statement with a query in it; `None` if the statement is another.
 pub(crate) async fn plan(
@@ -448,7 +418,7 @@ fn named_once(bound: Bound) -> DfResult<LogicalPlan> {
 
 /// A plan whose columns have the titles of the result for names, as far as these are unique.
 pub(crate) fn titled(plan: LogicalPlan, titles: &Titles) -> DfResult<LogicalPlan> {
-    let Some(titles) = &titles.0 else { return Ok(plan) };
+    let Some(titles) = titles.changed() else { return Ok(plan) };
     let mut taken = std::collections::HashSet::new();
     let columns = plan.schema().columns().into_iter().zip(titles.iter());
     let columns: Vec<Expr> = columns

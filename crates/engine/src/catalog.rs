@@ -1,12 +1,14 @@
 //! The database's schemas, as the snapshot a session's statement runs on shows them.
 
+mod attached;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, InformationSchemaProvider};
+use datafusion::catalog::information_schema::INFORMATION_SCHEMA;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, SchemaProvider, TableProvider,
 };
@@ -19,25 +21,20 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, SnapshotId};
 use thalweg_storage::{AsOf, Database, RelationKind, Schema, Snapshot, Table};
 
-use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
-use crate::attach::{Attached, AttachedCatalog, AttachedSchema, Attachments};
-use crate::files::{Known, Reading};
-use crate::information::Information;
-use crate::pg::{self, PG_CATALOG, PgCatalog};
-use crate::session::Inner;
-use crate::system::{SYSTEM, SystemSchema};
-use crate::table::{ROWS, StoredTable, TARGET};
-use crate::transaction::Transactions;
-use crate::{as_of, files, statement};
 use thalweg_errors::{from_datafusion, into_datafusion};
 use thalweg_exec::{Loading, Source};
 use thalweg_plan::zones::has_instants;
-use thalweg_runtime::{Driver, blocking};
+use thalweg_runtime::blocking;
 
-/// The one catalog's name, as `information_schema` shows it.
-pub const CATALOG: &str = "thalweg";
-/// Where a table without a schema name lives.
-pub const PUBLIC: &str = "public";
+use self::attached::{AttachedCatalog, AttachedSchema};
+use crate::access::{PG_READ_SERVER_FILES, Privilege, Registry, Viewer};
+use crate::attach::{Attached, Attachments};
+use crate::files::{self, Known, Reading};
+use crate::names::{CATALOG, PUBLIC, ROWS, SYSTEM, TARGET};
+use crate::pg::{self, PG_CATALOG};
+use crate::table::StoredTable;
+use crate::transaction::Transactions;
+
 /// Views inside views; deeper is taken for a view that refers to itself.
 const VIEW_DEPTH_MAX: usize = 32;
 
@@ -48,7 +45,6 @@ const VIEW_DEPTH_MAX: usize = 32;
 /// relation (`t␀12`), or a table of the statement's own.
 pub struct Catalog {
     database: Database,
-    driver: Arc<Driver>,
     loading: Arc<Loading>,
     files: Arc<Known>,
     transactions: Arc<Transactions>,
@@ -62,10 +58,33 @@ pub struct Catalog {
     offers: Mutex<HashMap<String, Arc<dyn TableProvider>>>,
     /// To plan views and external tables, which are stored as text.
     state: RwLock<Weak<RwLock<SessionState>>>,
-    /// Whom `pg_catalog` is of.
-    session: RwLock<Weak<Inner>>,
+    /// The session whose catalog it is.
+    host: RwLock<Option<Weak<dyn Host>>>,
     view_depth: AtomicUsize,
     attachments: Arc<Attachments>,
+}
+
+/// What a catalog leaves to its session: schemas that show more than what is stored, and the plans of
+/// views, which are statements.
+#[async_trait]
+pub trait Host: Send + Sync {
+    /// `system`, `pg_catalog` or `information_schema`, of a snapshot and as `viewer` sees it.
+    fn schema(
+        self: Arc<Self>,
+        name: &str,
+        catalog: &Handle,
+        snapshot: Arc<Snapshot>,
+        viewer: Viewer,
+    ) -> Option<Arc<dyn SchemaProvider>>;
+
+    /// The plan of the text of a view; `version` is the snapshot that it is to read, if that is another
+    /// than the statement's.
+    async fn plan_view(
+        &self,
+        state: SessionState,
+        sql: &str,
+        version: Option<SnapshotId>,
+    ) -> Result<LogicalPlan>;
 }
 
 /// A table that a statement can name as long as this lives.
@@ -89,7 +108,6 @@ impl Drop for Offer<'_> {
 impl Catalog {
     pub fn new(
         database: Database,
-        driver: Arc<Driver>,
         loading: Arc<Loading>,
         files: Arc<Known>,
         transactions: Arc<Transactions>,
@@ -98,7 +116,6 @@ impl Catalog {
         Arc::new(Catalog {
             snapshot: RwLock::new(database.snapshot()),
             database,
-            driver,
             loading,
             files,
             transactions,
@@ -107,7 +124,7 @@ impl Catalog {
             versions: Mutex::default(),
             offers: Mutex::default(),
             state: RwLock::default(),
-            session: RwLock::default(),
+            host: RwLock::default(),
             view_depth: AtomicUsize::new(0),
             attachments: Arc::default(),
         })
@@ -117,8 +134,12 @@ impl Catalog {
         *self.state.write() = state;
     }
 
-    pub fn serve(&self, session: Weak<Inner>) {
-        *self.session.write() = session;
+    pub fn serve(&self, host: Weak<dyn Host>) {
+        *self.host.write() = Some(host);
+    }
+
+    fn host(&self) -> Option<Arc<dyn Host>> {
+        self.host.read().as_ref()?.upgrade()
     }
 
     /// Moves to the snapshot of the next statement, which runs for `viewer`.
@@ -196,8 +217,7 @@ impl Catalog {
 
     fn state(&self) -> Result<SessionState> {
         let state = self.state.read().upgrade();
-        let state =
-            state.ok_or_else(|| into_datafusion(Error::internal("the session is closed")))?;
+        let state = state.ok_or_else(closed)?;
         let state = state.read();
         Ok(state.clone())
     }
@@ -252,25 +272,8 @@ impl CatalogProvider for Handle {
         let snapshot = catalog.snapshot();
         let viewer = self.viewer.clone().unwrap_or_else(|| catalog.viewer());
         match name {
-            SYSTEM => Some(Arc::new(SystemSchema {
-                database: catalog.database.clone(),
-                driver: Arc::clone(&catalog.driver),
-                last: catalog.transactions.base().unwrap_or(snapshot.id).min(snapshot.id),
-                access: Arc::clone(&catalog.access),
-                snapshot,
-                viewer,
-                state: Weak::clone(&catalog.state.read()),
-                attachments: Arc::clone(&catalog.attachments),
-            })),
-            PG_CATALOG => {
-                let session = Weak::clone(&catalog.session.read());
-                Some(Arc::new(PgCatalog { session, snapshot }))
-            }
-            INFORMATION_SCHEMA => {
-                let state = catalog.state().ok()?;
-                let inner = InformationSchemaProvider::new(Arc::clone(state.catalog_list()))
-                    .with_table_functions(state.table_functions().clone());
-                Some(Arc::new(Information { inner, catalog: self.clone(), snapshot }))
+            SYSTEM | PG_CATALOG | INFORMATION_SCHEMA => {
+                catalog.host()?.schema(name, self, snapshot, viewer)
             }
             _ => {
                 let catalog = Arc::clone(catalog);
@@ -563,17 +566,8 @@ impl SchemaHandle {
         version: Option<SnapshotId>,
     ) -> Result<LogicalPlan> {
         let state = self.state_of_owner(name)?;
-        // Boxed: a view's plan may look up another view.
-        Box::pin(async move {
-            let mut statement = statement::parse(&state, sql).map_err(into_datafusion)?;
-            if let Some(id) = version {
-                as_of::pin(&mut statement, id);
-            }
-            let resolved = as_of::resolve(&self.catalog, &state, &mut statement).await;
-            resolved.map_err(into_datafusion)?;
-            statement::plan(&state, statement).await
-        })
-        .await
+        let host = self.catalog.host().ok_or_else(closed)?;
+        host.plan_view(state, sql, version).await
     }
 }
 
@@ -588,4 +582,8 @@ pub(crate) fn without_tables(state: &SessionState) -> SessionState {
 
 fn broken(what: &str, name: &str) -> DataFusionError {
     into_datafusion(Error::corrupt(format!("the stored text of {what} {} is broken", quoted(name))))
+}
+
+fn closed() -> DataFusionError {
+    into_datafusion(Error::internal("the session is closed"))
 }

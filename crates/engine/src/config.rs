@@ -4,13 +4,12 @@ use std::any::Any;
 use std::time::Duration;
 
 use datafusion::common::Result as DfResult;
-use datafusion::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use thalweg_base::limits::{MEMORY_LIMIT_BYTES_MIN, QUERY_MEMORY_PERCENT, RETENTION_MS};
 use thalweg_base::{Error, text};
 use thalweg_scheduler::{PolicyKind, Priority, ServerLimits};
 use thalweg_storage::DirectIo;
 
-use crate::workload::DEFAULT_WORKLOAD;
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::{Resources, Terms};
 
@@ -319,4 +318,29 @@ impl ExtensionOptions for Settings {
             ),
         ]
     }
+}
+
+/// Where queries run that name no other; it is always there.
+pub const DEFAULT_WORKLOAD: &str = "default";
+
+/// They change no answer of a statement that has been planned.
+const SETTINGS_IGNORED: [&str; 8] = [
+    "thalweg.as_of",
+    "thalweg.max_running",
+    "thalweg.memory_limit",
+    "thalweg.policy",
+    "thalweg.priority",
+    "thalweg.retention_ms",
+    "thalweg.statement_timeout_ms",
+    "thalweg.workload",
+];
+
+/// Whether two sessions have the same settings, but for those that change no answer, and no plan.
+pub fn same_settings(a: &ConfigOptions, b: &ConfigOptions) -> bool {
+    let entries = |options: &ConfigOptions| {
+        let mut entries = options.entries();
+        entries.retain(|e| !SETTINGS_IGNORED.contains(&e.key.as_str()));
+        entries.into_iter().map(|e| (e.key, e.value)).collect::<Vec<_>>()
+    };
+    entries(a) == entries(b)
 }

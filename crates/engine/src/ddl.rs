@@ -1,19 +1,19 @@
 //! Statements that change the catalog.
 
+mod clauses;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use datafusion::catalog::information_schema::INFORMATION_SCHEMA;
-use datafusion::common::{DFSchema, SchemaReference, TableReference, internal_err};
+use datafusion::common::SchemaReference;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{
-    CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Projection,
-};
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
@@ -24,73 +24,22 @@ use thalweg_storage::{
     check_schema, fit_text,
 };
 
+pub(crate) use self::clauses::{Clauses, names_of};
 use crate::answer::Tag;
-use crate::bound;
-use crate::catalog::{CATALOG, PUBLIC};
 use crate::declared;
-use crate::defaults;
+use crate::defaults::{self, constant};
 use crate::files;
+use crate::names::{CATALOG, SYSTEM, already_exists, check_not_system, split_name};
 use crate::pg::{self, PG_CATALOG};
 use crate::session::Inner;
 use crate::sql_type::sql_type_of;
 use crate::statement;
-use crate::system::SYSTEM;
 use crate::view_text;
 use crate::write::{Target, Writers};
 use thalweg_base::Notice;
-use thalweg_errors::{from_arrow, from_datafusion, no_relation};
+use thalweg_errors::{from_arrow, from_datafusion};
 use thalweg_functions::bytea::{self, is_binary};
 use thalweg_runtime::Run;
-
-/// Clauses of a `CREATE TABLE` that DataFusion's planner refuses.
-#[derive(Debug, Default)]
-pub struct Clauses {
-    pub cluster_by: Vec<String>,
-    /// Column and number of buckets; the parser has cut it out of the text.
-    pub partition_by: Option<(String, u32)>,
-}
-
-impl Clauses {
-    /// Removes `CLUSTER BY` from the statement.
-    pub fn take(&mut self, statement: &mut Statement) -> Result<()> {
-        let create = match statement {
-            Statement::Statement(inner) => match inner.as_mut() {
-                ast::Statement::CreateTable(create) => create,
-                _ => return self.refuse(),
-            },
-            _ => return self.refuse(),
-        };
-        if create.partition_by.is_some() {
-            return Err(Error::unsupported("only PARTITION BY HASH (column) INTO n is supported")
-                .hint("CLUSTER BY (columns) orders rows by ranges, so that queries skip chunks"));
-        }
-        let columns = match create.cluster_by.take() {
-            Some(
-                ast::WrappedCollection::Parentheses(columns)
-                | ast::WrappedCollection::NoWrapping(columns),
-            ) => columns,
-            None => return Ok(()),
-        };
-        self.cluster_by = names_of(&columns);
-        Ok(())
-    }
-
-    fn refuse(&self) -> Result<()> {
-        match self.partition_by {
-            None => Ok(()),
-            Some(_) => Err(Error::user("PARTITION BY HASH belongs to CREATE TABLE")),
-        }
-    }
-}
-
-/// `CLUSTER BY (a, b)` is one row of two columns to the parser.
-pub(crate) fn names_of(columns: &[ast::Expr]) -> Vec<String> {
-    let columns = columns.iter().flat_map(|expr| match expr {
-        ast::Expr::Tuple(columns) => columns.iter().collect(),
-        other => vec![other],
-    });
-    columns.map(column_name).collect()
-}
 
 /// The `DEFAULT` of each column of a `CREATE TABLE`, as it is written.
 pub fn defaults(statement: &Statement) -> Vec<Option<String>> {
@@ -117,17 +66,6 @@ pub(crate) fn kept_defaults(
         None => Ok(None),
     });
     kept.collect()
-}
-
-/// An unquoted name is folded to lower case, as everywhere else.
-fn column_name(expr: &ast::Expr) -> String {
-    match expr {
-        ast::Expr::Identifier(i) if i.quote_style.is_none() => i.value.to_lowercase(),
-        ast::Expr::Identifier(i) => i.value.clone(),
-        // `CLUSTER BY (a)` alone is a parenthesised expression.
-        ast::Expr::Nested(inner) => column_name(inner),
-        other => other.to_string(),
-    }
 }
 
 /// Whether it is `CREATE TABLE … AS SELECT …`.
@@ -435,57 +373,6 @@ pub(crate) fn check_default(state: &SessionState, text: &str, field: &Field) -> 
     })
 }
 
-/// The value of a default, of length 1.
-pub(crate) fn constant(state: &SessionState, text: &str, data_type: &DataType) -> Result<ArrayRef> {
-    let value = (|| {
-        let expr = bound::default(state, text, data_type)?;
-        let plan = LogicalPlanBuilder::empty(true).project([expr.alias("value")])?.build()?;
-        // As in a query: rules give casts their meaning, and now() its value.
-        let plan = state.optimize(&plan)?;
-        let LogicalPlan::Projection(Projection { expr, .. }) = &plan else {
-            return internal_err!("a constant that is optimized to {}", plan.display());
-        };
-        let expr = expr[0].clone().unalias();
-        let expr = state.create_physical_expr(expr, &DFSchema::empty())?;
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-        expr.evaluate(&one)?.into_array(1)
-    })();
-    value.map_err(from_datafusion)
-}
-
-/// The schema `system` is there always, and nothing can be changed in it.
-pub(crate) fn check_not_system(schema: &str) -> Result<()> {
-    if [SYSTEM, INFORMATION_SCHEMA, PG_CATALOG].contains(&schema) {
-        return Err(Error::user(format!("schema {} cannot be changed", quoted(schema)))
-            .code("42501")
-            .hint("its tables show what the database is; they are there to be queried"));
-    }
-    Ok(())
-}
-
-pub(crate) fn no_table(name: &str) -> Error {
-    no_relation(name)
-}
-
-/// A statement names a column that the table has not.
-pub(crate) fn no_column(table: &str, column: &str) -> Error {
-    Error::user(format!("column {} of relation {} does not exist", quoted(column), quoted(table)))
-        .code("42703")
-        .about(Subject::Column(None, column.into()))
-}
-
-pub(crate) fn already_exists(schema: &str, name: &str) -> Error {
-    let full = if schema == PUBLIC {
-        quoted(name)
-    } else {
-        format!("{}.{}", quoted(schema), quoted(name))
-    };
-    Error::user(format!("relation {full} already exists"))
-        .code("42P07")
-        .hint("use another name, CREATE … IF NOT EXISTS, or drop it first")
-}
-
 fn refuse(asked: bool, what: &str, instead: &str) -> Result<()> {
     if asked {
         Err(Error::unsupported(format!("{what} are not supported")).hint(instead))
@@ -494,7 +381,6 @@ fn refuse(asked: bool, what: &str, instead: &str) -> Result<()> {
     }
 }
 
-/// Schema and name of a relation in our one catalog.
 /// A relation of a user's that has the name of one of PostgreSQL's catalog would stand behind it:
 /// a name without a schema is looked for there first.
 fn check_not_of_catalog(name: &str) -> Result<()> {
@@ -504,16 +390,6 @@ fn check_not_of_catalog(name: &str) -> Result<()> {
     Err(Error::user(format!("the name {} is the catalog's", quoted(name)))
         .code("42939")
         .hint("names that begin with pg_ are best left to it"))
-}
-
-pub(crate) fn split_name(name: &TableReference) -> Result<(String, String)> {
-    if let Some(catalog) = name.catalog()
-        && catalog != CATALOG
-    {
-        return Err(Error::user(format!("there is no catalog {}", quoted(catalog)))
-            .hint(format!("the one catalog is {CATALOG}; write schema.table")));
-    }
-    Ok((name.schema().unwrap_or(PUBLIC).to_string(), name.table().to_string()))
 }
 
 /// `schema` or `thalweg.schema`.

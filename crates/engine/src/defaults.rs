@@ -2,18 +2,22 @@
 //! of other zones, and when the column has another type.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::datatypes::{DataType, Field};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{DFSchema, internal_err};
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Projection};
 use datafusion::sql::sqlparser::ast::{self, CastKind, Expr, TypedString, Value, VisitorMut};
 use thalweg_base::{Error, Result};
+use thalweg_errors::from_datafusion;
 use thalweg_plan::zones::has_instants;
 
+use crate::bound;
 use crate::dml::target::expression;
 use crate::sql_type::sql_type;
 use crate::walk::walk_mut;
-use crate::{bound, ddl};
 
 /// The text that is kept of a default of a column. Texts in quotes that are instants are read now, in the zone
 /// of this session, and kept in UTC.
@@ -68,7 +72,7 @@ impl Instants<'_> {
 pub fn in_utc(state: &SessionState, value: &Value, data_type: &DataType) -> Result<String> {
     let read = format!("CAST({value} AS {})", sql_type(data_type));
     let text = format!("CAST({} AS TEXT)", with_offset(&read, data_type, 0));
-    let text = ddl::constant(state, &text, &DataType::Utf8View)?;
+    let text = constant(state, &text, &DataType::Utf8View)?;
     match text.as_string_view_opt() {
         Some(text) => Ok(text.value(0).to_string()),
         None => Err(Error::internal("an instant has no text")),
@@ -139,6 +143,25 @@ fn is_text(value: &Value) -> bool {
             | Value::DollarQuotedString(_)
             | Value::UnicodeStringLiteral(_)
     )
+}
+
+/// The value of a default, of length 1.
+pub(crate) fn constant(state: &SessionState, text: &str, data_type: &DataType) -> Result<ArrayRef> {
+    let value = (|| {
+        let expr = bound::default(state, text, data_type)?;
+        let plan = LogicalPlanBuilder::empty(true).project([expr.alias("value")])?.build()?;
+        // As in a query: rules give casts their meaning, and now() its value.
+        let plan = state.optimize(&plan)?;
+        let LogicalPlan::Projection(Projection { expr, .. }) = &plan else {
+            return internal_err!("a constant that is optimized to {}", plan.display());
+        };
+        let expr = expr[0].clone().unalias();
+        let expr = state.create_physical_expr(expr, &DFSchema::empty())?;
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+        expr.evaluate(&one)?.into_array(1)
+    })();
+    value.map_err(from_datafusion)
 }
 
 #[cfg(test)]

@@ -12,19 +12,17 @@ use futures::future::try_join;
 use thalweg_base::{Error, Result};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::answer::{Head, Item, Tag};
-use crate::bound::Titles;
-use crate::share::{self, Kept, Key, Landed, Part};
-use crate::statement;
-use crate::transaction::Reading;
 use thalweg_base::Notice;
 use thalweg_errors::from_datafusion;
 use thalweg_runtime::{Run, checkpoint};
 
-/// Rows of whole statements.
-pub(crate) type Flights = share::Flights<Key, Arc<Kept>>;
-type Leader = share::Leader<Key, Arc<Kept>>;
+use crate::answer::{Head, Item, Tag};
+use crate::share::{Flights, Kept, Key, Landed, Leader, Part};
+use crate::statement;
+use crate::titles::Titles;
+use crate::transaction::Reading;
 
+/// Rows of whole statements.
 /// Where the rows go.
 pub(crate) struct Client<'a> {
     /// `None` once the head is sent.

@@ -10,17 +10,16 @@ use thalweg_base::{Error, QueryId, Result};
 use thalweg_scheduler::{PolicyKind, QueryState, Scheduler, ServerLimits};
 use thalweg_storage::{Database, Options};
 
-use crate::access::{Access, Audit, Registry, Viewer};
-use crate::background;
-use crate::config::{Config, Shared};
-use crate::deliver::Flights;
-use crate::files::Known;
-use crate::plans::Plans;
-use crate::session::Session;
-use crate::workload;
 use thalweg_errors::from_datafusion;
 use thalweg_exec::Loading;
 use thalweg_runtime::{Cancel, Runtime, no_workload};
+
+use crate::access::{Access, Audit, Registry, Viewer};
+use crate::config::{Config, Shared};
+use crate::files::Known;
+use crate::plans::Plans;
+use crate::share::Flights;
+use crate::{background, workload};
 
 pub struct Engine {
     database: Database,
@@ -80,19 +79,6 @@ impl Engine {
             sessions: AtomicU64::new(0),
             started: SystemTime::now(),
         }))
-    }
-
-    /// A new session, with its own settings and prepared statements.
-    pub fn session(self: &Arc<Self>) -> Session {
-        Session::new(Arc::clone(self))
-    }
-
-    /// One that acts as the role of that name, and may do what the role may.
-    ///
-    /// # Errors
-    /// There is no such role.
-    pub fn session_as(self: &Arc<Self>, role: &str) -> Result<Session> {
-        Session::of(Arc::clone(self), self.roles()?.existing(role)?)
     }
 
     /// The roles that there are now, and what they are granted.

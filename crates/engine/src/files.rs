@@ -21,6 +21,7 @@ use thalweg_base::{Error, text::quoted};
 use thalweg_storage::load::{self, CsvOptions, Format, JsonOptions};
 
 pub(crate) use self::paths::{OfPath, columns as columns_of_paths};
+pub(crate) use self::text::look_at_all;
 use self::text::told_in_statement;
 pub use self::text::{Known, TextTable};
 use self::told::Kind;

@@ -12,9 +12,9 @@ use datafusion::common::Result as DfResult;
 use datafusion::datasource::{MemTable, TableType};
 use thalweg_storage::{Snapshot, TextLength};
 
-use crate::catalog::{CATALOG, Handle};
+use crate::catalog::Handle;
+use crate::names::{CATALOG, SYSTEM};
 use crate::sql_type::sql_type_of;
-use crate::system::SYSTEM;
 
 #[derive(Debug)]
 pub struct Information {

@@ -3,6 +3,8 @@
 //! The client is read only as fast as the writers encode, so that memory is bounded however fast
 //! it sends. All rows are one change of one transaction: after an error there are none of them.
 
+use crate::defaults;
+use crate::names;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,14 +20,14 @@ use thalweg_storage::{
     check_schema,
 };
 
-use crate::access::{Object, Privilege, Viewer};
-use crate::ddl;
-use crate::dml::target::full_name;
-use crate::session::Inner;
-use crate::statement;
-use crate::write::{Target, Writers};
 use thalweg_errors::from_arrow;
 use thalweg_runtime::checkpoint;
+
+use crate::access::{Object, Privilege, Viewer};
+use crate::dml::target::full_name;
+use crate::session::Inner;
+use crate::write::{Target, Writers};
+use crate::{ddl, statement};
 
 /// Where the rows go, and what they look like.
 #[derive(Clone, Debug)]
@@ -158,15 +160,15 @@ enum Source {
 impl Place {
     fn find(session: &Inner, snapshot: &Snapshot, ingest: &Ingest) -> Result<Place> {
         let (schema, name) = (ingest.schema(), ingest.table.as_str());
-        ddl::check_not_system(schema)?;
+        names::check_not_system(schema)?;
         let relations = snapshot.schemas.get(schema).ok_or_else(|| {
             Error::user(format!("schema {} does not exist", quoted(schema)))
                 .code("3F000")
                 .hint("CREATE SCHEMA makes it; SHOW SCHEMAS lists those that there are")
         })?;
         match (relations.relation(name), ingest.if_present, ingest.if_absent) {
-            (Some(_), IfPresent::Fail, _) => Err(ddl::already_exists(schema, name).code("42P07")),
-            (None, _, IfAbsent::Fail) => Err(ddl::no_table(&full_name(schema, name))),
+            (Some(_), IfPresent::Fail, _) => Err(names::already_exists(schema, name).code("42P07")),
+            (None, _, IfAbsent::Fail) => Err(names::no_table(&full_name(schema, name))),
             (Some(RelationKind::Table), IfPresent::Append, _) => {
                 let table = Arc::clone(&relations.tables[name]);
                 let sources = sources(session, &table, ingest)?;
@@ -264,7 +266,7 @@ fn sources(session: &Inner, table: &Table, ingest: &Ingest) -> Result<Vec<Source
             return Ok(Source::Column(i));
         }
         let value = match &column.default {
-            Some(text) => ddl::constant(&state, text, field.data_type())?,
+            Some(text) => defaults::constant(&state, text, field.data_type())?,
             None => new_null_array(field.data_type(), 1),
         };
         Ok(Source::Default(value))

@@ -17,11 +17,13 @@
 //!
 //! * [`Engine`] (`engine.rs`), [`Config`] (`config.rs`): one open database, its threads and memory.
 //! * [`Session`] (`session.rs`), `script.rs`, [`Answer`] (`answer.rs`): text in, rows out.
+//!   `session/inner.rs`: a session for those who run its statements; `running.rs`: a statement that runs.
 //! * `parse.rs`, `dialect.rs`: text into a statement. `depth.rs`: refuses what is nested too deeply
 //!   to plan. `names.rs`: names as the planner knows them.
 //!   `spelling.rs`: other spellings of what is done; `refuse.rs`: what is parsed and not done is refused.
 //! * `transaction.rs`: `BEGIN` to `COMMIT`, and the one way in which anything is changed.
-//! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run.
+//! * `bound.rs`: queries through the binder (`thalweg-bind`). `statement.rs`: plan and run;
+//!   `statement/plan.rs` and `statement/turn.rs` are what all kinds of statements need. `titles.rs`: what a result's columns are called.
 //!   `dml.rs`: what changes rows. `ddl.rs`, `alter.rs`: what changes
 //!   the catalog. `declared.rs`, `defaults.rs`: what columns are declared with. `view_text.rs`: what is kept of a view. `copy.rs`, `csv_file.rs`, [`load`](Load): files in and out. [`ingest`](Ingest): a client's rows in. `maintain.rs`: `VACUUM`, `OPTIMIZE`.
 //!   `as_of.rs`: tables as they were. `prepared.rs`, `show.rs`: statements that stand for others.
@@ -33,7 +35,8 @@
 //! * `deliver.rs`: rows to the client. `share.rs`: identical statements in flight are computed once.
 //! * `catalog.rs`, `table.rs`, `files.rs`, `attach.rs`: what DataFusion sees of the database, of plain files
 //!   and of other databases.
-//!   `system.rs`, `information.rs`: what it can be asked about the database itself.
+//!   `system.rs`, `information.rs`: what it can be asked about the database itself. `schemas.rs`: what the
+//!   catalog leaves to the session.
 //! * [`thalweg_plan`]: our optimizer rules, and how much work a plan is.
 //! * [`thalweg_exec`]: our operators, and which chunks a predicate needs. `write.rs`, `sink.rs`: rows into extents.
 //! * [`calibration`]: what this machine's memory gives, to compare with.
@@ -85,6 +88,8 @@ mod quantified;
 mod refuse;
 mod result_names;
 mod row_insert;
+mod running;
+mod schemas;
 pub mod script;
 mod session;
 mod share;
@@ -96,6 +101,7 @@ mod statement;
 mod system;
 mod table;
 pub mod text_values;
+mod titles;
 mod transaction;
 mod view_text;
 mod walk;

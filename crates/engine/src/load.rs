@@ -26,7 +26,6 @@ use thalweg_storage::{Snapshot, Summary, Transaction};
 
 use crate::access::{Object, PG_READ_SERVER_FILES, PG_WRITE_SERVER_FILES, Privilege, Viewer};
 use crate::session::Inner;
-pub(crate) use prepare::look_at_all;
 pub use prepare::table_name;
 use prepare::{Prepared, prepare};
 use read::{Staged, read};

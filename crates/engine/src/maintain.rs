@@ -1,5 +1,7 @@
 //! `VACUUM` and `OPTIMIZE TABLE`.
 
+mod compact;
+
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
@@ -7,13 +9,14 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::sql::sqlparser::ast::{Statement, VacuumStatement};
 use thalweg_base::{Error, Result};
-use thalweg_storage::{Compacted, Compaction, CompactionScope, Database, Table};
+use thalweg_storage::CompactionScope;
 
-use crate::bound::Titles;
+pub(crate) use self::compact::compact;
 use crate::dml::{Job, target};
 use crate::statement::Started;
+use crate::titles::Titles;
 use thalweg_errors::{from_arrow, from_datafusion};
-use thalweg_runtime::{blocking, checkpoint};
+use thalweg_runtime::blocking;
 
 pub async fn run(job: &Job<'_>, statement: &Statement) -> Result<Started> {
     job.session.transactions.check_writable()?;
@@ -97,33 +100,4 @@ async fn optimize(job: &Job<'_>, statement: &Statement) -> Result<Started> {
     let extents = [done.extents_before, done.extents_after];
     let bytes = [done.bytes_before, done.bytes_after];
     row(job, &OPTIMIZED, &[&extents[..], &bytes, &[done.rows, done.rows_removed]].concat())
-}
-
-/// Runs a compaction, giving way between its steps. `None`: there was nothing to gain, or it was to give
-/// way at its end to a transaction that is open.
-pub(crate) async fn compact(
-    database: &Database,
-    table: Arc<Table>,
-    scope: CompactionScope,
-    gives_way: bool,
-) -> Result<Option<Compacted>> {
-    let database = database.clone();
-    let begun = blocking(move || Compaction::begin(&database, &table, scope)).await;
-    let Some(mut compaction) = begun.map_err(from_datafusion)? else { return Ok(None) };
-    loop {
-        let (next, piece) = blocking(move || {
-            let piece = compaction.fetch()?;
-            Ok((compaction, piece))
-        })
-        .await
-        .map_err(from_datafusion)?;
-        compaction = next;
-        let Some(piece) = piece else { break };
-        compaction.take(piece)?;
-        while compaction.work()? {
-            checkpoint().await;
-        }
-        checkpoint().await;
-    }
-    blocking(move || compaction.finish(gives_way)).await.map_err(from_datafusion)
 }

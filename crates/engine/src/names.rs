@@ -1,8 +1,12 @@
 //! Names as the planner knows them.
 
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use datafusion::catalog::information_schema::INFORMATION_SCHEMA;
+use datafusion::common::TableReference;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart, TableAlias};
 use thalweg_base::text::quoted;
-use thalweg_base::{Error, Result};
+use thalweg_base::{Error, Result, Subject};
+use thalweg_errors::no_relation;
+use thalweg_pgcatalog::database::PG_CATALOG;
 
 /// A name that is not quoted is folded to lower case.
 pub fn ident(ident: &Ident) -> String {
@@ -52,4 +56,78 @@ fn ambiguous(name: &str, columns: &[&str]) -> Error {
     Error::user(format!("column {} is ambiguous: it may be {}", quoted(name), all.join(" or ")))
         .code("42702")
         .hint("write the name in double quotes, as the column has it")
+}
+
+/// The one catalog's name, as `information_schema` shows it.
+pub const CATALOG: &str = "thalweg";
+
+/// Where a table without a schema name lives.
+pub const PUBLIC: &str = "public";
+
+/// The schema of what the database says of itself.
+pub const SYSTEM: &str = "system";
+
+/// `t␀rows` is the table with the column that names rows.
+pub const ROWS: &str = "rows";
+
+/// And the same for a table that rows are added to, which need not be readable.
+pub const TARGET: &str = "into";
+
+/// Schema and name of a relation in our one catalog.
+pub(crate) fn split_name(name: &TableReference) -> Result<(String, String)> {
+    if let Some(catalog) = name.catalog()
+        && catalog != CATALOG
+    {
+        return Err(Error::user(format!("there is no catalog {}", quoted(catalog)))
+            .hint(format!("the one catalog is {CATALOG}; write schema.table")));
+    }
+    Ok((name.schema().unwrap_or(PUBLIC).to_string(), name.table().to_string()))
+}
+
+/// The schema `system` is there always, and nothing can be changed in it.
+pub(crate) fn check_not_system(schema: &str) -> Result<()> {
+    if [SYSTEM, INFORMATION_SCHEMA, PG_CATALOG].contains(&schema) {
+        return Err(Error::user(format!("schema {} cannot be changed", quoted(schema)))
+            .code("42501")
+            .hint("its tables show what the database is; they are there to be queried"));
+    }
+    Ok(())
+}
+
+/// A statement names a table that is not there.
+pub(crate) fn no_table(name: &str) -> Error {
+    no_relation(name)
+}
+
+/// A statement names a column that the table has not.
+pub(crate) fn no_column(table: &str, column: &str) -> Error {
+    Error::user(format!("column {} of relation {} does not exist", quoted(column), quoted(table)))
+        .code("42703")
+        .about(Subject::Column(None, column.into()))
+}
+
+/// A statement makes a relation that is there.
+pub(crate) fn already_exists(schema: &str, name: &str) -> Error {
+    let full = if schema == PUBLIC {
+        quoted(name)
+    } else {
+        format!("{}.{}", quoted(schema), quoted(name))
+    };
+    Error::user(format!("relation {full} already exists"))
+        .code("42P07")
+        .hint("use another name, CREATE … IF NOT EXISTS, or drop it first")
+}
+
+/// Renames `t` to `t␀suffix AS t`.
+pub fn decorate(name: &mut ObjectName, alias: &mut Option<TableAlias>, suffix: &str) {
+    let Some(last) = name.0.pop() else { return };
+    let table = folded(&ObjectName(vec![last]));
+    alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: Ident::with_quote('"', &table),
+        columns: vec![],
+        at: None,
+    });
+    let decorated = Ident::with_quote('"', format!("{table}\0{suffix}"));
+    name.0.push(ObjectNamePart::Identifier(decorated));
 }

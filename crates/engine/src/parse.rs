@@ -7,14 +7,12 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use thalweg_base::{Error, Result};
 
-use crate::access;
-use crate::attach;
+use thalweg_errors::from_datafusion;
+
 use crate::copy::{self, Copy};
 use crate::ddl::Clauses;
-use crate::depth;
 use crate::dialect::Thalweg;
-use crate::{plain_words, refuse, spelling, workload};
-use thalweg_errors::from_datafusion;
+use crate::{access, attach, depth, plain_words, refuse, spelling, workload};
 
 /// A statement, and what DataFusion's parser would not take of it.
 pub(crate) enum Parsed {

@@ -17,11 +17,12 @@ use parking_lot::Mutex;
 use thalweg_base::Result;
 use thalweg_storage::Snapshot;
 
-use crate::bound::Titles;
-use crate::share::same_settings;
 use thalweg_errors::from_datafusion;
 use thalweg_exec::{Reuse, again};
 use thalweg_runtime::{Cost, Estimate};
+
+use crate::config::same_settings;
+use crate::titles::Titles;
 
 /// Plans that are kept; one of a large query takes some 100 KiB, and as much for how it is executed.
 const PLANS_MAX: usize = 256;

@@ -11,13 +11,14 @@ use datafusion::sql::sqlparser::ast::{
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 
+use thalweg_errors::from_datafusion;
+
 use crate::answer::Tag;
 use crate::dml::Change;
 use crate::session::Inner;
-use crate::statement::{self, Started};
+use crate::statement::Started;
 use crate::walk::walk_mut;
-use crate::{names, parse};
-use thalweg_errors::from_datafusion;
+use crate::{names, parse, statement};
 
 /// Remembers the text of a query or a change.
 pub async fn prepare(

@@ -20,15 +20,15 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Kind, Result};
 use thalweg_storage::{Layout, Summary, Table, TextLength, Transaction};
 
+use thalweg_errors::from_arrow;
+
 use crate::access::{Object, Privilege};
-use crate::ddl;
 use crate::dialect::Thalweg;
 use crate::dml::target::{self, Target};
 use crate::parameters::Value;
 use crate::session::Inner;
 use crate::write::{self, Writers};
-use crate::{script, statement};
-use thalweg_errors::from_arrow;
+use crate::{ddl, script, statement};
 
 /// A statement that inserts its parameters, in their order.
 #[derive(Debug)]

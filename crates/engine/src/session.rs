@@ -1,6 +1,7 @@
 //! A client's session: SQL in, an answer out.
 
-use std::collections::HashMap;
+mod inner;
+
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,12 +17,12 @@ use thalweg_base::limits::{BATCH_ROWS, SORT_MERGE_BYTES, SQL_BYTES_MAX, SQL_DEPT
 use thalweg_base::{Error, Result, text};
 
 use thalweg_scheduler::WaitReason;
-use thalweg_storage::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access::{self, Access, Identity, Role, Viewer};
+pub(crate) use self::inner::Inner;
+use crate::access::{self, Identity, Role};
 use crate::answer::{Answer, Head, Item};
-use crate::catalog::{CATALOG, Catalog, Catalogs, PUBLIC};
+use crate::catalog::{Catalog, Catalogs};
 use crate::config::Settings;
 use crate::csv_file::CsvFiles;
 use crate::describe::{Description, describe};
@@ -29,84 +30,21 @@ use crate::engine::Engine;
 use crate::ingest::{self, Ingest};
 use crate::json_file::JsonFiles;
 use crate::load::{Load, LoadPlan, LoadProgress, LoadReport};
+use crate::names::{CATALOG, PUBLIC};
 use crate::parameters::{self, Filled, Value};
 use crate::parse;
 use crate::row_insert::RowInsert;
+use crate::running::{Job, lost};
 use crate::statement::{self, Ended};
 use crate::transaction::{TransactionStatus, Transactions};
 use crate::{pg, pg_type, place};
 use thalweg_exec::MemoryBandwidth;
-use thalweg_runtime::{Beside, Cancel, Origin, Run};
+use thalweg_runtime::{Cancel, Origin, Run};
 
 /// Statements run one after the other; what runs can be cancelled from any thread.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    /// As `system.queries` shows it.
-    pub id: u64,
-    pub engine: Arc<Engine>,
-    pub context: SessionContext,
-    pub catalog: Arc<Catalog>,
-    /// The text of `PREPARE name …`, planned anew when the tables have changed.
-    pub prepared: Mutex<HashMap<String, String>>,
-    pub transactions: Arc<Transactions>,
-    pub identity: Identity,
-    /// PostgreSQL's settings.
-    pub pg: Mutex<pg::Settings>,
-    /// Held by a statement until it has its rows to give, or is done.
-    pub turn: tokio::sync::Mutex<()>,
-    running: Mutex<Vec<Weak<Job>>>,
-}
-
-impl Inner {
-    /// Roles and grants as the next statement finds them.
-    pub fn access(&self) -> Result<Arc<Access>> {
-        let registry = self.engine.access();
-        match self.transactions.changed() {
-            Some((base, work)) => registry.within(&base, &work),
-            None => registry.newest(),
-        }
-    }
-
-    /// Who the next statement runs for.
-    pub fn viewer(&self) -> Result<Viewer> {
-        let changed = self.transactions.changed();
-        let changed = changed.as_ref().map(|(base, work)| (base.as_ref(), work.as_ref()));
-        self.identity.viewer(self.engine.access(), changed)
-    }
-
-    /// Begins a statement for the session's role: the snapshot it reads, and who it runs for.
-    pub fn begin_statement(&self) -> Result<(Arc<Snapshot>, Viewer)> {
-        let snapshot = self.transactions.begin_statement()?;
-        let viewer = self.viewer()?;
-        self.transactions.make_for(viewer.role());
-        self.catalog.show(&snapshot, &viewer);
-        Ok((snapshot, viewer))
-    }
-}
-
-/// A statement that runs: what it takes to stop it.
-pub(crate) struct Job {
-    pub run: Arc<Run>,
-    /// `None`: it was stopped. So it is when this is dropped: an answer nobody reads to its end is an
-    /// answer nobody wants.
-    root: Mutex<Option<Beside<()>>>,
-}
-
-impl Job {
-    pub fn cancel(&self, why: Cancel) {
-        self.run.cancel(why);
-        drop(self.root.lock().take());
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        self.run.note_left();
-    }
 }
 
 /// A statement on its way to its head, and then to its rows.
@@ -145,6 +83,21 @@ impl<T> Work<T> {
     }
 }
 
+impl Engine {
+    /// A new session, with its own settings and prepared statements.
+    pub fn session(self: &Arc<Self>) -> Session {
+        Session::new(Arc::clone(self))
+    }
+
+    /// One that acts as the role of that name, and may do what the role may.
+    ///
+    /// # Errors
+    /// There is no such role.
+    pub fn session_as(self: &Arc<Self>, role: &str) -> Result<Session> {
+        Session::of(Arc::clone(self), self.roles()?.existing(role)?)
+    }
+}
+
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self::with(engine, Identity::default())
@@ -165,13 +118,11 @@ impl Session {
 
     fn with(engine: Arc<Engine>, identity: Identity) -> Self {
         let transactions = Arc::new(Transactions::new(engine.database().clone()));
-        let driver = Arc::clone(engine.runtime().driver());
         let loading = Arc::clone(engine.loading());
         let database = engine.database().clone();
         let access = Arc::clone(engine.access());
         let files = Arc::clone(engine.files());
-        let catalog =
-            Catalog::new(database, driver, loading, files, Arc::clone(&transactions), access);
+        let catalog = Catalog::new(database, loading, files, Arc::clone(&transactions), access);
         let context = SessionContext::new_with_state(state(&engine, &catalog));
         catalog.bind(context.state_weak_ref());
         let inner = Arc::new(Inner {
@@ -186,7 +137,8 @@ impl Session {
             turn: tokio::sync::Mutex::default(),
             running: Mutex::default(),
         });
-        inner.catalog.serve(Arc::downgrade(&inner));
+        let host: Weak<Inner> = Arc::downgrade(&inner);
+        inner.catalog.serve(host);
         pg::register(&inner.context, &Arc::downgrade(&inner));
         Session { inner }
     }
@@ -474,8 +426,8 @@ impl Session {
 
     fn start(&self, run: Arc<Run>, root: impl Future<Output = ()> + Send + 'static) -> Arc<Job> {
         let handle = self.inner.engine.runtime().handle();
-        let root = Mutex::new(Some(run.spawn(handle, root)));
-        let job = Arc::new(Job { run, root });
+        let root = run.spawn(handle, root);
+        let job = Arc::new(Job::new(run, root));
         let mut running = self.inner.running.lock();
         running.retain(|j| j.strong_count() > 0);
         running.push(Arc::downgrade(&job));
@@ -570,11 +522,6 @@ fn is_control(sql: &str) -> bool {
 
 /// Batches of an answer that wait for the client; then the query waits for the client.
 const ANSWER_BATCHES_MAX: usize = 8;
-
-pub(crate) fn lost() -> Error {
-    Error::internal("the query's task ended without an answer")
-        .hint("the panic message above says where; please report it with the statement")
-}
 
 fn check_size(sql: &str) -> Result<()> {
     // Names with one are the engine's own: see `Catalog`.

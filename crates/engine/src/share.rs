@@ -7,5 +7,12 @@ mod key;
 mod tests;
 
 pub use kept::Kept;
-pub use key::{Key, is_decided, same_settings};
-pub use thalweg_exec::{Flights, Landed, Leader, Part};
+pub use key::{Key, is_decided};
+pub use thalweg_exec::{Landed, Part};
+
+use std::sync::Arc;
+
+/// The statements that compute for others now.
+pub type Flights = thalweg_exec::Flights<Key, Arc<Kept>>;
+/// One of them, which computes.
+pub type Leader = thalweg_exec::Leader<Key, Arc<Kept>>;

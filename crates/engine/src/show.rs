@@ -9,10 +9,9 @@ use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
 use crate::attach::Attachments;
-use crate::catalog::CATALOG;
 use crate::dml::target;
+use crate::names::{self, CATALOG};
 use crate::sql_type::sql_type_of;
-use crate::{ddl, names};
 
 /// The query that a statement stands for; `None` if it is no `SHOW`, or one of DataFusion's.
 pub fn query(
@@ -68,7 +67,7 @@ pub fn query(
             let (schema, name, _) = target::relation(snapshot, obj_name)?;
             let definition = definition(snapshot, &schema, &name);
             let definition =
-                definition.ok_or_else(|| ddl::no_table(&target::full_name(&schema, &name)))?;
+                definition.ok_or_else(|| names::no_table(&target::full_name(&schema, &name)))?;
             let [catalog, schema, name, definition] =
                 [CATALOG, &schema, &name, &definition].map(literal);
             format!(

@@ -1,13 +1,15 @@
 //! Runs one statement: parse, plan, then either rows or a change of the database.
 
+mod plan;
+mod turn;
+
 use std::sync::Arc;
 
-use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::config::ExtensionOptions;
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use futures::StreamExt;
@@ -17,36 +19,30 @@ use thalweg_scheduler::PolicyKind;
 use thalweg_storage::{RETENTION_PROPERTY, Snapshot, Summary, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::access::{self, Audit, Command, Event, Object, Privilege, Viewer, audit};
+pub(crate) use self::plan::{
+    Started, executable, execute, execute_count, physical, plan, planned_as,
+};
+use self::plan::{optimize, rows};
+pub(crate) use self::turn::{Ended, begin, begin_unsettled, note};
+use crate::access::{self, Command, Object, Privilege, Viewer};
 use crate::answer::{Head, Item, Tag, no_columns};
-use crate::bound::{self, Titles};
 use crate::catalog::without_tables;
 use crate::config::{SHARED_SETTINGS, Settings};
 use crate::deliver::{self, Client, Stop};
 use crate::parse::{self, Parsed};
-use crate::plans::{Execution, Planned};
 use crate::session::Inner;
-use crate::share::{self, Key};
+use crate::share;
+use crate::titles::Titles;
 use crate::transaction::{self, Control, Reading, TransactionStatus};
 use crate::{
-    alter, as_of, attach, ddl, declared, dml, hints, maintain, names, pg, place, prepared,
-    quantified, show, workload,
+    alter, as_of, attach, ddl, declared, dml, hints, maintain, names, pg, place, prepared, show,
+    workload,
 };
 use thalweg_base::Notice;
 use thalweg_errors::from_datafusion;
-use thalweg_exec::adapted;
-use thalweg_plan::estimate;
 use thalweg_runtime::{Run, checkpoint};
 
 pub(crate) use crate::parse::statement as parse;
-
-/// What a statement turned out to be.
-pub(crate) enum Started {
-    Rows(Arc<dyn ExecutionPlan>, Titles, Box<SessionState>),
-    /// Rows that an identical statement may compute already: only their logical plan is made.
-    Shared(Arc<Key>, Box<SessionState>),
-    Done(Tag),
-}
 
 /// Runs `sql` to its end, reporting through `started` and `rows`. Failures to send mean that
 /// the client is gone, and the query ends.
@@ -112,26 +108,6 @@ fn told(session: &Inner, run: &Run) -> Vec<Notice> {
     notices
 }
 
-/// Writes to the audit log what the log is to have.
-pub(crate) fn note(session: &Inner, sql: &str, error: Option<&Error>) {
-    let level = session.engine.audit();
-    let (wanted_at, class) = audit::class(sql);
-    let denied = error.is_some_and(|e| e.sqlstate() == "42501");
-    if level == Audit::None || (level < wanted_at && !denied) {
-        return;
-    }
-    let ((_, user), (_, role)) = (session.identity.session(), session.identity.current());
-    Event::new("statement")
-        .text("user", &user)
-        .text("role", &role)
-        .number("session", session.id)
-        .number("query", Run::current().map_or(0, |run| run.id().0))
-        .text("class", class)
-        .statement(sql)
-        .outcome(error)
-        .write();
-}
-
 /// The statements of a session start one after the other: each sees what those before it did.
 async fn start<'a>(
     session: &'a Arc<Inner>,
@@ -154,24 +130,6 @@ async fn start<'a>(
             // While it is this statement's turn: the transaction is the one it ran in.
             result => return result.map(|s| (s, session.transactions.reading(run))),
         }
-    }
-}
-
-/// Ends the statement for its transaction, also if it is cancelled.
-pub(crate) struct Ended<'a> {
-    pub session: &'a Inner,
-    pub succeeded: bool,
-}
-
-impl Ended<'_> {
-    pub fn with(mut self, succeeded: bool) {
-        self.succeeded = succeeded;
-    }
-}
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.session.transactions.end_statement(self.succeeded);
     }
 }
 
@@ -258,7 +216,7 @@ async fn planned(
             if !copy.to {
                 session.transactions.check_writable()?;
                 if let Some(table) = copy.table() {
-                    attach::check_target(table, &session.catalog, &snapshot)?;
+                    attach::check_target(table, session.catalog.attachments(), &snapshot)?;
                 }
             }
             copy.run(&dml::Job { session, run, state: &state, snapshot }).await
@@ -282,32 +240,6 @@ fn inserts_values(parsed: &Parsed) -> bool {
         Parsed::Sql(Statement::Statement(statement), _) => dml::inserts_values(statement),
         _ => false,
     }
-}
-
-/// Shows the session the snapshot that the next statement reads.
-pub(crate) async fn begin(
-    session: &Inner,
-    state: &SessionState,
-) -> Result<(Arc<Snapshot>, Viewer)> {
-    session.transactions.settle().await?;
-    begin_unsettled(session, state).await
-}
-
-/// The same for a statement that reads no rows: those that the transaction holds stay as they are.
-pub(crate) async fn begin_unsettled(
-    session: &Inner,
-    state: &SessionState,
-) -> Result<(Arc<Snapshot>, Viewer)> {
-    let settings = state.config_options().extensions.get::<Settings>();
-    let past = settings.map(|s| s.as_of.clone()).filter(|text| !text.is_empty());
-    session.transactions.refresh().await?;
-    let (snapshot, viewer) = session.begin_statement()?;
-    let Some(text) = past else { return Ok((snapshot, viewer)) };
-    let id = session.catalog.version(as_of::parse(state, &text)?).await;
-    let id = id.map_err(|e| e.context("thalweg.as_of"))?;
-    let snapshot = session.catalog.show_version(id);
-    session.transactions.read_past();
-    Ok((snapshot, viewer))
 }
 
 /// The settings that are the database's or the engine's, and not the session's.
@@ -355,7 +287,7 @@ impl Job<'_> {
         if !viewer.is_superuser() {
             access::needs(&statement, &snapshot).iter().try_for_each(|need| viewer.meets(need))?;
         }
-        attach::check(&statement, &state, &session.catalog, &snapshot)?;
+        attach::check(&statement, &state, session.catalog.attachments(), &snapshot)?;
         as_of::resolve(&session.catalog, &state, &mut statement).await?;
         explain_changes(&mut statement, &snapshot, &viewer)?;
         if let Statement::Statement(inner) = statement {
@@ -498,115 +430,10 @@ fn explain_changes(statement: &mut Statement, snapshot: &Snapshot, viewer: &View
     Ok(())
 }
 
-/// The logical plan of a statement, its columns named as the result calls them.
-pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DfResult<LogicalPlan> {
-    let (plan, titles) = planned_as(state, statement).await?;
-    bound::titled(plan, &titles)
-}
-
-/// The logical plan of a statement, and what the result calls its columns.
-pub(crate) async fn planned_as(
-    state: &SessionState,
-    mut statement: Statement,
-) -> DfResult<(LogicalPlan, Titles)> {
-    quantified::rewrite(&mut statement);
-    match bound::plan(state, &statement).await? {
-        Some(bound) => Ok(bound),
-        // There is no query in it.
-        None => Ok((state.statement_to_plan(statement).await?, Titles::default())),
-    }
-}
-
-/// The first step of planning; with the second, no single poll holds a slot for both.
-async fn optimize(
-    state: &SessionState,
-    plan: &LogicalPlan,
-    titles: Titles,
-) -> Result<Arc<Planned>> {
-    let optimized =
-        state.optimize(plan).and_then(thalweg_plan::finished).map_err(from_datafusion)?;
-    checkpoint().await;
-    Ok(Planned::new(optimized, titles))
-}
-
-/// Of a plan that is optimised.
-async fn rows(run: &Run, state: SessionState, plan: Arc<Planned>) -> Result<Started> {
-    if let Some(key) = Key::of(&plan, &state, run) {
-        return Ok(Started::Shared(Arc::new(key), Box::new(state)));
-    }
-    let physical = executable(run, &state, &plan).await?;
-    Ok(Started::Rows(physical, plan.titles().clone(), Box::new(state)))
-}
-
-/// Plans in both steps.
-pub(crate) async fn physical(
-    run: &Run,
-    state: &SessionState,
-    plan: &LogicalPlan,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let optimized = optimize(state, plan, Titles::default()).await?;
-    executable(run, state, &optimized).await
-}
-
-/// The second step: of a plan that is optimised.
-pub(crate) async fn executable(
-    run: &Run,
-    state: &SessionState,
-    planned: &Arc<Planned>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some((Execution { plan, estimate }, loan)) = planned.physical()? {
-        run.estimated(estimate, planned.cost()).await;
-        run.keeps(loan);
-        return Ok(plan);
-    }
-    let planner = state.query_planner();
-    let physical = planner.create_physical_plan(planned.logical(), state).await;
-    let physical = physical.map_err(from_datafusion)?;
-    let estimate = estimate::of(physical.as_ref());
-    run.estimated(estimate, planned.cost()).await;
-    checkpoint().await;
-    let plan = adapted(physical).map_err(from_datafusion)?;
-    let (Execution { plan, .. }, loan) = planned.made(Execution { plan, estimate })?;
-    run.keeps(loan);
-    Ok(plan)
-}
-
-/// Runs a plan once the query is promised the memory that it is going to want.
-pub(crate) async fn execute(
-    run: &Run,
-    state: &SessionState,
-    plan: Arc<dyn ExecutionPlan>,
-) -> Result<SendableRecordBatchStream> {
-    run.memory_promised().await;
-    execute_stream(plan, run.context(state)).map_err(from_datafusion)
-}
-
 /// A statement that only changes the session.
 async fn execute_command(session: &Inner, plan: LogicalPlan) -> Result<()> {
     session.context.execute_logical_plan(plan).await.map_err(from_datafusion)?;
     Ok(())
-}
-
-/// Runs a plan whose one value is the number of rows it wrote.
-pub(crate) async fn execute_count(
-    run: &Run,
-    state: &SessionState,
-    plan: &LogicalPlan,
-) -> Result<u64> {
-    let physical = physical(run, state, plan).await?;
-    let mut stream = execute(run, state, physical).await?;
-    let mut count = 0;
-    while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(from_datafusion)?;
-        for row in 0..batch.num_rows() {
-            let value =
-                ScalarValue::try_from_array(batch.column(0), row).map_err(from_datafusion)?;
-            if let ScalarValue::UInt64(Some(n)) = value {
-                count += n;
-            }
-        }
-    }
-    Ok(count)
 }
 
 /// What `SET thalweg.…` does besides storing the value.

@@ -31,15 +31,14 @@ use thalweg_base::{Error, ExtentId, Result, SnapshotId};
 use thalweg_scheduler::{Class, Phase, SlotView};
 use thalweg_storage::{ChunkStatistics, CommitInfo, Database, Snapshot, Table};
 
-use crate::access::{self, Object, Privilege, Registry, Seen, Viewer};
-use crate::attach::{self, Attachments};
-use crate::bound;
-use crate::sql_type::sql_type_of;
 use thalweg_errors::{from_arrow, into_datafusion};
 use thalweg_runtime::{Driver, Listed, Logged, Origin, blocking};
 
-/// The schema's name.
-pub const SYSTEM: &str = "system";
+use crate::access::{self, Object, Privilege, Registry, Seen, Viewer};
+use crate::attach::{self, Attachments};
+use crate::bound;
+use crate::names::SYSTEM;
+use crate::sql_type::sql_type_of;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listing {

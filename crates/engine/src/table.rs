@@ -16,14 +16,15 @@ use datafusion::physical_plan::ExecutionPlan;
 use thalweg_base::Error;
 use thalweg_storage::{Layout, Table};
 
-use crate::sink::TableSink;
-use crate::transaction::Transactions;
-use crate::write::Target;
-use crate::zoned;
 use thalweg_errors::into_datafusion;
 use thalweg_exec::prune::scalar;
 use thalweg_exec::{ScanExec, Source, with_row_id};
 use thalweg_plan::cardinality;
+
+use crate::sink::TableSink;
+use crate::transaction::Transactions;
+use crate::write::Target;
+use crate::zoned;
 
 pub struct StoredTable {
     source: Source,
@@ -39,10 +40,6 @@ pub struct StoredTable {
     statistics: OnceLock<Statistics>,
 }
 
-/// `t␀rows` is the table with the column that names rows.
-pub const ROWS: &str = "rows";
-/// And the same for a table that rows are added to, which need not be readable.
-pub const TARGET: &str = "into";
 impl fmt::Debug for StoredTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoredTable({})", self.source.name)

@@ -1,6 +1,8 @@
 //! `CREATE WORKLOAD`, `ALTER WORKLOAD`, `DROP WORKLOAD`: classes of queries with a weight and
 //! limits. They are properties of the database, so that they are there again when it is opened.
 
+mod change;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,16 +12,11 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_base::text::{parse_bytes, parse_duration, quoted};
 use thalweg_base::{Error, Result};
 use thalweg_scheduler::Class;
-use thalweg_storage::{Database, Summary, Transaction};
+use thalweg_storage::Database;
 
-use crate::access::remove_grants_on_workload;
-use crate::answer::Tag;
+pub(crate) use self::change::run;
 use crate::names;
-use crate::session::Inner;
 use thalweg_runtime::{Driver, no_workload};
-
-/// Where queries run that name no other; it is always there.
-pub const DEFAULT_WORKLOAD: &str = "default";
 
 /// Before the name of each workload's property.
 const PROPERTY: &str = "workload.";
@@ -209,60 +206,6 @@ fn drop_class(driver: &Driver, name: &str) -> Result<()> {
         Some(id) => s.drop_class(id, now, actions),
         None => Err(no_workload(name)),
     })
-}
-
-pub async fn run(session: &Inner, command: Command) -> Result<Tag> {
-    let (verb, name) = match &command {
-        Command::Create { name, .. } => ("CREATE WORKLOAD", name),
-        Command::Alter { name, .. } => ("ALTER WORKLOAD", name),
-        Command::Drop { name, .. } => ("DROP WORKLOAD", name),
-    };
-    session.transactions.check_idle(verb)?;
-    let (done, name) = (Tag::Done(verb.into()), name.clone());
-    let driver = session.engine.runtime().driver();
-    let present = driver.look(|s| s.class_named(&name).and_then(|id| s.class(id)).cloned());
-    // First in the scheduler, which says what is wrong; back if the database cannot keep it.
-    let value = match (command, &present) {
-        (Command::Create { if_not_exists: true, .. }, Some(_)) => return Ok(done),
-        (Command::Create { .. }, Some(_)) => {
-            return Err(Error::user(format!("workload {} exists", quoted(&name)))
-                .hint("ALTER WORKLOAD changes it"));
-        }
-        (Command::Create { settings, .. }, None) => {
-            let class = class(Class::new(&name), &settings)?;
-            let text = Text(&class).to_string();
-            put(driver, class)?;
-            Some(text)
-        }
-        (Command::Alter { settings, .. }, Some(old)) => {
-            let class = class(old.clone(), &settings)?;
-            let text = Text(&class).to_string();
-            put(driver, class)?;
-            Some(text)
-        }
-        (Command::Drop { if_exists: true, .. }, None) => return Ok(done),
-        (Command::Alter { .. } | Command::Drop { .. }, None) => return Err(no_workload(&name)),
-        (Command::Drop { .. }, Some(_)) => {
-            drop_class(driver, &name)?;
-            None
-        }
-    };
-    let (property, gone) = (format!("{PROPERTY}{name}"), name.clone());
-    let kept = session.transactions.write(move |transaction: &mut Transaction| {
-        transaction.describe(Summary { operation: verb.into(), ..Summary::default() });
-        if value.is_none() {
-            remove_grants_on_workload(transaction, &gone)?;
-        }
-        transaction.set_property(&property, value)
-    });
-    if let Err(e) = kept.await {
-        match present {
-            Some(class) => put(driver, class)?,
-            None => drop_class(driver, &name)?,
-        }
-        return Err(e);
-    }
-    Ok(done)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Runs `CREATE ROLE`, `GRANT` and their like: each a change of properties of the database, in the
 //! transaction that is open.
 
+use crate::names::{self, CATALOG, PUBLIC};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::{Snapshot, Summary, Transaction};
 
+use thalweg_errors::{from_arrow, from_datafusion};
+
 use super::grant::{Object, Privilege};
 use super::parse::{Command, On, Owned, Setting};
 use super::role::{Role, RoleId, SUPERUSER, TOKENS_MAX, Token, check_name, token_hash};
@@ -22,12 +25,10 @@ use super::store::{self, Access, Grantee};
 use super::verifier::Verifier;
 use super::viewer::Viewer;
 use crate::answer::Tag;
-use crate::bound::Titles;
-use crate::catalog::{CATALOG, PUBLIC};
 use crate::session::Inner;
 use crate::statement::Started;
+use crate::titles::Titles;
 use crate::{as_of, system};
-use thalweg_errors::{from_arrow, from_datafusion};
 
 /// Every token begins so, for those who look for secrets where none may be.
 const TOKEN_PREFIX: &str = "thalweg_";
@@ -474,7 +475,7 @@ impl Job<'_> {
             On::AllTables(schemas) => {
                 let mut all = vec![];
                 for schema in schemas {
-                    if schema == system::SYSTEM {
+                    if schema == names::SYSTEM {
                         all.extend(system::names().map(|n| Object::System(n.into())));
                         continue;
                     }
@@ -524,7 +525,7 @@ impl Job<'_> {
         if self.snapshot.schemas.contains_key(name) {
             return Ok(Object::Schema(name.into()));
         }
-        if name == system::SYSTEM {
+        if name == names::SYSTEM {
             return Err(Error::user("schema \"system\" may be used by all").hint(
                 "GRANT SELECT ON ALL TABLES IN SCHEMA system, or GRANT pg_monitor, shows all of it",
             ));
@@ -539,13 +540,13 @@ impl Job<'_> {
             [catalog, schema, name] if catalog == CATALOG => (schema.as_str(), name),
             _ => return Err(Error::user("a table is called schema.table").code("42602")),
         };
-        if schema == system::SYSTEM && system::names().any(|n| n == name) {
+        if schema == names::SYSTEM && system::names().any(|n| n == name) {
             return Ok(Object::System(name.clone()));
         }
         let found = self.snapshot.schemas.get(schema);
         match found.and_then(|s| s.relation(name)) {
             Some(_) => Ok(Object::relation(schema, name)),
-            None => Err(crate::ddl::no_table(&parts.join("."))),
+            None => Err(crate::names::no_table(&parts.join("."))),
         }
     }
 

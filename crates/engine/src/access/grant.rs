@@ -4,8 +4,6 @@ use std::fmt;
 
 use thalweg_base::text::quoted;
 
-use crate::catalog::PUBLIC;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Privilege {
     Select,
@@ -21,6 +19,8 @@ pub enum Privilege {
 }
 
 use Privilege as P;
+
+use crate::names::PUBLIC;
 
 const PRIVILEGES: [(Privilege, &str); 9] = [
     (P::Select, "SELECT"),
@@ -147,7 +147,7 @@ impl Object {
             Object::Relation(schema, name) => format!("{schema}.{name}"),
             Object::System(name) => format!("system.{name}"),
             Object::Schema(name) | Object::Workload(name) | Object::Parameter(name) => name.clone(),
-            Object::Database => crate::catalog::CATALOG.into(),
+            Object::Database => crate::names::CATALOG.into(),
         }
     }
 
@@ -180,7 +180,7 @@ impl Object {
     pub fn default_of_public(&self) -> Privileges {
         match self {
             Object::Schema(name) if name == PUBLIC => Privileges::of(&[P::Usage]),
-            Object::Workload(name) if name == crate::workload::DEFAULT_WORKLOAD => {
+            Object::Workload(name) if name == crate::config::DEFAULT_WORKLOAD => {
                 Privileges::of(&[P::Usage])
             }
             _ => Privileges::default(),

@@ -9,11 +9,12 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use thalweg_base::Result;
 
+use thalweg_errors::from_arrow;
+
 use super::grant::{Object, Privilege, Privileges};
 use super::role::Role;
 use super::store::{Access, Grantee};
 use super::viewer::Viewer;
-use thalweg_errors::from_arrow;
 
 fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);
@@ -92,7 +93,7 @@ struct Line {
 fn line(access: &Access, object: &Object, to: Grantee) -> Line {
     let (schema, name) = match object {
         Object::Relation(schema, name) => (Some(schema.clone()), name.clone()),
-        Object::System(name) => (Some(crate::system::SYSTEM.into()), name.clone()),
+        Object::System(name) => (Some(crate::names::SYSTEM.into()), name.clone()),
         other => (None, other.name()),
     };
     Line {
@@ -121,8 +122,7 @@ pub fn grants(access: &Access) -> Result<RecordBatch> {
             lines.push(Line { privilege, grantable, ..line(access, object, to) });
         }
     };
-    for object in
-        [Object::Schema(crate::catalog::PUBLIC.into()), Object::Workload("default".into())]
+    for object in [Object::Schema(crate::names::PUBLIC.into()), Object::Workload("default".into())]
     {
         if access.stored(&object, None).is_none() {
             push(&object, None, object.default_of_public());

@@ -10,8 +10,7 @@ use thalweg_storage::{RelationKind, Snapshot};
 
 use super::grant::{Object, Privilege as P};
 use super::role::{PG_MAINTAIN, PG_READ_SERVER_FILES, PG_WRITE_SERVER_FILES, RoleId};
-use crate::catalog::{CATALOG, PUBLIC};
-use crate::names;
+use crate::names::{self, CATALOG, PUBLIC};
 
 /// One thing that somebody must be allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]

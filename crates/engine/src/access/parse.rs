@@ -402,7 +402,7 @@ impl<'a> Cursor<'a> {
         }
         if self.word("workload") {
             let name = self.name()?;
-            let name = Some(name).filter(|n| n != crate::workload::DEFAULT_WORKLOAD);
+            let name = Some(name).filter(|n| n != crate::config::DEFAULT_WORKLOAD);
             return Ok(Setting::Workload(name));
         }
         Err(self.wrong(OPTIONS))

@@ -24,7 +24,8 @@ use thalweg_storage::{Database, Snapshot, Transaction};
 
 use super::grant::{Object, Privilege, Privileges};
 use super::role::{self, FIRST_ID, OWNER_ID, Role, RoleId, to_hex};
-use crate::catalog::CATALOG;
+
+use crate::names::CATALOG;
 
 /// The property, of what is made, that says who owns it.
 pub const OWNER_KEY: &str = "owner";

@@ -8,19 +8,19 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
-use thalweg_foreign::{Postgres, Sqlite, Stop};
+use thalweg_foreign::{Postgres, Sqlite};
 use thalweg_storage::load;
 
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::blocking;
+
+use super::foreign::AskedToStop;
 use super::own::Own;
 use super::{Attached, check_reads};
 use crate::access::Viewer;
 use crate::answer::Tag;
-use crate::catalog::CATALOG;
-use crate::names;
+use crate::names::{self, CATALOG, SYSTEM};
 use crate::session::Inner;
-use crate::system::SYSTEM;
-use thalweg_errors::from_datafusion;
-use thalweg_runtime::blocking;
 
 /// Names that mean something else already.
 const TAKEN: [&str; 4] = [CATALOG, SYSTEM, "pg_catalog", "information_schema"];
@@ -215,16 +215,6 @@ pub async fn run(session: &Inner, viewer: &Viewer, command: Command) -> Result<T
     });
     attachments.add(name, opened.await.map_err(from_datafusion)?);
     Ok(Tag::Done("ATTACH".into()))
-}
-
-/// Asks to stop when whoever waits is gone.
-#[derive(Default)]
-pub struct AskedToStop(pub Stop);
-
-impl Drop for AskedToStop {
-    fn drop(&mut self) {
-        self.0.ask();
-    }
 }
 
 /// What comes from another machine comes with this process's rights there, unless the statement has a

@@ -3,9 +3,8 @@
 //! A scan has a thread of its own, which reads as fast as its batches are taken: a table is never all in
 //! memory. The thread is told when nobody wants more, and tells the other side.
 
-use std::fmt;
 use std::sync::Arc;
-use std::thread;
+use std::{fmt, thread};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -33,11 +32,11 @@ use thalweg_base::{Error, Result, text};
 use thalweg_foreign::{Foreign, Stop, Table, Wanted};
 use tokio::sync::mpsc;
 
-use super::command::AskedToStop;
-use super::conditions;
-use crate::zoned;
 use thalweg_errors::into_datafusion;
 use thalweg_runtime::{blocking, checkpoint};
+
+use super::conditions;
+use crate::zoned;
 
 /// Batches that wait to be taken.
 const BATCHES_AHEAD: usize = 2;
@@ -356,5 +355,15 @@ impl Coming {
                 "the thread that reads another database ended without an answer",
             ))),
         }
+    }
+}
+
+/// Asks to stop when whoever waits is gone.
+#[derive(Default)]
+pub struct AskedToStop(pub Stop);
+
+impl Drop for AskedToStop {
+    fn drop(&mut self) {
+        self.0.ask();
     }
 }

@@ -15,13 +15,14 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::{Database, Options, Snapshot, load};
 
-use crate::catalog::PUBLIC;
-use crate::table::StoredTable;
-use crate::transaction::Transactions;
 use thalweg_errors::into_datafusion;
 use thalweg_exec::{Loading, Source};
 use thalweg_plan::zones::has_instants;
 use thalweg_runtime::blocking;
+
+use crate::names::PUBLIC;
+use crate::table::StoredTable;
+use crate::transaction::Transactions;
 
 /// Decoded chunks of it that are kept in memory; those of the session's own database come first.
 const CACHE_BYTES_MAX: u64 = 256 << 20;

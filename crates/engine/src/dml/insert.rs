@@ -14,18 +14,18 @@ use futures::StreamExt;
 use thalweg_base::{Error, Result, Subject};
 use thalweg_storage::{RelationKind, Snapshot};
 
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::checkpoint;
+
 use super::apply::{self, Added, Appender, Delta};
 use super::target::{self, Target, is_default};
 use super::{Job, returning};
 use crate::access::Viewer;
 use crate::answer::Tag;
-use crate::as_of::decorate;
-use crate::ddl;
-use crate::statement::{self, Started};
-use crate::table::TARGET;
+use crate::names::{TARGET, decorate};
+use crate::statement::Started;
 use crate::walk::walk;
-use thalweg_errors::from_datafusion;
-use thalweg_runtime::checkpoint;
+use crate::{ddl, statement};
 
 pub async fn run(job: &Job<'_>, with: Option<With>, mut insert: Insert) -> Result<Started> {
     let TableObject::TableName(name) = &insert.table else {

@@ -31,6 +31,10 @@ use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
 use thalweg_storage::Snapshot;
 
+use thalweg_errors::{from_arrow, from_datafusion};
+use thalweg_exec::ROW_ID;
+use thalweg_runtime::checkpoint;
+
 use super::Job;
 use super::apply::{self, Appender, Delta};
 use super::insert::null;
@@ -40,9 +44,6 @@ use crate::answer::Tag;
 use crate::dialect::ALL_COLUMNS;
 use crate::names;
 use crate::statement::Started;
-use thalweg_errors::{from_arrow, from_datafusion};
-use thalweg_exec::ROW_ID;
-use thalweg_runtime::checkpoint;
 
 /// True in every row of the source, NULL where the join found none.
 const SOURCE: &str = "source\0";

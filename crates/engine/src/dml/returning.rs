@@ -12,12 +12,13 @@ use datafusion::sql::sqlparser::ast::{Ident, Query, SelectItem};
 use futures::StreamExt;
 use thalweg_base::Result;
 
+use thalweg_errors::{from_arrow, from_datafusion};
+
 use super::Job;
 use super::apply::{self, Kept};
 use super::target::{self, Target, alone, select};
-use crate::bound::Titles;
 use crate::statement::Started;
-use thalweg_errors::{from_arrow, from_datafusion};
+use crate::titles::Titles;
 
 /// Some rows of a batch, whose columns from `first` on are the table's.
 pub fn rows_of(

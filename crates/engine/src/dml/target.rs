@@ -14,15 +14,12 @@ use thalweg_base::text::{nearest, quoted};
 use thalweg_base::{Error, Result};
 use thalweg_storage::{RelationKind, Snapshot, Table};
 
-use crate::as_of::decorate;
-use crate::catalog::{CATALOG, PUBLIC};
-use crate::ddl;
-use crate::dialect::Thalweg;
-use crate::names;
-use crate::sql_type::sql_type;
-use crate::table::ROWS;
-use crate::walk::walk_mut;
 use thalweg_exec::ROW_ID;
+
+use crate::dialect::Thalweg;
+use crate::names::{self, CATALOG, PUBLIC, ROWS, decorate};
+use crate::sql_type::sql_type;
+use crate::walk::walk_mut;
 
 /// The table that a statement changes.
 pub struct Target {
@@ -137,8 +134,8 @@ pub fn relation(
         }
         _ => return Err(Error::user(format!("{name} is not the name of a table"))),
     };
-    let (schema, name) = ddl::split_name(&reference)?;
-    ddl::check_not_system(&schema)?;
+    let (schema, name) = names::split_name(&reference)?;
+    names::check_not_system(&schema)?;
     let kind = snapshot.schemas.get(&schema).and_then(|s| s.relation(&name));
     Ok((schema, name, kind))
 }
@@ -153,7 +150,7 @@ pub fn table(snapshot: &Snapshot, name: &ObjectName, what: &str) -> Result<(Stri
     Err(match kind {
         Some(kind) => Error::unsupported(format!("{what}: {} is a {}", quoted(&full), kind.name()))
             .hint("only stored tables can be changed, those of CREATE TABLE and load"),
-        None => ddl::no_table(&full),
+        None => names::no_table(&full),
     })
 }
 
@@ -171,7 +168,7 @@ fn no_column(table: &Table, whole_name: &str, wanted: &str) -> Error {
         || format!("its columns are {}", all.join(", ")),
         |near| format!("did you mean {near}?"),
     );
-    ddl::no_column(whole_name, wanted).hint(hint)
+    names::no_column(whole_name, wanted).hint(hint)
 }
 
 /// What a column gets that a statement does not name.

@@ -13,14 +13,15 @@ use thalweg_base::{Error, Result};
 use thalweg_bind::ASSIGNED_ROW;
 use thalweg_storage::Snapshot;
 
+use thalweg_errors::{MANY_ROWS, from_datafusion};
+use thalweg_exec::ROW_ID;
+use thalweg_runtime::checkpoint;
+
 use super::apply::{self, Appender, Delta, Kept};
 use super::target::{Target, aliased, alone, qualified, select};
 use super::{Job, returning, truncate};
 use crate::answer::Tag;
 use crate::statement::Started;
-use thalweg_errors::{MANY_ROWS, from_datafusion};
-use thalweg_exec::ROW_ID;
-use thalweg_runtime::checkpoint;
 
 pub async fn delete(job: &Job<'_>, with: Option<With>, mut delete: Delete) -> Result<Started> {
     let returning = delete.returning.take();

@@ -20,14 +20,15 @@ use thalweg_base::text::quoted;
 use thalweg_storage::LoadedFile;
 use thalweg_storage::load::{Format, Inference, Inferred};
 
-use super::paths;
-use super::told::{Told, Types, same_name};
-use crate::load::look_at_all;
-use crate::zoned;
 use thalweg_errors::{from_datafusion, in_sql, in_sql_text, into_datafusion};
 use thalweg_exec::{FileScanExec, Files};
-use thalweg_runtime::blocking;
+use thalweg_runtime::{blocking, checkpoint};
 use thalweg_storage::load::version;
+use tokio::task::JoinSet;
+
+use super::paths;
+use super::told::{Told, Types, same_name};
+use crate::zoned;
 
 /// Inputs of which the columns are remembered.
 const KNOWN_MAX: usize = 64;
@@ -366,4 +367,33 @@ pub fn told_in_statement(mut format: Format, options: &HashMap<String, String>) 
     }
     format.check().map_err(into_datafusion)?;
     Ok(format)
+}
+
+/// Workers look at all of the input, and say after each piece of it that they have.
+pub(crate) async fn look_at_all(
+    inference: &Arc<Inference>,
+    workers: usize,
+    seen: impl Fn() + Clone + Send + 'static,
+) -> thalweg_base::Result<()> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let (inference, seen) = (Arc::clone(inference), seen.clone());
+        tasks.spawn(async move {
+            loop {
+                let next = Arc::clone(&inference);
+                let Some(mut piece) = blocking(move || Ok(next.next())).await? else { break };
+                while piece.step() {
+                    checkpoint().await;
+                }
+                seen();
+            }
+            Ok(())
+        });
+    }
+    while let Some(joined) = tasks.join_next().await {
+        let done: Result<()> =
+            joined.map_err(|e| Error::internal(format!("a load worker failed: {e}")))?;
+        done.map_err(from_datafusion)?;
+    }
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! What a table's load will do: from a request to files, a format, and columns with their types.
 
+use crate::defaults;
+use crate::names;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +9,6 @@ use std::sync::atomic::Ordering;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::runtime::JoinSet;
 use datafusion::common::{ScalarValue, TableReference};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use thalweg_base::text::quoted;
@@ -17,14 +18,15 @@ use thalweg_storage::{
     Layout, LoadedFile, PartitionBy, Snapshot, Table, TableSpec, TextLength, check_schema,
 };
 
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::blocking;
+
 use super::read::Shares;
 use super::{ColumnChanges, Load, LoadPlan, LoadProgress, LoadRequest, NewColumns, Rejected};
-use crate::files::{OfPath, Told, columns_of_paths, same_name};
+use crate::files::{OfPath, Told, columns_of_paths, look_at_all, same_name};
 use crate::session::Inner;
 use crate::sql_type::{sql_type, sql_type_of};
 use crate::{ddl, declared};
-use thalweg_errors::from_datafusion;
-use thalweg_runtime::{blocking, checkpoint};
 
 /// One file of the input, and what it is remembered by once it is loaded.
 #[derive(Clone, Debug)]
@@ -110,7 +112,7 @@ fn target(
     request: &LoadRequest,
 ) -> Result<(String, String, Option<Arc<Table>>)> {
     let (schema_name, name) = table_name(&request.table)?;
-    ddl::check_not_system(&schema_name)?;
+    names::check_not_system(&schema_name)?;
     let Some(schema) = snapshot.schemas.get(&schema_name) else {
         return Err(Error::user(format!("schema {} does not exist", quoted(&schema_name)))
             .hint(format!("CREATE SCHEMA {} makes it", quoted(&schema_name))));
@@ -171,7 +173,7 @@ fn folders(
 
 /// Schema and name of `table`, `schema.table` or `"Table"`, as SQL would take it.
 pub fn table_name(text: &str) -> Result<(String, String)> {
-    ddl::split_name(&TableReference::parse_str(text))
+    names::split_name(&TableReference::parse_str(text))
 }
 
 /// What only a table that is made can be told.
@@ -445,35 +447,6 @@ async fn infer(
     result
 }
 
-/// Workers look at all of the input, and say after each piece of it that they have.
-pub(crate) async fn look_at_all(
-    inference: &Arc<Inference>,
-    workers: usize,
-    seen: impl Fn() + Clone + Send + 'static,
-) -> Result<()> {
-    let mut tasks = JoinSet::new();
-    for _ in 0..workers {
-        let (inference, seen) = (Arc::clone(inference), seen.clone());
-        tasks.spawn(async move {
-            loop {
-                let next = Arc::clone(&inference);
-                let Some(mut piece) = blocking(move || Ok(next.next())).await? else { break };
-                while piece.step() {
-                    checkpoint().await;
-                }
-                seen();
-            }
-            Ok(())
-        });
-    }
-    while let Some(joined) = tasks.join_next().await {
-        let done: datafusion::common::Result<()> =
-            joined.map_err(|e| Error::internal(format!("a load worker failed: {e}")))?;
-        done.map_err(from_datafusion)?;
-    }
-    Ok(())
-}
-
 /// Exchanges types that were found for those that were told.
 async fn retype(session: &Inner, found: &mut Inferred, types: &[(String, String)]) -> Result<()> {
     for (name, told) in types {
@@ -582,7 +555,7 @@ fn values(
 ) -> Result<Vec<Option<ArrayRef>>> {
     let state = session.context.state();
     let value = |(i, field): (usize, &Arc<Field>)| match defaults.get(i).and_then(Option::as_ref) {
-        Some(sql) => ddl::constant(&state, sql, field.data_type())
+        Some(sql) => defaults::constant(&state, sql, field.data_type())
             .map(Some)
             .map_err(|e| e.context(format!("the default of column {}", quoted(field.name())))),
         None => Ok(None),

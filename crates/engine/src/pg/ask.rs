@@ -15,17 +15,17 @@ use thalweg_pgcatalog::database::{Catalog, INFORMATION_SCHEMA, PG_CATALOG};
 use thalweg_pgcatalog::{Description, Oid, is_of_server};
 use thalweg_storage::Snapshot;
 
+use thalweg_errors::from_datafusion;
+use thalweg_runtime::{Run, blocking};
+
 use super::database::{Wanted, describe as describe_database};
 use super::environment::Seen;
 use super::{answer, statics};
-use crate::bound::Titles;
-use crate::catalog::CATALOG;
-use crate::depth;
-use crate::names;
+use crate::names::CATALOG;
 use crate::session::Inner;
 use crate::statement::Started;
-use thalweg_errors::from_datafusion;
-use thalweg_runtime::{Run, blocking};
+use crate::titles::Titles;
+use crate::{depth, names};
 
 /// A query over nothing but the catalog.
 pub(crate) struct Asked {

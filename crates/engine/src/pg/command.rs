@@ -9,15 +9,16 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use thalweg_base::{Error, Result};
 use thalweg_pgcatalog::types;
 
+use thalweg_errors::from_datafusion;
+
 use super::answer::field;
 use super::settings;
 use crate::answer::Tag;
-use crate::catalog::PUBLIC;
 use crate::config;
 use crate::dialect::Thalweg;
+use crate::names::PUBLIC;
 use crate::session::Inner;
 use crate::transaction::TransactionStatus;
-use thalweg_errors::from_datafusion;
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {

@@ -12,10 +12,10 @@ use thalweg_storage::{Snapshot, Table as Stored};
 
 use super::roles;
 use crate::access::{Seen, Viewer};
-use crate::catalog::{CATALOG, Handle, PUBLIC};
+use crate::catalog::Handle;
+use crate::names::{CATALOG, PUBLIC, SYSTEM};
 use crate::pg_type;
 use crate::session::Inner;
-use crate::system::SYSTEM;
 use crate::transaction::TransactionStatus;
 
 /// What of it is worth some work, and not always wanted.

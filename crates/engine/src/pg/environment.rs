@@ -8,10 +8,11 @@ use thalweg_pgcatalog::database::{Catalog, Database};
 use thalweg_pgcatalog::{Environment, Oid, Privilege, Relation};
 use thalweg_storage::Snapshot;
 
-use super::{command, database, roles, settings, statics};
-use crate::catalog::CATALOG;
-use crate::session::Inner;
 use thalweg_runtime::Run;
+
+use super::{command, database, roles, settings, statics};
+use crate::names::CATALOG;
+use crate::session::Inner;
 
 pub struct Seen {
     pub session: Arc<Inner>,

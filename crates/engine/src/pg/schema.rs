@@ -12,11 +12,12 @@ use thalweg_pgcatalog::ResultColumn;
 use thalweg_pgcatalog::database::{Catalog, PG_CATALOG};
 use thalweg_storage::Snapshot;
 
+use thalweg_errors::into_datafusion;
+
 use super::database::{Wanted, describe};
 use super::environment::Seen;
 use super::{answer, statics};
 use crate::session::Inner;
-use thalweg_errors::into_datafusion;
 
 /// As one statement sees it.
 pub struct PgCatalog {

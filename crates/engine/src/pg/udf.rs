@@ -14,9 +14,10 @@ use thalweg_base::Error;
 use thalweg_pgcatalog::database::Database;
 use thalweg_pgcatalog::{Value, types};
 
+use thalweg_errors::into_datafusion;
+
 use super::environment::Seen;
 use crate::session::Inner;
-use thalweg_errors::into_datafusion;
 
 /// Those without arguments, and those that drivers call on their own. They depend on nothing but
 /// the session, and on no row.

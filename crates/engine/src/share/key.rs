@@ -13,10 +13,11 @@ use thalweg_base::QueryId;
 use thalweg_scheduler::ClassId;
 use thalweg_storage::Table;
 
-use crate::config::Settings;
+use thalweg_runtime::Run;
+
+use crate::config::{Settings, same_settings};
 use crate::plans::Planned;
 use crate::table::StoredTable;
-use thalweg_runtime::Run;
 
 /// Equal for two statements that may share one computation: they have the same optimised plan
 /// over the same versions of the same tables under the same settings, and the scheduler gives
@@ -34,18 +35,6 @@ pub struct Key {
     /// Whose key it is, for people.
     query: QueryId,
 }
-
-/// They change no answer of a statement that has been planned.
-const SETTINGS_IGNORED: [&str; 8] = [
-    "thalweg.as_of",
-    "thalweg.max_running",
-    "thalweg.memory_limit",
-    "thalweg.policy",
-    "thalweg.priority",
-    "thalweg.retention_ms",
-    "thalweg.statement_timeout_ms",
-    "thalweg.workload",
-];
 
 impl Key {
     /// `None` if the statement is computed for itself: it reads other things than stored tables,
@@ -97,16 +86,6 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
-}
-
-/// But for those that change no answer, and no plan.
-pub fn same_settings(a: &ConfigOptions, b: &ConfigOptions) -> bool {
-    let entries = |options: &ConfigOptions| {
-        let mut entries = options.entries();
-        entries.retain(|e| !SETTINGS_IGNORED.contains(&e.key.as_str()));
-        entries.into_iter().map(|e| (e.key, e.value)).collect::<Vec<_>>()
-    };
-    entries(a) == entries(b)
 }
 
 /// Whether the snapshot decides all that a plan gives: it reads stored tables and nothing else, and no

@@ -16,19 +16,19 @@ use thalweg_base::{Error, Kind, Result};
 use thalweg_storage::{Database, Options};
 use tokio::sync::{mpsc, oneshot};
 
+use thalweg_errors::into_datafusion;
+use thalweg_runtime::{Driver, Origin, Run, Terms};
+
 use super::*;
 use crate::answer::{Head, Item};
-use crate::as_of;
-use crate::bound::Titles;
 use crate::config::Config;
 use crate::deliver::{self, Client};
 use crate::engine::Engine;
 use crate::plans::Planned;
 use crate::session::Session;
-use crate::statement;
+use crate::titles::Titles;
 use crate::transaction::Transactions;
-use thalweg_errors::into_datafusion;
-use thalweg_runtime::{Driver, Origin, Run, Terms};
+use crate::{as_of, statement};
 
 /// A future that is polled by hand, only when it was woken.
 struct Waiting<T> {
@@ -84,7 +84,7 @@ fn batch(rows: usize) -> RecordBatch {
 fn led(memory_bytes: usize) -> Led {
     let engine = Engine::open(":memory:", Config { threads: 1, ..Config::default() }).unwrap();
     let key = Arc::new(key(&with_table(&engine), "SELECT a FROM t").unwrap());
-    let flights = Arc::new(deliver::Flights::default());
+    let flights = Arc::new(Flights::default());
     let Part::Leads(leader) = flights.board(&key) else { panic!("joins") };
     let Part::Joins(joiner) = flights.board(&key) else { panic!("leads") };
     let (feed, fed) = paused::unbounded();
