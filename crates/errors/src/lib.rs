@@ -59,7 +59,7 @@ fn convert(e: &DataFusionError) -> Error {
         D::SchemaError(inner, _) => words::of_schema(inner),
         D::Plan(message) => plan(message),
         D::Configuration(message) | D::Execution(message) => {
-            let message = clean(message);
+            let message = words::clean(message);
             known(&message)
                 .or_else(|| words::of_message(&message))
                 .unwrap_or_else(|| Error::user(words::plain(&message)))
@@ -68,14 +68,14 @@ fn convert(e: &DataFusionError) -> Error {
         // An operator was refused memory and could not spill, or a disk to spill to is full.
         D::ResourcesExhausted(message) => match REFUSAL.get().and_then(|refusal| refusal()) {
             Some(refusal) if !message.contains("disk") => refusal,
-            _ => Error::resources(clean(message))
+            _ => Error::resources(words::clean(message))
                 .hint("run fewer queries at once, or make the query's joins and groups smaller"),
         },
         D::ExecutionJoin(inner) if inner.is_cancelled() => {
             Error::cancelled("the query was cancelled")
         }
         D::Internal(_) | D::ExecutionJoin(_) | D::Substrait(_) | D::Ffi(_) => {
-            Error::internal(clean(&e.to_string()))
+            Error::internal(words::clean(&e.to_string()))
         }
     }
 }
@@ -89,25 +89,25 @@ pub fn from_arrow(e: &ArrowError) -> Error {
                 None => Error::internal(inner.to_string()),
             },
         },
-        ArrowError::NotYetImplemented(message) => Error::unsupported(clean(message)),
-        ArrowError::MemoryError(message) => Error::resources(clean(message)),
-        ArrowError::IoError(message, _) => Error::new(Kind::Io, clean(message)),
+        ArrowError::NotYetImplemented(message) => Error::unsupported(words::clean(message)),
+        ArrowError::MemoryError(message) => Error::resources(words::clean(message)),
+        ArrowError::IoError(message, _) => Error::new(Kind::Io, words::clean(message)),
         ArrowError::ParquetError(message) => {
             Error::user(format!("not a readable Parquet file: {message}"))
         }
         ArrowError::DivideByZero => Error::user("division by zero").code("22012"),
         ArrowError::CastError(message) | ArrowError::ParseError(message) => {
-            let message = clean(message);
+            let message = words::clean(message);
             words::of_message(&message)
                 .unwrap_or_else(|| Error::user(words::plain(&message)).code("22P02"))
         }
-        ArrowError::ArithmeticOverflow(message) => Error::user(clean(message)).code("22003"),
+        ArrowError::ArithmeticOverflow(message) => Error::user(words::clean(message)).code("22003"),
         ArrowError::ComputeError(message)
         | ArrowError::CsvError(message)
         | ArrowError::JsonError(message)
         | ArrowError::IpcError(message)
         | ArrowError::SchemaError(message)
-        | ArrowError::InvalidArgumentError(message) => Error::user(clean(message)),
+        | ArrowError::InvalidArgumentError(message) => Error::user(words::clean(message)),
         other => Error::internal(other.to_string()),
     }
 }
@@ -118,7 +118,7 @@ fn from_parquet(e: &ParquetError) -> Error {
     {
         return convert(nested);
     }
-    Error::user(format!("not a readable Parquet file: {}", clean(&e.to_string())))
+    Error::user(format!("not a readable Parquet file: {}", words::clean(&e.to_string())))
         .hint("the file may be truncated or of another format; write it again")
 }
 
@@ -167,7 +167,7 @@ fn syntax(message: &str) -> Error {
 
 /// DataFusion prints the parsed statement where it knows no way: that helps nobody.
 fn unsupported(message: &str) -> Error {
-    let message = clean(message);
+    let message = words::clean(message);
     if let Some(name) = message.strip_prefix("Unsupported SQL type ") {
         return words::no_type(name);
     }
@@ -248,26 +248,8 @@ fn foreign(message: &str) -> Error {
 }
 
 fn plan(message: &str) -> Error {
-    let message = clean(message);
+    let message = words::clean(message);
     known(&message)
         .or_else(|| words::of_message(&message))
         .unwrap_or_else(|| Error::user(words::plain(&message)))
-}
-
-/// Drops the prefixes that repeat the error's kind, and the back-trace DataFusion may append.
-fn clean(message: &str) -> String {
-    let mut text = message.split("\n\nbacktrace:").next().unwrap_or(message);
-    for prefix in [
-        "Error during planning: ",
-        "Execution error: ",
-        "This feature is not implemented: ",
-        "Schema error: ",
-        "Arrow error: ",
-        "Internal error: ",
-        "Optimizer rule ",
-        "External error: ",
-    ] {
-        text = text.trim_start_matches(prefix);
-    }
-    text.split(".\nThis issue was likely caused by").next().unwrap_or(text).to_string()
 }

@@ -211,7 +211,7 @@ fn function(message: &str) -> Option<Error> {
         return Some(
             Error::user(format!("function {name} does not take these arguments"))
                 .code("42883")
-                .detail(plain(super::clean(why).as_str()))
+                .detail(plain(clean(why).as_str()))
                 .hint(hint)
                 .about(Subject::Function(name.into())),
         );
@@ -617,6 +617,24 @@ pub fn no_type(name: &str) -> Error {
         .code("42704")
         .hint("docs/sql.md lists the types")
         .about(Subject::Word(base))
+}
+
+/// Drops the prefixes that repeat the error's kind, and the back-trace DataFusion may append.
+pub(crate) fn clean(message: &str) -> String {
+    let mut text = message.split("\n\nbacktrace:").next().unwrap_or(message);
+    for prefix in [
+        "Error during planning: ",
+        "Execution error: ",
+        "This feature is not implemented: ",
+        "Schema error: ",
+        "Arrow error: ",
+        "Internal error: ",
+        "Optimizer rule ",
+        "External error: ",
+    ] {
+        text = text.trim_start_matches(prefix);
+    }
+    text.split(".\nThis issue was likely caused by").next().unwrap_or(text).to_string()
 }
 
 #[cfg(test)]

@@ -3,53 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sqllogictest::{ColumnType, DB, DBOutput};
+use sqllogictest::{DB, DBOutput};
 use thalweg_engine::{LoadProgress, Tag};
 
 use crate::home::Home;
+use crate::value::Column;
 use crate::{load, value};
-
-/// The letters after `query`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    Boolean,
-    /// Dates and times of day.
-    Date,
-    Integer,
-    Timestamp,
-    /// Floating point and decimal.
-    Real,
-    Text,
-    /// Everything else: lists, structs, intervals, binary.
-    Other,
-}
-
-impl ColumnType for Column {
-    fn from_char(letter: char) -> Option<Self> {
-        Some(match letter {
-            'B' => Column::Boolean,
-            'D' => Column::Date,
-            'I' => Column::Integer,
-            'P' => Column::Timestamp,
-            'R' => Column::Real,
-            'T' => Column::Text,
-            '?' => Column::Other,
-            _ => return None,
-        })
-    }
-
-    fn to_char(&self) -> char {
-        match self {
-            Column::Boolean => 'B',
-            Column::Date => 'D',
-            Column::Integer => 'I',
-            Column::Timestamp => 'P',
-            Column::Real => 'R',
-            Column::Text => 'T',
-            Column::Other => '?',
-        }
-    }
-}
 
 /// An error as one line, with its kind, so that a file's expectation can name all of it.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use sqllogictest::{
     MakeConnection, Record, Runner, default_validator, parse_file, strict_column_validator,
 };
 
-use crate::connection::{Column, Connection};
+use crate::connection::Connection;
 use crate::home::{Home, package};
 use crate::mode::{DISK, MODES, Mode};
+use crate::value::Column;
 
 /// Set to write the engine's answers into the files instead of comparing them.
 const COMPLETE: &str = "THALWEG_SLT_COMPLETE";

@@ -3,9 +3,8 @@
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use sqllogictest::ColumnType;
 use thalweg_base::{Error, Result};
-
-use crate::connection::Column;
 
 pub fn columns(schema: &Schema) -> Vec<Column> {
     schema.fields().iter().map(|f| column(f.data_type())).collect()
@@ -99,6 +98,48 @@ fn text_value(text: &str) -> String {
         return "(empty)".into();
     }
     text.replace('\r', "\\r").replace('\n', "\\n").replace('\0', "\\0")
+}
+
+/// The letters after `query`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    Boolean,
+    /// Dates and times of day.
+    Date,
+    Integer,
+    Timestamp,
+    /// Floating point and decimal.
+    Real,
+    Text,
+    /// Everything else: lists, structs, intervals, binary.
+    Other,
+}
+
+impl ColumnType for Column {
+    fn from_char(letter: char) -> Option<Self> {
+        Some(match letter {
+            'B' => Column::Boolean,
+            'D' => Column::Date,
+            'I' => Column::Integer,
+            'P' => Column::Timestamp,
+            'R' => Column::Real,
+            'T' => Column::Text,
+            '?' => Column::Other,
+            _ => return None,
+        })
+    }
+
+    fn to_char(&self) -> char {
+        match self {
+            Column::Boolean => 'B',
+            Column::Date => 'D',
+            Column::Integer => 'I',
+            Column::Timestamp => 'P',
+            Column::Real => 'R',
+            Column::Text => 'T',
+            Column::Other => '?',
+        }
+    }
 }
 
 #[cfg(test)]
