@@ -21,6 +21,7 @@ pub mod fuzzing;
 mod http;
 mod metrics;
 mod pg;
+mod running;
 mod server;
 mod statement;
 mod tls;

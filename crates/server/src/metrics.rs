@@ -21,26 +21,8 @@ use thalweg_base::{Error, Kind, Result};
 use thalweg_engine::Engine;
 
 use crate::config::Config;
-use crate::statement::{self, Statement};
+use crate::statement::{self, Protocol, Statement};
 use crate::traces::Traces;
-
-/// What a client speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Pg,
-    Flight,
-}
-
-impl Protocol {
-    const ALL: [Protocol; 2] = [Protocol::Pg, Protocol::Flight];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Pg => "pg",
-            Protocol::Flight => "flight",
-        }
-    }
-}
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;

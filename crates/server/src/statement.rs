@@ -1,14 +1,10 @@
 //! What is told of a statement that has ended, whatever protocol it came by.
 
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use thalweg_base::{Error, QueryId};
 use thalweg_engine::script;
-
-use crate::context::Context;
-use crate::metrics::Protocol;
 
 /// A statement that has ended.
 pub struct Statement<'a> {
@@ -27,54 +23,6 @@ pub struct Statement<'a> {
     pub error: Option<&'a Error>,
     /// What it is a part of, if the client said so beside the text.
     pub parent: Option<TraceParent>,
-}
-
-/// A statement while it runs; what is known of it at the end is told when this is dropped.
-pub struct Running {
-    context: Arc<Context>,
-    protocol: Protocol,
-    sql: String,
-    user: String,
-    began: SystemTime,
-    since: Instant,
-    pub query: Option<QueryId>,
-    pub rows: u64,
-    pub bytes: u64,
-    pub error: Option<Error>,
-}
-
-impl Running {
-    pub fn new(context: &Arc<Context>, protocol: Protocol, user: &str, sql: &str) -> Running {
-        Running {
-            context: Arc::clone(context),
-            protocol,
-            sql: thalweg_engine::access::redact(sql).into_owned(),
-            user: user.into(),
-            began: SystemTime::now(),
-            since: Instant::now(),
-            query: None,
-            rows: 0,
-            bytes: 0,
-            error: None,
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.context.metrics.statement(&Statement {
-            protocol: self.protocol,
-            sql: &self.sql,
-            user: &self.user,
-            query: self.query,
-            began: self.began,
-            took: self.since.elapsed(),
-            rows: self.rows,
-            bytes: self.bytes,
-            error: self.error.as_ref(),
-            parent: None,
-        });
-    }
 }
 
 impl Statement<'_> {
@@ -166,6 +114,24 @@ impl TraceParent {
             rest = behind;
         }
         None
+    }
+}
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Pg,
+    Flight,
+}
+
+impl Protocol {
+    pub const ALL: [Protocol; 2] = [Protocol::Pg, Protocol::Flight];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Pg => "pg",
+            Protocol::Flight => "flight",
+        }
     }
 }
 

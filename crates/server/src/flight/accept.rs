@@ -19,7 +19,8 @@ use tonic::transport::server::Connected;
 
 use crate::connections::Connection;
 use crate::context::Context;
-use crate::metrics::{Opened, Protocol};
+use crate::metrics::Opened;
+use crate::statement::Protocol;
 
 /// Encrypted connections that are ready before gRPC takes them.
 const READY_MAX: usize = 16;

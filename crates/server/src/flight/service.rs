@@ -26,7 +26,7 @@ use super::transactions::Transactions;
 use super::{info, ingest, metadata, options, prepared, statements, tickets, transactions};
 use crate::auth::User;
 use crate::context::{Context, Phase};
-use crate::metrics::Protocol;
+use crate::statement::Protocol;
 
 /// What all calls share.
 pub struct State {

@@ -19,8 +19,8 @@ use super::status::from_arrow;
 use super::tickets;
 use super::transactions::{self, Open};
 use crate::context::Context;
-use crate::metrics::Protocol;
-use crate::statement::Running;
+use crate::running::Running;
+use crate::statement::Protocol;
 
 /// Where a statement runs.
 pub struct Place {

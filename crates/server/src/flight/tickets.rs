@@ -35,7 +35,7 @@ use super::service::{State, stopped};
 use super::statements::{Begun, Place};
 use super::status::{from_arrow, malformed, status};
 use crate::context::Phase;
-use crate::statement::Running;
+use crate::running::Running;
 
 /// Answers that wait for their client or are on their way to it. One that is not fetched in time
 /// is stopped: it holds memory.

@@ -16,8 +16,9 @@ use super::startup::Told;
 use crate::auth::User;
 use crate::connections;
 use crate::context::{Context, Phase};
-use crate::metrics::{Opened, Protocol};
-use crate::statement::Running;
+use crate::metrics::Opened;
+use crate::running::Running;
+use crate::statement::Protocol;
 
 pub struct Connection {
     pub context: Arc<Context>,

@@ -19,7 +19,8 @@ use super::write::Out;
 use crate::auth::User;
 use crate::config::Authentication;
 use crate::context::Context;
-use crate::metrics::{Opened, Protocol};
+use crate::metrics::Opened;
+use crate::statement::Protocol;
 
 /// Lets a client in. `None`: it has been told why not, or has asked for something else.
 pub async fn begin(

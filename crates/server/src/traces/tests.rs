@@ -6,7 +6,8 @@ use axum::routing::post;
 use thalweg_engine::Config;
 
 use super::*;
-use crate::metrics::Protocol;
+
+use crate::statement::Protocol;
 
 /// What a collector got; it refuses the first `refusals` requests.
 struct Collector {
