@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 use thalweg_base::{Error, text};
 use tokio::runtime::Handle;
 
+use thalweg_errors::into_datafusion;
+
 use super::run::Run;
 use super::scheduled::Scheduled;
-use thalweg_errors::into_datafusion;
 
 /// A part of a query; or all of it, beside its client. It ends when this is dropped.
 pub struct Beside<T: Send + 'static>(Where<T>);
@@ -53,6 +54,17 @@ impl<T: Send + 'static> Beside<T> {
                 task.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))
             }
         }
+    }
+}
+
+impl Run {
+    /// Spawns the query's root. `tokio`: the engine's.
+    pub fn spawn<F>(self: &Arc<Self>, tokio: &Handle, future: F) -> Beside<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let _entered = tokio.enter();
+        self.enter(|| Beside::spawn_awaited(future))
     }
 }
 

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use thalweg_scheduler::Age;
 
-use super::quantum::{process_cpu_ns, thread_cpu_ns};
+use super::cpu_time::{process_cpu_ns, thread_cpu_ns};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {

@@ -4,8 +4,8 @@
 //! operators ask of whoever runs them: memory, a context, and a hook for the tasks that they spawn.
 //!
 //! * [`Driver`]: the scheduler's state machine behind a lock, and its tasks.
-//! * [`Run`]: one query from arrival to end, its tasks and its [memory](memory); [`log`] keeps the
-//!   last ones that ended.
+//! * [`Run`]: one query from arrival to end, its tasks and its [memory](run::memory); [`log`](run::log)
+//!   keeps the last ones that ended.
 //! * [`Scheduled`](scheduled): a future that is polled only while it holds a slot, by [`threads`] of
 //!   ours. [`Beside`] is what our operators spawn, and [`tracer`] makes one of what DataFusion spawns.
 //! * [`lanes`]: how far a thread gives way to others before the operating system; [`cores`]: no two
@@ -17,12 +17,11 @@
 mod beside;
 mod cores;
 mod cost;
-mod driver;
+mod cpu_time;
 mod lanes;
-mod log;
-mod memory;
 mod quantum;
 mod resident;
+mod resources;
 mod run;
 mod scheduled;
 mod threads;
@@ -33,11 +32,10 @@ pub use beside::{Beside, all_offered};
 use lanes::Lane;
 
 pub use cost::{Cost, Estimate};
-pub use driver::{Driver, Listed, no_workload};
-pub use log::{Logged, Times, Totals};
 pub use quantum::checkpoint;
 pub use resident::{Allocator, allocate_with};
-pub use run::{Cancel, Origin, Run, Terms};
+pub use resources::Resources;
+pub use run::{Cancel, Driver, Listed, Logged, Origin, Run, Terms, Times, Totals, no_workload};
 pub use unrefused::Unrefused;
 
 use std::future::Future;
@@ -47,21 +45,6 @@ use datafusion::common::Result as DfResult;
 use thalweg_base::{Error, Result};
 
 use thalweg_errors::into_datafusion;
-use thalweg_scheduler::PolicyKind;
-
-/// What a runtime has of its machine.
-#[derive(Clone, Debug)]
-pub struct Resources {
-    /// Tasks that run at a time, each on a thread of its own.
-    pub threads: usize,
-    pub policy: PolicyKind,
-    /// Of joins, groups and sorts of all queries together.
-    pub memory_bytes: u64,
-    /// Of a cache that queries share the memory with.
-    pub cache_bytes_max: u64,
-    /// Tasks run only when the scheduler says so. Off, they run as tokio has it.
-    pub scheduled: bool,
-}
 
 /// The threads of its own, and the scheduler that rules them.
 pub struct Runtime {

@@ -2,12 +2,15 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use thalweg_base::TaskId;
 
 use super::cores;
+use super::cost::{Cost, Estimate};
+use super::cpu_time::thread_cpu_ns;
 use super::lanes::{Lane, PAUSE_MAX, STRETCH};
 use super::run::Run;
 use super::threads::Pause;
@@ -94,22 +97,6 @@ pub fn end() -> u64 {
     now.saturating_sub(CPU_NS.replace(now))
 }
 
-pub fn thread_cpu_ns() -> u64 {
-    cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// Of all threads of this process.
-pub fn process_cpu_ns() -> u64 {
-    cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-fn cpu_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the result; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// A new quantum of the same poll, if nobody else wants to run.
 fn goes_on() -> bool {
     let Some(left) = LEFT.get().checked_sub(1) else { return false };
@@ -146,6 +133,16 @@ pub async fn give_way() {
         Poll::Pending
     })
     .await
+}
+
+impl Run {
+    /// It is planned, and looks like `estimate`; what it took before is known better. Gives way if it
+    /// is no fresh query by that.
+    pub async fn estimated(&self, estimate: Estimate, cost: &Arc<Cost>) {
+        if self.note_estimate(estimate, cost) {
+            give_way().await;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! One query from arrival to end.
 
+mod driver;
+pub mod log;
+pub mod memory;
+
 use std::any::Any;
 use std::cell::RefCell;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,15 +18,15 @@ use parking_lot::Mutex;
 use thalweg_base::limits::QUERY_TEXT_SHOWN_MAX;
 use thalweg_base::{Error, Notice, QueryId, Result, RoleId};
 use thalweg_scheduler::{Advice, Age, MemoryRefusal, Priority, QueryState, Stop};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::beside::Beside;
-use super::driver::Driver;
-use super::memory::QueryMemory;
-use super::quantum::give_way;
+use self::memory::QueryMemory;
 use crate::cost::{Cost, Estimate};
 use crate::unrefused::Unrefused;
+
+pub(crate) use self::driver::ENDS;
+pub use self::driver::{Driver, Listed, no_workload};
+pub use self::log::{Logged, Times, Totals};
 
 /// Why a query was stopped before its end.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,15 +193,6 @@ impl Run {
         self.driver.query_state(self.id)
     }
 
-    /// Spawns the query's root. `tokio`: the engine's.
-    pub fn spawn<F>(self: &Arc<Self>, tokio: &Handle, future: F) -> Beside<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        let _entered = tokio.enter();
-        self.enter(|| Beside::spawn_awaited(future))
-    }
-
     /// Tells the client of the statement something beside its answer.
     pub fn notice(&self, notice: Notice) {
         self.notices.lock().push(notice);
@@ -235,18 +229,16 @@ impl Run {
         Arc::new(TaskContext::from(state).with_runtime(Arc::new(environment)))
     }
 
-    /// It is planned, and looks like `estimate`; what it took before is known better. Gives way if it
-    /// is no fresh query by that.
-    pub async fn estimated(&self, estimate: Estimate, cost: &Arc<Cost>) {
+    /// It is planned, and looks like `estimate`; what it took before is known better. Whether it is no
+    /// fresh query by that.
+    pub(crate) fn note_estimate(&self, estimate: Estimate, cost: &Arc<Cost>) -> bool {
         self.memory_wanted.store(estimate.memory_bytes, Ordering::Relaxed);
         self.planned_ns.store(self.driver.now_ns(), Ordering::Relaxed);
         let measured = cost.cpu_ns();
         let cpu_ns = measured.unwrap_or(estimate.cpu_ns);
         *self.cost.lock() = Some(Arc::clone(cost));
         self.driver.query_estimated(self.id, cpu_ns, measured.is_some());
-        if measured.is_some_and(|ns| Age::of(ns) > Age::Fresh) {
-            give_way().await;
-        }
+        measured.is_some_and(|ns| Age::of(ns) > Age::Fresh)
     }
 
     /// It is over, after so much CPU time.

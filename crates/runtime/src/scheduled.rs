@@ -14,9 +14,8 @@ use thalweg_base::TaskId;
 use thalweg_scheduler::{PollEnd, Turn};
 use tokio::runtime::Handle;
 
-use super::driver::{Driver, ENDS};
 use super::quantum;
-use super::run::Run;
+use super::run::{Driver, ENDS, Run};
 use super::threads::{Grant, Granted, before_taking};
 
 /// What becomes of a future that is polled elsewhere, or how it panicked. Dropping this stops it.

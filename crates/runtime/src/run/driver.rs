@@ -16,12 +16,12 @@ use thalweg_scheduler::{
 };
 use tokio::sync::Notify;
 
-use super::lanes::{Lane, Lanes, Rivals};
 use super::log::{Logged, Totals};
-use super::resident::Resident;
-use super::run::{Run, Terms};
-use super::threads::{Grant, Granted, PollOf, Threads};
-use crate::Resources;
+use super::{Run, Terms};
+use crate::lanes::{Lane, Lanes, Rivals};
+use crate::resident::Resident;
+use crate::resources::Resources;
+use crate::threads::{Grant, Granted, PollOf, Threads};
 
 pub struct Driver {
     clock: SystemClock,

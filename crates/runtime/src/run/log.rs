@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use thalweg_scheduler::{Histogram, Phase, QueryState};
 
-use super::run::{Origin, Run};
+use super::{Origin, Run};
 
 /// A query that has ended.
 pub struct Logged {
