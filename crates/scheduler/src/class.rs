@@ -1,6 +1,5 @@
 //! Classes of queries ("workloads"): what their queries may use together.
 
-use crate::query::WEIGHT_NORMAL;
 use std::fmt;
 
 /// A class for its whole life; the id of a dropped one is not given out again.
@@ -74,3 +73,9 @@ pub enum Admission {
     /// [`Action::Admitted`](crate::Action::Admitted).
     Waits,
 }
+
+/// The weight of a query, or of a class, that nobody gave one.
+pub const WEIGHT_NORMAL: u32 = 100;
+
+/// Weights are from 1 to this.
+pub const WEIGHT_MAX: u32 = 10_000;

@@ -82,10 +82,12 @@
 //! - `order`, `slots`, `histogram`: a heap of waiting queries, a table of slots, counts of times
 //! - [`replay`]: what each policy would have done to a recorded workload
 //! - `simulation`: random schedules against a naive model
+mod action;
 mod class;
 mod deadline;
 mod histogram;
 mod memory;
+mod memory_limit;
 mod order;
 pub mod policy;
 mod query;
@@ -97,17 +99,19 @@ mod state;
 mod task;
 mod wait;
 
-pub use class::{Admission, Class, ClassId, ServerLimits};
+pub use action::Action;
+pub use class::{Admission, Class, ClassId, ServerLimits, WEIGHT_MAX, WEIGHT_NORMAL};
 pub use histogram::Histogram;
-pub use memory::{Advice, Holder, MemoryLimit, MemoryRefusal};
+pub use memory::{Advice, MemoryRefusal};
+pub use memory_limit::{Holder, MemoryLimit};
 pub use policy::PolicyKind;
 pub use query::{
     Age, Arrival, BRIEF_CPU_NS, Estimate, FRESH_CPU_NS, OVERDUE_NS, Priority, QueryState,
-    SHORT_CPU_NS, WEIGHT_MAX, WEIGHT_NORMAL,
+    SHORT_CPU_NS,
 };
 pub use slots::SlotView;
 #[cfg(any(test, feature = "simulation"))]
 pub use state::Fault;
-pub use state::{Action, PollEnd, Scheduler, Turn};
+pub use state::{PollEnd, Scheduler, Turn};
 pub use task::task_index;
 pub use wait::{Phase, Phases, Refusal, Stop, WaitReason};

@@ -29,11 +29,13 @@
 //! waits, first come first served, and is told when there is room ([`Action::MemoryFreed`]). One
 //! that wants little needs no promise and never waits behind one that does.
 
-use crate::class::{Class, ClassId};
-use crate::state::Action;
 use std::collections::BTreeMap;
-use std::fmt;
+
 use thalweg_base::{Error, QueryId, text};
+
+use crate::action::Action;
+use crate::class::{Class, ClassId};
+use crate::memory_limit::{Holder, MemoryLimit};
 
 #[cfg(test)]
 mod tests;
@@ -50,48 +52,6 @@ const PROMISE_PART: u64 = 4;
 
 /// Holders that a refusal names.
 const HOLDERS_NAMED: usize = 3;
-
-/// Whose limit it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemoryLimit {
-    Server,
-    Class(String),
-    /// Of each query of the class.
-    Query(String),
-}
-
-impl MemoryLimit {
-    pub(crate) fn hint(&self) -> String {
-        match self {
-            MemoryLimit::Server => {
-                "raise it with SET thalweg.memory_limit, or run fewer queries at once".into()
-            }
-            MemoryLimit::Class(name) => {
-                format!("ALTER WORKLOAD {} (memory = …) raises it", text::quoted(name))
-            }
-            MemoryLimit::Query(name) => {
-                format!("ALTER WORKLOAD {} (query_memory = …) raises it", text::quoted(name))
-            }
-        }
-    }
-}
-
-impl fmt::Display for MemoryLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MemoryLimit::Server => f.write_str("the server"),
-            MemoryLimit::Class(name) => write!(f, "workload {}", text::quoted(name)),
-            MemoryLimit::Query(name) => write!(f, "a query of workload {}", text::quoted(name)),
-        }
-    }
-}
-
-/// A query and what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder {
-    pub query: QueryId,
-    pub bytes: u64,
-}
 
 /// What a query that was refused memory can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

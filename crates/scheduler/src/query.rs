@@ -1,9 +1,10 @@
 //! What a query brings when it arrives, and what is kept about it.
 
-use crate::class::ClassId;
+use thalweg_base::QueryId;
+
+use crate::class::{ClassId, WEIGHT_MAX, WEIGHT_NORMAL};
 use crate::histogram::Histogram;
 use crate::wait::{Phase, Phases, Stop};
-use thalweg_base::QueryId;
 
 /// A query is [fresh](Age::Fresh) until it has used this much CPU time. A few quanta are most of
 /// what it takes in all; for one that has used more, one quantum's wait is a small part.
@@ -80,12 +81,6 @@ pub struct Estimate {
 
 /// A task that has held its slot for this long does not give way: its quantum aimed at half of it.
 pub const OVERDUE_NS: u64 = 4_000_000;
-
-/// The weight of a query, or of a class, that nobody gave one.
-pub const WEIGHT_NORMAL: u32 = 100;
-
-/// Weights are from 1 to this.
-pub const WEIGHT_MAX: u32 = 10_000;
 
 /// How much more a user cares for one query than for others of the same class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

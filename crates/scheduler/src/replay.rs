@@ -15,12 +15,14 @@
 //! assert!(fair < 10_000_000 && fifo > 500_000_000);
 //! ```
 
-use crate::class::{Class, ClassId};
-use crate::query::{Arrival, WEIGHT_NORMAL};
-use crate::{Action, PolicyKind, PollEnd, Scheduler, Turn, task_index};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
 use thalweg_base::{QueryId, Result, TaskId};
+
+use crate::class::{Class, ClassId, WEIGHT_NORMAL};
+use crate::query::Arrival;
+use crate::{Action, PolicyKind, PollEnd, Scheduler, Turn, task_index};
 
 /// A query as it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,10 @@
 //! What a query does with its time, what it waits for, and why it may not go on.
 
-use crate::memory::{Holder, MemoryLimit};
 use std::fmt;
+
 use thalweg_base::{Error, QueryId, text};
+
+use crate::memory_limit::{Holder, MemoryLimit};
 
 /// What a query is doing, of which one thing is true at any moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

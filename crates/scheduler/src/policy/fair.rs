@@ -2,7 +2,8 @@
 
 use super::tune::{FULL, Past, Tuner};
 use super::{Policy, PolicyKind, Rank};
-use crate::query::{Age, QueryState, WEIGHT_NORMAL};
+use crate::class::WEIGHT_NORMAL;
+use crate::query::{Age, QueryState};
 
 /// Stride scheduling (Waldspurger and Weihl 1995). Each query has a *priority*, its
 /// [share](QueryState::share) × what its [`Decay`](super::Decay) leaves of it, and a *pass*,

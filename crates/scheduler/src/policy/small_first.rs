@@ -1,7 +1,8 @@
 //! Small queries first: by estimated remaining work.
 
 use super::{Policy, PolicyKind, Rank};
-use crate::query::{QueryState, WEIGHT_NORMAL};
+use crate::class::WEIGHT_NORMAL;
+use crate::query::QueryState;
 
 /// The query that needs the least CPU time to its end is served first (shortest remaining
 /// processing time, which minimises the mean response time on one server when the estimates

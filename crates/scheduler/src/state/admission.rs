@@ -6,13 +6,15 @@
 //! weight 100, while both have some that wait. A class at its cap lets the others go first; a
 //! cap of the server is waited for by whoever's turn it is.
 
-use super::{Action, Fault, Scheduler};
-use crate::class::{Class, ClassId, ServerLimits};
-use crate::memory::MemoryLimit;
-use crate::query::{Arrival, WEIGHT_MAX};
-use crate::wait::{Refusal, Stop, WaitReason};
 use std::cmp::Reverse;
 use std::ops::{Index, IndexMut};
+
+use super::{Fault, Scheduler};
+use crate::action::Action;
+use crate::class::{Class, ClassId, ServerLimits, WEIGHT_MAX};
+use crate::memory_limit::MemoryLimit;
+use crate::query::Arrival;
+use crate::wait::{Refusal, Stop, WaitReason};
 
 pub(super) struct Entry {
     pub class: Class,

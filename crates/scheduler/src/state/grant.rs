@@ -1,6 +1,7 @@
 //! Who gets a free slot, and the common parts of all transitions.
 
-use super::{Action, Fault, Query, Scheduler};
+use super::{Fault, Query, Scheduler};
+use crate::action::Action;
 use crate::query::{Age, OVERDUE_NS};
 use crate::slots::Held;
 use crate::task::{NONE, State};

@@ -1,12 +1,14 @@
 //! Events of queries: they arrive, change, are stopped and end; and of their memory.
 
-use super::{Action, Fault, Query, Scheduler};
+use thalweg_base::QueryId;
+
+use super::{Fault, Query, Scheduler};
+use crate::action::Action;
 use crate::class::{Admission, ClassId};
 use crate::memory::MemoryRefusal;
 use crate::query::{Arrival, Estimate, Priority, QueryState};
 use crate::task::NONE;
 use crate::wait::{Refusal, Stop};
-use thalweg_base::QueryId;
 
 impl Scheduler {
     /// A query begins. If it has to wait, tasks of it may be spawned meanwhile; they queue and

@@ -1,10 +1,12 @@
 //! Settings, all of them live.
 
-use super::{Action, Scheduler};
-use crate::class::{Class, ClassId, ServerLimits};
-use crate::policy::PolicyKind;
-use crate::query::{Place, WEIGHT_MAX};
 use thalweg_base::{Error, Result, text};
+
+use super::Scheduler;
+use crate::action::Action;
+use crate::class::{Class, ClassId, ServerLimits, WEIGHT_MAX};
+use crate::policy::PolicyKind;
+use crate::query::Place;
 
 impl Scheduler {
     /// Fewer slots than are in use: the running quanta end, and are not replaced.

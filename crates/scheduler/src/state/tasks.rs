@@ -1,8 +1,10 @@
 //! Events of tasks.
 
-use super::{Action, Fault, PollEnd, Scheduler, Turn};
-use crate::task::State;
 use thalweg_base::{QueryId, TaskId};
+
+use super::{Fault, PollEnd, Scheduler, Turn};
+use crate::action::Action;
+use crate::task::State;
 
 impl Scheduler {
     /// A future of the query was spawned: it is queued at once, and may be granted a slot

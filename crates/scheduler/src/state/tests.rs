@@ -1,9 +1,11 @@
 //! One test per transition and what it must not do; the simulator covers their combinations.
 
+use thalweg_base::TaskId;
+
 use super::*;
 use crate::{
-    Admission, Age, Arrival, BRIEF_CPU_NS, Estimate, FRESH_CPU_NS, MemoryLimit, OVERDUE_NS, Phase,
-    Priority, Refusal, SHORT_CPU_NS, ServerLimits, Stop, WaitReason, task_index,
+    Action, Admission, Age, Arrival, BRIEF_CPU_NS, Estimate, FRESH_CPU_NS, MemoryLimit, OVERDUE_NS,
+    Phase, Priority, Refusal, SHORT_CPU_NS, ServerLimits, Stop, WaitReason, task_index,
 };
 
 /// A scheduler, its clock, and the actions of the last event.
