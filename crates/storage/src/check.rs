@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thalweg_base::{Error, Result};
 
-use crate::contents::{ChunkRef, Contents};
 use crate::database::Database;
 use crate::statistics::measure;
 use crate::table::Table;
+use crate::table::{ChunkRef, Contents};
 
 /// How far a check is; read it from another thread.
 #[derive(Debug, Default)]

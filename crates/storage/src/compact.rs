@@ -23,10 +23,10 @@ use thalweg_base::limits::{
 use thalweg_base::{Error, Result};
 
 use crate::catalog::Summary;
-use crate::contents::{ChunkRef, Contents};
 use crate::database::Database;
 use crate::encoded::expand;
 use crate::extent::{ExtentWriter, Layout, Segment};
+use crate::table::{ChunkRef, Contents};
 use crate::table::{Table, TableExtent};
 
 /// How much to rewrite.

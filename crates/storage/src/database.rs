@@ -22,7 +22,7 @@ use crate::cache::{CacheStats, Key};
 use crate::catalog::{
     Checkpoint, Commit, CommitInfo, History, Log, Opened, Summary, changes, gone, other_format,
 };
-use crate::contents::ChunkRef;
+use crate::direct_io::DirectIo;
 use crate::extent::{
     Extent, ExtentWriter, FOLDER as EXTENTS, Home, Layout, Limits, Segment, Writing, id_of_object,
 };
@@ -30,7 +30,7 @@ use crate::pin::{self, Pin};
 use crate::rebase::{Operation, new_extents, rebase};
 use crate::snapshot::Snapshot;
 use crate::store::{self, LocalStore, MemoryStore, RemoteOptions, Store};
-use crate::transaction::Transaction;
+use crate::table::ChunkRef;
 
 /// The catalog of format 1.
 const OLD_CATALOG: &str = "catalog.redb";
@@ -85,19 +85,6 @@ impl fmt::Debug for Options {
             .field("lock_wait", &self.lock_wait)
             .finish_non_exhaustive()
     }
-}
-
-/// Whether chunks on a disk of this machine are read past the system's page cache (`O_DIRECT`), if it
-/// does not have them already and the file system can.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DirectIo {
-    /// As long as the cache of decoded chunks has room: what is in it is not read again, and a second
-    /// copy would cost memory, and the time to make it.
-    #[default]
-    Auto,
-    On,
-    /// For processes that end soon: the next one finds in the page cache what this one has read.
-    Off,
 }
 
 fn wall_clock_ms() -> u64 {
@@ -281,10 +268,6 @@ impl Database {
     /// Excludes other writing processes until the guard goes: blocks while one is writing.
     pub fn writing(&self) -> Result<Arc<Writing>> {
         self.0.home.writing(self.0.options.lock_wait)
-    }
-
-    pub fn begin(&self) -> Transaction {
-        Transaction::new(self.clone())
     }
 
     /// To be taken before the transaction begins that it is for, and kept until that has ended.

@@ -24,15 +24,13 @@
 //! their upper halves. The filter scales the upper half to a block, and in each of its words sets
 //! the bit that the lower half times that word's salt has in its top five bits.
 
-use arrow::array::{Array, ArrayRef, AsArray, downcast_primitive_array, make_comparator};
+use arrow::array::{Array, ArrayRef, AsArray, downcast_primitive_array};
 use arrow::buffer::Buffer;
-use arrow::compute::SortOptions;
 use arrow::datatypes::{ArrowNativeType, DataType, Decimal128Type};
 use thalweg_base::limits::{DIGEST_BYTES_MAX, DIGEST_COLUMN_SHARE, DIGEST_EXTENT_SHARE};
 use thalweg_base::{Error, Result};
 
 use crate::hll::{Sketch, hash_bytes, hash_u64, hash_u128};
-use crate::statistics::ChunkStatistics;
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 8;
@@ -217,50 +215,11 @@ impl DigestsBuilder {
         self.bodies.push(hashes.map_or_else(Vec::new, |h| body(h, sketch, stored_bytes)));
     }
 
-    /// `None` where they would not pay, by what is known of the chunks.
-    pub fn finish(&self, statistics: &ChunkStatistics, sketch: &Sketch) -> Option<Digests> {
+    /// `None` where there are none, or where they would not pay.
+    pub fn finish(&self, pay: impl FnOnce() -> bool) -> Option<Digests> {
         let any = self.bodies.iter().any(|b| !b.is_empty());
-        (any && skips(statistics, sketch)).then(|| Digests::new(&self.bodies))
+        (any && pay()).then(|| Digests::new(&self.bodies))
     }
-}
-
-/// Chunks whose bounds are compared with all others'.
-const SAMPLE: usize = 64;
-
-/// Whether knowing a chunk's values spares reading chunks that its bounds do not.
-fn skips(statistics: &ChunkStatistics, sketch: &Sketch) -> bool {
-    let chunks = statistics.len();
-    let distincts: u64 = statistics.distincts.values().iter().sum();
-    // The share of the chunks that a value of the extent lies in.
-    let spread = distincts as f64 / (chunks as f64 * sketch.estimate().max(1) as f64);
-    // In data without any order a chunk begins within every other one's range but for its own
-    // luck: (chunks - 1) / 2 on average.
-    let disorder = ((chunks as f64 - 1.0) / 4.0).min(2.0);
-    chunks > 1 && spread <= 0.5 && overlap(statistics) >= disorder
-}
-
-/// Into how many other chunks' ranges the least value of a chunk falls, on average.
-fn overlap(statistics: &ChunkStatistics) -> f64 {
-    let (lows, highs) = (&statistics.mins, &statistics.maxs);
-    let order = SortOptions::default();
-    let (Ok(low_low), Ok(low_high)) =
-        (make_comparator(lows, lows, order), make_comparator(lows, highs, order))
-    else {
-        return 0.0;
-    };
-    let chunks = statistics.len();
-    let step = chunks.div_ceil(SAMPLE).max(1);
-    let (mut inside, mut sampled) = (0, 0);
-    for i in (0..chunks).step_by(step).filter(|&i| lows.is_valid(i)) {
-        sampled += 1;
-        let within = |&j: &usize| {
-            lows.is_valid(j)
-                && low_low(j, i).is_lt()
-                && (highs.is_null(j) || low_high(i, j).is_lt())
-        };
-        inside += (0..chunks).filter(within).count();
-    }
-    f64::from(inside as u32) / f64::from(sampled.max(1))
 }
 
 /// Keeps the digests of an extent within their share of its bytes: small ones first, and of equal

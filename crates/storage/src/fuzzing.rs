@@ -16,11 +16,13 @@ use thalweg_base::limits::CHUNK_ROWS_MAX;
 use thalweg_base::{ExtentId, Kind, Result};
 
 use crate::catalog::{ExtentRecord, FrameKind, frame};
-use crate::database::{Database, DirectIo, Options};
-use crate::extent::{Extent, Home, Location, Metadata, object_name};
+use crate::database::{Database, Options};
+use crate::direct_io::DirectIo;
+use crate::extent::{Extent, Home, Metadata, object_name};
 use crate::load::{
     Columns, CsvOptions, Format, Inference, Inferred, InferredColumn, JsonOptions, Reader, Sniff,
 };
+use crate::location::Location;
 use crate::snapshot::Snapshot;
 use crate::store::{MemoryStore, Store};
 

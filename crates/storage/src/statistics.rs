@@ -187,6 +187,45 @@ impl ChunkStatistics {
     }
 }
 
+/// Chunks whose bounds are compared with all others'.
+const SAMPLE: usize = 64;
+
+/// Whether knowing a chunk's values spares reading chunks that its bounds do not.
+fn skips(statistics: &ChunkStatistics, sketch: &Sketch) -> bool {
+    let chunks = statistics.len();
+    let distincts: u64 = statistics.distincts.values().iter().sum();
+    // The share of the chunks that a value of the extent lies in.
+    let spread = distincts as f64 / (chunks as f64 * sketch.estimate().max(1) as f64);
+    // In data without any order a chunk begins within every other one's range but for its own
+    // luck: (chunks - 1) / 2 on average.
+    let disorder = ((chunks as f64 - 1.0) / 4.0).min(2.0);
+    chunks > 1 && spread <= 0.5 && overlap(statistics) >= disorder
+}
+
+/// Into how many other chunks' ranges the least value of a chunk falls, on average.
+fn overlap(statistics: &ChunkStatistics) -> f64 {
+    let (lows, highs) = (&statistics.mins, &statistics.maxs);
+    let order = SortOptions::default();
+    let (Ok(low_low), Ok(low_high)) =
+        (make_comparator(lows, lows, order), make_comparator(lows, highs, order))
+    else {
+        return 0.0;
+    };
+    let chunks = statistics.len();
+    let step = chunks.div_ceil(SAMPLE).max(1);
+    let (mut inside, mut sampled) = (0, 0);
+    for i in (0..chunks).step_by(step).filter(|&i| lows.is_valid(i)) {
+        sampled += 1;
+        let within = |&j: &usize| {
+            lows.is_valid(j)
+                && low_low(j, i).is_lt()
+                && (highs.is_null(j) || low_high(i, j).is_lt())
+        };
+        inside += (0..chunks).filter(within).count();
+    }
+    f64::from(inside as u32) / f64::from(sampled.max(1))
+}
+
 /// One column of one chunk, as the writer measures it.
 pub(crate) struct Measured {
     pub rows: u64,
@@ -264,7 +303,7 @@ impl StatisticsBuilder {
         };
         let mut sketch = Sketch::default();
         self.chunks.iter().for_each(|(m, _)| sketch.merge(&m.sketch));
-        let digests = self.digests.finish(&statistics, &sketch);
+        let digests = self.digests.finish(|| skips(&statistics, &sketch));
         Ok((statistics, sketch, digests))
     }
 }

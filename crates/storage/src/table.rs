@@ -1,5 +1,7 @@
 //! A table as one snapshot has it: its columns and its extents.
 
+mod contents;
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -9,9 +11,10 @@ use roaring::RoaringBitmap;
 use thalweg_base::{Error, ExtentId, Result, TableId};
 
 use crate::catalog::LoadedFile;
-use crate::contents::Contents;
 use crate::digest::value_hashes;
 use crate::extent::Extent;
+
+pub use self::contents::{ChunkRef, Contents};
 
 /// An immutable version of a table. A commit that touches the table makes a new one. This is what
 /// the catalog's log says; what is in the chunks is in its [`Contents`].

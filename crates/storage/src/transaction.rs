@@ -61,6 +61,12 @@ impl RowSet {
     }
 }
 
+impl Database {
+    pub fn begin(&self) -> Transaction {
+        Transaction::new(self.clone())
+    }
+}
+
 impl Transaction {
     pub(crate) fn new(database: Database) -> Self {
         let base = database.snapshot();

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 
-use crate::extent::Location;
+use crate::location::Location;
 
 /// Of everything in a database directory: commits, checkpoints, extents and their metadata, the
 /// sketches' hashes. Raised when an older program would misread a newer database, or the other

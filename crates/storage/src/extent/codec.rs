@@ -36,12 +36,12 @@ use vortex::layout::{LayoutRef, layout_children};
 use vortex::session::VortexSession;
 use vortex::session::registry::ReadContext;
 
-use super::Location;
 use super::intervals;
 use super::packed;
 use super::schemes::Compressors;
 use crate::encoded;
 use crate::floats;
+use crate::location::Location;
 use crate::store::ALIGNMENT;
 
 /// One for the process: it holds registries only, and no thread.

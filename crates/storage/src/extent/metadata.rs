@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, Result};
 use vortex::dtype::DType;
 
-use super::Location;
 use super::codec::{ColumnTypes, EncodingIds, EncodingNames};
 use crate::catalog::{FrameKind, damaged, frame, unframe};
 use crate::hll::Sketch;
+use crate::location::Location;
 use crate::statistics::ChunkStatistics;
 
 /// Of one extent. Opened once and kept with it.

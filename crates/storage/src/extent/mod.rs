@@ -28,7 +28,6 @@ use std::time::{Duration, Instant};
 use arrow::array::{ArrayRef, AsArray, BinaryArray};
 use arrow::buffer::{Buffer, OffsetBuffer};
 use parking_lot::{Mutex, RwLock};
-use serde::{Deserialize, Serialize};
 use thalweg_base::{Error, ExtentId, Prng, Result};
 use vortex::buffer::ByteBuffer;
 
@@ -40,36 +39,13 @@ pub use writer::{ExtentWriter, Layout, NewExtent};
 
 use crate::cache::{Cache, Key};
 use crate::catalog::ExtentRecord;
-use crate::database::DirectIo;
 use crate::digest::Digests;
+use crate::direct_io::DirectIo;
+use crate::location::Location;
 use crate::store::Store;
 
 /// The folder of extents in a store.
 pub(crate) const FOLDER: &str = "extents/";
-
-/// A piece of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Location {
-    pub offset: u64,
-    pub bytes: u32,
-    /// CRC-32 of the bytes. Decoders trust what they are given; this is what lets them.
-    pub checksum: u32,
-}
-
-impl Location {
-    pub fn range(&self) -> std::ops::Range<u64> {
-        self.offset..self.offset + u64::from(self.bytes)
-    }
-
-    /// Whether `bytes` are those that were written.
-    pub fn verify(&self, bytes: &[u8]) -> Result<(), String> {
-        let found = crc32fast::hash(bytes);
-        if found == self.checksum {
-            return Ok(());
-        }
-        Err(format!("checksum {found:08x}, {:08x} was written", self.checksum))
-    }
-}
 
 /// What the extents of a database share.
 pub(crate) struct Home {

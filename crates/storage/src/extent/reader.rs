@@ -9,8 +9,9 @@ use thalweg_base::{Error, Result};
 use vortex::buffer::ByteBuffer;
 
 use super::codec::decode;
-use super::{Extent, Location, Metadata, object_name};
+use super::{Extent, Metadata, object_name};
 use crate::encoded::{expand, without_memory_of};
+use crate::location::Location;
 
 /// The compressed bytes of one column of one chunk, between [`crate::Database::read`] and
 /// [`crate::Database::decode`]. A clone shares the bytes, and holds what was read together with them.
