@@ -1,5 +1,7 @@
 //! What the catalog is of: a database as its engine describes it, and what is PostgreSQL's own.
 
+mod tables;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -7,7 +9,6 @@ use parking_lot::Mutex;
 use thalweg_base::Result;
 
 use crate::relation::{Column, Relation};
-use crate::tables;
 use crate::types::{self, Oid};
 use crate::value::{Row, Value};
 
@@ -166,7 +167,7 @@ pub const STATIC: &[&str] = &[
     "pg_type",
 ];
 
-const COLUMNS: &str = include_str!("tables/columns.txt");
+const COLUMNS: &str = include_str!("database/tables/columns.txt");
 
 impl Statics {
     /// `tables`: those of [`STATIC`].

@@ -8,24 +8,18 @@
 //! In the order a query meets them:
 //!
 //! * [`query`](fn@query), [`describe`]: text in, rows out.
-//! * `bind/`: names and types are resolved; `query.rs` and `expr.rs` are what comes out.
-//! * `exec.rs`, `source.rs`, `aggregate.rs`: runs it. `functions/`: what it may call.
+//! * `bind/`: names and types are resolved; `query.rs` and `query/expr.rs` are what comes out.
+//! * `query/exec.rs`, `source.rs`, `aggregate.rs`: runs it. `query/functions/`: what it may call.
 //! * `types.rs`, `value.rs`, `text.rs`: PostgreSQL's types, values, and how they are written.
 //! * `relation.rs`: what is asked: relations, and an [`Environment`] that has them.
-//! * `database.rs`, `tables/`: the relations' rows, of a [`Database`](database::Database).
+//! * `database.rs`, `database/tables/`: the relations' rows, of a [`Database`](database::Database).
 //!
 //! It knows nothing of DataFusion, Arrow or files.
 
-mod aggregate;
 mod bind;
 pub mod database;
-mod exec;
-mod expr;
-mod functions;
 mod query;
 mod relation;
-mod source;
-mod tables;
 mod text;
 pub mod types;
 mod value;
@@ -35,11 +29,13 @@ use std::sync::Arc;
 use sqlparser::ast;
 use thalweg_base::Result;
 
-pub use expr::Context;
-pub use functions::session::{SERVER_VERSION, SERVER_VERSION_NUM};
-pub use functions::{Resolved, is_of_server, of_server, scalar};
-pub use relation::{Column, Environment, Privilege, Relation, parse_rows};
-pub use text::{print, quote_ident};
+use query::{aggregate, exec, functions};
+
+pub use query::expr::Context;
+pub use query::functions::session::{SERVER_VERSION, SERVER_VERSION_NUM};
+pub use query::functions::{Resolved, is_of_server, of_server, scalar};
+pub use relation::{Column, Environment, Privilege, Relation};
+pub use text::{parse_rows, print, quote_ident};
 pub use types::Oid;
 pub use value::{Row, Value};
 

@@ -1,12 +1,18 @@
 //! A query whose names are resolved.
 
+pub(crate) mod aggregate;
+pub(crate) mod exec;
+pub(crate) mod expr;
+pub(crate) mod functions;
+pub(crate) mod source;
+
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::aggregate::Aggregate;
-use crate::expr::Expr;
-use crate::functions::Set;
+use self::aggregate::Aggregate;
+use self::expr::Expr;
+use self::functions::Set;
 use crate::relation::Relation;
 use crate::types::Oid;
 use crate::value::Row;

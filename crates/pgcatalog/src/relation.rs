@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use thalweg_base::Result;
 
-use crate::types::{self, Oid};
+use crate::types::Oid;
 use crate::value::{Row, Value};
 
 #[derive(Clone, Debug)]
@@ -132,22 +132,4 @@ impl<E: Environment + ?Sized> Lookup for E {
         let row = rows.iter().map(|at| &found.rows[*at as usize]).find(|row| row[second] == other);
         Ok(row.map_or(Value::Null, |row| row[wanted].clone()))
     }
-}
-
-/// Rows that are written as PostgreSQL writes them: `f`, `{1,2}`, `1 2`.
-pub fn parse_rows<'a>(
-    columns: &[Column],
-    rows: impl IntoIterator<Item = Vec<Option<&'a str>>>,
-) -> Vec<Row> {
-    let parse = |column: &Column, text: Option<&str>| match text {
-        None => Value::Null,
-        Some(text) => crate::text::parse_plain(text, column.oid).unwrap_or_else(|| {
-            debug_assert!(types::class(column.oid) == types::Class::Text, "{text}");
-            Value::text(text)
-        }),
-    };
-    let row = |texts: Vec<Option<&str>>| {
-        columns.iter().zip(texts).map(|(column, text)| parse(column, text)).collect()
-    };
-    rows.into_iter().map(row).collect()
 }

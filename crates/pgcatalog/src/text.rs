@@ -7,6 +7,7 @@ use thalweg_base::{Error, Result};
 use crate::relation::{Environment, Lookup};
 use crate::types::{self, Class, Oid};
 use crate::value::Value;
+use crate::{Column, Row};
 
 /// What stands in a column of the type; `None` if the text is none. Names of objects are not
 /// looked up.
@@ -596,6 +597,24 @@ fn no_object(text: &str, alias: Oid) -> Error {
         _ => ("object", "42704"),
     };
     Error::user(format!("{what} \"{text}\" does not exist")).code(code)
+}
+
+/// Rows that are written as PostgreSQL writes them: `f`, `{1,2}`, `1 2`.
+pub fn parse_rows<'a>(
+    columns: &[Column],
+    rows: impl IntoIterator<Item = Vec<Option<&'a str>>>,
+) -> Vec<Row> {
+    let parse = |column: &Column, text: Option<&str>| match text {
+        None => Value::Null,
+        Some(text) => parse_plain(text, column.oid).unwrap_or_else(|| {
+            debug_assert!(types::class(column.oid) == Class::Text, "{text}");
+            Value::text(text)
+        }),
+    };
+    let row = |texts: Vec<Option<&str>>| {
+        columns.iter().zip(texts).map(|(column, text)| parse(column, text)).collect()
+    };
+    rows.into_iter().map(row).collect()
 }
 
 #[cfg(test)]

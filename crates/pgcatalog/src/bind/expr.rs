@@ -7,8 +7,8 @@ use thalweg_base::{Error, Result};
 
 use super::from::no_column;
 use super::{Binder, Place, Scope, Typed, name, unsupported};
-use crate::expr::{Expr, Op};
-use crate::functions::Scalar;
+use crate::query::expr::{Expr, Op};
+use crate::query::functions::Scalar;
 use crate::types::{self, Class};
 use crate::value::Value;
 
@@ -489,7 +489,7 @@ impl Binder<'_> {
                 if types::class(a.oid) == Class::Array || types::class(b.oid) == Class::Array =>
             {
                 let (a, b) = self.comparable(a, b, &written)?;
-                let run: crate::functions::Run = match written.as_str() {
+                let run: crate::query::functions::Run = match written.as_str() {
                     "&&" => |_, a, _| Ok(shares(&a[0], &a[1], false).into()),
                     "@>" => |_, a, _| Ok(shares(&a[1], &a[0], true).into()),
                     _ => |_, a, _| Ok(shares(&a[0], &a[1], true).into()),
@@ -537,7 +537,7 @@ impl Binder<'_> {
             return Err(self.no_operator(op, left, right));
         }
         let (a, b) = (self.coerce(a, common)?, self.coerce(b, common)?);
-        let run: crate::functions::Run = match op {
+        let run: crate::query::functions::Run = match op {
             "+" => |_, a, _| number(a, i64::checked_add, |x, y| x + y),
             "-" => |_, a, _| number(a, i64::checked_sub, |x, y| x - y),
             "*" => |_, a, _| number(a, i64::checked_mul, |x, y| x * y),

@@ -7,8 +7,8 @@ use thalweg_base::{Error, Result, Subject};
 
 use super::query::push_conjuncts;
 use super::{Binder, Place, Scope, ScopeColumn, Typed, name, unsupported};
-use crate::expr::{Expr, Op};
-use crate::functions::{self, Set};
+use crate::query::expr::{Expr, Op};
+use crate::query::functions::{self, Set};
 use crate::query::{JoinKind, Output, Source};
 use crate::types::{self, Class};
 

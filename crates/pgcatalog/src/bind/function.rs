@@ -7,9 +7,9 @@ use thalweg_base::{Error, Result};
 
 use super::from::no_function;
 use super::{Binder, Place, Typed, name, unsupported};
-use crate::aggregate::{Aggregate, Kind};
-use crate::expr::Expr;
-use crate::functions;
+use crate::query::aggregate::{Aggregate, Kind};
+use crate::query::expr::Expr;
+use crate::query::functions;
 use crate::query::{Window, WindowFunction};
 use crate::types;
 

@@ -11,9 +11,9 @@ use std::rc::Rc;
 
 use thalweg_base::{Error, Result};
 
-use crate::aggregate::Aggregate;
-use crate::expr::Expr;
-use crate::functions::Set;
+use crate::query::aggregate::Aggregate;
+use crate::query::expr::Expr;
+use crate::query::functions::Set;
 use crate::query::{Cte, Fields, Window};
 use crate::relation::Environment;
 use crate::text;

@@ -7,7 +7,7 @@ use sqlparser::ast::{self, SelectItem, SetExpr};
 use thalweg_base::{Error, Result};
 
 use super::{Binder, Collected, Place, Scope, Typed, name, unsupported};
-use crate::expr::Expr;
+use crate::query::expr::Expr;
 use crate::query::{Body, Combine, Cte, CteQuery, Distinct, Group, Key, Output, Query, Select};
 use crate::types;
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use thalweg_base::Result;
 
-use crate::expr::{self, Context, Env, Expr};
-use crate::functions::json;
+use crate::query::expr::{self, Context, Env, Expr};
+use crate::query::functions::json;
 use crate::text;
 use crate::types::{self, Oid};
 use crate::value::{Row, Value};

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use thalweg_base::{Error, Result};
 
-use crate::expr::{self, Context, Env, Expr};
+use crate::query::expr::{self, Context, Env, Expr};
+use crate::query::source;
 use crate::query::{
     Body, Combine, Cte, CteQuery, Distinct, Group, Key, Query, Select, Window, WindowFunction,
 };
-use crate::source;
 use crate::value::{Row, Value};
 
 /// Rows of a recursive query.

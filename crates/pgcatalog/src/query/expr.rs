@@ -8,9 +8,9 @@ use std::sync::Arc;
 use regex::Regex;
 use thalweg_base::{Error, Result};
 
-use crate::exec;
-use crate::functions::Scalar;
 use crate::query::Query;
+use crate::query::exec;
+use crate::query::functions::Scalar;
 use crate::relation::Environment;
 use crate::text;
 use crate::types::Oid;

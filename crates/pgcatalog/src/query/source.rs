@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use thalweg_base::{Error, Result};
 
-use crate::exec;
-use crate::expr::{self, Context, Env, Expr, Op};
+use crate::query::exec;
+use crate::query::expr::{self, Context, Env, Expr, Op};
 use crate::query::{JoinKind, SYSTEM_COLUMNS, Source};
 use crate::relation::Relation;
 use crate::value::{Row, Value};

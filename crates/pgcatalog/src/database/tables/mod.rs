@@ -7,7 +7,7 @@ mod views;
 use std::collections::HashSet;
 
 use crate::database::{Catalog, OWNER_OID, PG_CATALOG_OID, Schema, Statics, Table};
-use crate::functions;
+use crate::query::functions;
 use crate::relation::Column;
 use crate::value::{Row, Value};
 

@@ -3,7 +3,7 @@
 use thalweg_base::Result;
 
 use super::{ANY, ARRAY_OF_SECOND, Form, SAME, form, integer, string, text_of};
-use crate::expr::Context;
+use crate::query::expr::Context;
 use crate::types::{INT4, Oid, TEXT, element, first_subscript};
 use crate::value::Value;
 

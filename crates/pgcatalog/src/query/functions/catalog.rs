@@ -4,7 +4,7 @@ use thalweg_base::{Error, Result};
 
 use super::session::size_pretty;
 use super::{ANY, Form, form, integer, string};
-use crate::expr::Context;
+use crate::query::expr::Context;
 use crate::relation::{Lookup, Privilege};
 use crate::text;
 use crate::types::*;

@@ -9,7 +9,7 @@ mod strings;
 
 use thalweg_base::Result;
 
-use crate::expr::Context;
+use crate::query::expr::Context;
 use crate::relation::Environment;
 use crate::text;
 use crate::types::{self, Class, Oid};

@@ -3,7 +3,7 @@
 use thalweg_base::{Error, Result};
 
 use super::{Form, form, string};
-use crate::expr::Context;
+use crate::query::expr::Context;
 use crate::text::{alias_oid, name_parts, quote_ident};
 use crate::types::*;
 use crate::value::Value;

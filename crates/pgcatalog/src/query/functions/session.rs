@@ -3,7 +3,7 @@
 use thalweg_base::{Error, Result};
 
 use super::{Form, form, integer, string};
-use crate::expr::Context;
+use crate::query::expr::Context;
 use crate::types::*;
 use crate::value::Value;
 

@@ -3,7 +3,7 @@
 use thalweg_base::{Error, Result};
 
 use super::{ANY, Form, SAME, form, integer, json, string, text_of};
-use crate::expr::Context;
+use crate::query::expr::Context;
 use crate::types::*;
 use crate::value::Value;
 
