@@ -24,7 +24,7 @@ pub fn hide(plan: LogicalPlan) -> Result<LogicalPlan> {
             return Ok(Transformed::no(node));
         };
         // Scans take conditions over, and skip by them.
-        if super::is_of_scan(input) || !misleads(predicate)? {
+        if crate::nodes::is_of_scan(input) || !misleads(predicate)? {
             return Ok(Transformed::no(node));
         }
         let conditions = split_conjunction(predicate).into_iter().map(|condition| {

@@ -48,7 +48,7 @@ impl AnalyzerRule for ByteaCasts {
             if !concerns(&node)? {
                 return Ok(Transformed::no(node));
             }
-            let schema = super::input_schema(&node)?;
+            let schema = crate::nodes::input_schema(&node)?;
             let names = NamePreserver::new(&node);
             let node = node.map_expressions(|expr| {
                 let name = names.save(&expr);
@@ -82,7 +82,7 @@ fn concerns(node: &LogicalPlan) -> Result<bool> {
 impl ByteaCasts {
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let of_items = |body: Expr, item: &DFSchema| body.transform_down(|e| self.rewrite(e, item));
-        if let Some(list) = super::in_items(&expr, of_items)? {
+        if let Some(list) = crate::nodes::in_items(&expr, of_items)? {
             return Ok(Transformed::yes(list));
         }
         match expr {

@@ -21,7 +21,7 @@ pub struct ConstantFilters;
 
 /// Adds the rule to those of a session, before the one of DataFusion's that drops what is empty.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::add_before("propagate_empty_relation", ConstantFilters, builder)
+    crate::rules::add_before("propagate_empty_relation", ConstantFilters, builder)
 }
 
 impl OptimizerRule for ConstantFilters {

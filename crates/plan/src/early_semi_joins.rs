@@ -31,7 +31,7 @@ pub struct EarlySemiJoins;
 
 /// Adds the rule to those of a session that has `join_order`.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::add_before("join_order", EarlySemiJoins, builder)
+    crate::rules::add_before("join_order", EarlySemiJoins, builder)
 }
 
 impl OptimizerRule for EarlySemiJoins {

@@ -28,7 +28,7 @@ struct EqualFloats;
 
 /// Puts the rule behind all others.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::analyze_last(EqualFloats, builder)
+    crate::rules::analyze_last(EqualFloats, builder)
 }
 
 impl AnalyzerRule for EqualFloats {
@@ -38,10 +38,10 @@ impl AnalyzerRule for EqualFloats {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let made = plan.transform_up_with_subqueries(|node| {
-            if !matters(&node) || !super::may_have(&node, is_float)? {
+            if !matters(&node) || !crate::nodes::may_have(&node, is_float)? {
                 return Ok(Transformed::no(node));
             }
-            let schema = super::input_schema(&node)?;
+            let schema = crate::nodes::input_schema(&node)?;
             let names = NamePreserver::new(&node);
             let all = makes_columns(&node);
             node.map_expressions(|expr| {

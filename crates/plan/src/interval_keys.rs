@@ -56,10 +56,10 @@ impl AnalyzerRule for IntervalKeys {
             if self.first && !matches!(node, LogicalPlan::Window(_)) {
                 return Ok(Transformed::no(node));
             }
-            if !super::may_have(&node, is_keyed)? {
+            if !crate::nodes::may_have(&node, is_keyed)? {
                 return Ok(Transformed::no(node));
             }
-            let schema = super::input_schema(&node)?;
+            let schema = crate::nodes::input_schema(&node)?;
             keyed(node, &schema)
         })?;
         if !keyed.transformed {

@@ -34,7 +34,7 @@ struct JoinedKeys;
 
 /// Puts the rule behind all others of the analyzer.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::analyze_last(JoinedKeys, builder)
+    crate::rules::analyze_last(JoinedKeys, builder)
 }
 
 impl AnalyzerRule for JoinedKeys {

@@ -27,7 +27,7 @@ struct KnownAggregates;
 
 /// Puts the rule in the place of DataFusion's.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::in_place_of_execution(KnownAggregates, builder)
+    crate::rules::in_place_of_execution(KnownAggregates, builder)
 }
 
 impl PhysicalOptimizerRule for KnownAggregates {

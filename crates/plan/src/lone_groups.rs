@@ -70,7 +70,7 @@ fn is_lone(plan: &LogicalPlan) -> bool {
 /// Whether rows that are made of others are chosen by chance.
 fn is_random_choice(plan: &LogicalPlan) -> bool {
     let LogicalPlan::Filter(filter) = plan else { return false };
-    filter.predicate.is_volatile() && !super::is_of_scan(&filter.input)
+    filter.predicate.is_volatile() && !crate::nodes::is_of_scan(&filter.input)
 }
 
 /// Whether one of the sets is empty.

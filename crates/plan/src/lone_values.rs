@@ -24,7 +24,7 @@ struct LoneValues;
 
 /// Puts the rule behind all others.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::add_before("", LoneValues, builder)
+    crate::rules::add_before("", LoneValues, builder)
 }
 
 impl OptimizerRule for LoneValues {

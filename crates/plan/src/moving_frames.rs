@@ -15,7 +15,7 @@ struct MovingFrames;
 
 /// Puts the rule behind all others of the analyzer, when arguments have their types.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::analyze_last(MovingFrames, builder)
+    crate::rules::analyze_last(MovingFrames, builder)
 }
 
 impl AnalyzerRule for MovingFrames {

@@ -26,7 +26,7 @@ pub struct NeedlessOuterJoins;
 
 /// Adds the rule to those of a session, after DataFusion's for filters.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::add_before("push_down_limit", NeedlessOuterJoins, builder)
+    crate::rules::add_before("push_down_limit", NeedlessOuterJoins, builder)
 }
 
 impl OptimizerRule for NeedlessOuterJoins {

@@ -15,7 +15,7 @@ use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig};
 
 /// Puts the two rules in the place of DataFusion's.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::in_place(Flatten::default(), super::in_place(Extract::default(), builder))
+    crate::rules::in_place(Flatten::default(), crate::rules::in_place(Extract::default(), builder))
 }
 
 fn takes_nulls(plan: &LogicalPlan) -> bool {

@@ -35,7 +35,7 @@ struct PushDown {
 
 /// Puts the rule in the place of DataFusion's.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::in_place(PushDown::default(), builder)
+    crate::rules::in_place(PushDown::default(), builder)
 }
 
 impl OptimizerRule for PushDown {

@@ -39,16 +39,17 @@ use datafusion::physical_plan::filter_pushdown::{
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use super::casts::is_exact;
 use thalweg_exec::{ScanExec, may_fail};
+
+use super::casts::is_exact;
 
 type Filter = Arc<dyn PhysicalExpr>;
 type Plan = Arc<dyn ExecutionPlan>;
 
 /// Puts the two rules in the places of DataFusion's.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    let builder = super::in_place_of_execution(PushedFilters::OfFiles, builder);
-    super::in_place_of_execution(PushedFilters::WhileRunning, builder)
+    let builder = crate::rules::in_place_of_execution(PushedFilters::OfFiles, builder);
+    crate::rules::in_place_of_execution(PushedFilters::WhileRunning, builder)
 }
 
 #[derive(Debug)]

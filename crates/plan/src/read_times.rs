@@ -27,7 +27,7 @@ pub struct ReadTimes;
 
 /// Puts the rule behind all others, which add casts.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::analyze_last(ReadTimes, builder)
+    crate::rules::analyze_last(ReadTimes, builder)
 }
 
 impl AnalyzerRule for ReadTimes {
@@ -37,7 +37,7 @@ impl AnalyzerRule for ReadTimes {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let rewritten = plan.transform_up_with_subqueries(|node| {
-            let schema = super::input_schema(&node)?;
+            let schema = crate::nodes::input_schema(&node)?;
             let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
                 let name = names.save(&expr);
@@ -54,7 +54,7 @@ impl AnalyzerRule for ReadTimes {
 
 fn read(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let of_items = |body: Expr, item: &DFSchema| body.transform_up(|e| read(e, item));
-    if let Some(list) = super::in_items(&expr, of_items)? {
+    if let Some(list) = crate::nodes::in_items(&expr, of_items)? {
         return Ok(Transformed::yes(list));
     }
     let (inner, data_type, tries) = match &expr {

@@ -17,7 +17,7 @@ struct RepeatedOrders;
 
 /// Puts the rule behind all others.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::add_before("", RepeatedOrders, builder)
+    crate::rules::add_before("", RepeatedOrders, builder)
 }
 
 impl OptimizerRule for RepeatedOrders {

@@ -24,7 +24,7 @@ struct ShiftedSums;
 
 /// Adds the rule before equal expressions get names.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::add_before("common_sub_expression_eliminate", ShiftedSums, builder)
+    crate::rules::add_before("common_sub_expression_eliminate", ShiftedSums, builder)
 }
 
 impl OptimizerRule for ShiftedSums {

@@ -47,7 +47,7 @@ pub struct Simplify {
 
 /// Puts the rule in the place of DataFusion's.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::in_place(Simplify::default(), builder)
+    crate::rules::in_place(Simplify::default(), builder)
 }
 
 impl OptimizerRule for Simplify {
@@ -65,7 +65,7 @@ impl OptimizerRule for Simplify {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let plan = without_lengths(plan)?;
-        let schema = LazyCell::new(|| super::input_schema(&plan));
+        let schema = LazyCell::new(|| crate::nodes::input_schema(&plan));
         let mut concerned = false;
         plan.apply_expressions(|expr| {
             concerned = expr.exists(|e| {
@@ -84,7 +84,7 @@ impl OptimizerRule for Simplify {
         let freed = free_of_casts(plan)?;
         // What is hidden does not show in the names of columns.
         let names = NamePreserver::new(&freed.data);
-        let schema = super::input_schema(&freed.data)?;
+        let schema = crate::nodes::input_schema(&freed.data)?;
         let hidden = freed.data.map_expressions(|expr| match expr {
             Expr::GroupingSet(_) => hide(expr, &schema),
             expr => {
@@ -158,7 +158,7 @@ fn bare_constant(expr: &Expr) -> Option<Expr> {
 
 /// The same plan with the casts taken out of its comparisons that can do without.
 fn free_of_casts(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let schema = super::input_schema(&plan)?;
+    let schema = crate::nodes::input_schema(&plan)?;
     let names = NamePreserver::new(&plan);
     let named = |expr: Expr| {
         let name = names.save(&expr);

@@ -18,7 +18,7 @@ struct SingleDistinct {
 
 /// Puts the rule in the place of DataFusion's.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::in_place(SingleDistinct::default(), builder)
+    crate::rules::in_place(SingleDistinct::default(), builder)
 }
 
 impl OptimizerRule for SingleDistinct {

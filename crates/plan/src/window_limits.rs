@@ -35,7 +35,7 @@ use datafusion::physical_plan::{
 
 /// Puts the rule in the place of DataFusion's.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::in_place_of_execution(WindowLimits, builder)
+    crate::rules::in_place_of_execution(WindowLimits, builder)
 }
 
 #[derive(Debug)]

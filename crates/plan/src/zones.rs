@@ -25,7 +25,7 @@ struct ZoneCasts;
 
 /// Puts the rule behind all others.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
-    super::analyze_last(ZoneCasts, builder)
+    crate::rules::analyze_last(ZoneCasts, builder)
 }
 
 impl AnalyzerRule for ZoneCasts {
@@ -39,7 +39,7 @@ impl AnalyzerRule for ZoneCasts {
             return Ok(plan);
         }
         let rewritten = plan.transform_up_with_subqueries(|node| {
-            let schema = super::input_schema(&node)?;
+            let schema = crate::nodes::input_schema(&node)?;
             let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
                 let name = names.save(&expr);
@@ -61,7 +61,7 @@ fn call(function: &Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
 fn by_clocks(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     use DataType::{Date32, Date64, Time32, Time64, Timestamp};
     let of_items = |body: Expr, item: &DFSchema| body.transform_up(|e| by_clocks(e, item));
-    if let Some(list) = super::in_items(&expr, of_items)? {
+    if let Some(list) = crate::nodes::in_items(&expr, of_items)? {
         return Ok(Transformed::yes(list));
     }
     let (inner, to) = match &expr {
