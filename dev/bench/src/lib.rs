@@ -23,6 +23,7 @@
 
 pub mod answers;
 mod cancel;
+mod checked;
 mod cold_scan;
 mod compare;
 mod coverage;
@@ -46,11 +47,14 @@ pub mod results;
 mod run;
 pub mod skipping;
 mod standstill;
+mod stored;
 mod streams;
+mod suite;
 mod throughput;
 mod variants;
 pub mod worker;
 mod workload;
 
-pub use run::{Options, Sample, Suite, Watch, run};
+pub use run::{Options, Sample, Suite, Watch};
+pub use suite::run;
 pub use workload::{Query, Workload};

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use thalweg_base::{Error, Result, text};
 
-use crate::data_set::{DataSet, DataSetKind};
+use crate::data_set::DataSet;
 use crate::disk;
 use crate::peers::{self, Bulk, BulkLoaded, Peer, PeerKind};
 use crate::report::load_rate::{self, DiskRate, LoadRate, LoadRates, Measured, TableRate};
 use crate::report::model::{Report, Timing};
 use crate::report::text as printed;
-use crate::run::{self, Options, Watch, say};
+use crate::run::{self, DataSetKind, Options, Watch, say};
 use crate::worker::{self, LoadTask, Loaded};
 
 /// A load of the peer that takes longer is given up.

@@ -21,7 +21,8 @@ use crate::peaks::Peaks;
 use crate::report::memory::{self as report, Kind, Limits, MemoryQuery, MemoryRun, Totals};
 use crate::report::model::Report;
 use crate::report::text as printed;
-use crate::run::{self, Options, Stored, Watch, say};
+use crate::run::{self, Options, Watch, say};
+use crate::stored::Stored;
 use crate::worker::{self, OpenTask, memory_peak_bytes, of_this_process};
 use crate::workload::Workload;
 

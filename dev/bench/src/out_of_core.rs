@@ -7,6 +7,7 @@
 use thalweg_base::Result;
 use thalweg_engine::Session;
 
+use crate::checked;
 use crate::compare;
 use crate::interleaved;
 use crate::peaks::Peaks;
@@ -14,7 +15,8 @@ use crate::report::memory::Limits;
 use crate::report::model::Report;
 use crate::report::out_of_core::{self as report, OutOfCore, QueryOutOfCore};
 use crate::report::text as printed;
-use crate::run::{self, Options, Stored, Watch, say};
+use crate::run::{self, Options, Watch, say};
+use crate::stored::Stored;
 use crate::worker::{self, OpenTask, Worker};
 use crate::workload::{Query, Workload};
 
@@ -41,7 +43,7 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
         )?;
         workload.queries.clone_from(&compared.queries);
         if options.check {
-            wrong.extend(run::check(&limited, &workload, options, &stored.files, &mut report)?);
+            wrong.extend(checked::check(&limited, &workload, options, &stored.files, &mut report)?);
         }
         // With their caches: the processes that are timed shall have the machine for themselves.
         drop((limited, stored.engine));
@@ -51,7 +53,7 @@ pub(crate) fn run(options: &Options, watch: &Watch) -> Result<()> {
         report.out_of_core.push(found);
     }
     run::write(options, &report)?;
-    run::none_wrong(&wrong)
+    checked::none_wrong(&wrong)
 }
 
 /// Both engines have the same policy.

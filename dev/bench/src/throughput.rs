@@ -9,7 +9,8 @@ use thalweg_engine::{Engine, PolicyKind, Session};
 use crate::report::model::{Concurrency, PowerQuery, PowerRun, Report, Span, Timing};
 use crate::report::text as printed;
 use crate::report::throughput::{self as report, Load, Throughput};
-use crate::run::{self, Options, Stored, Watch, say};
+use crate::run::{self, Options, Watch, say};
+use crate::stored::Stored;
 use crate::workload::Workload;
 use crate::{power, streams};
 

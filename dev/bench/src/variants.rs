@@ -12,7 +12,8 @@ use crate::peers::PeerKind;
 use crate::report::model::Report;
 use crate::report::text as printed;
 use crate::report::variants::{self as report, QueryVariants, Variants, What};
-use crate::run::{self, Options, Stored, Watch, say};
+use crate::run::{self, Options, Watch, say};
+use crate::stored::Stored;
 use crate::workload::Workload;
 use crate::{compare, interleaved, power};
 
