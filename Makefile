@@ -138,9 +138,10 @@ fuzz-sql: build $(PYTHON).ready ## Random queries and changes in every mode besi
 docs: $(CLANG_STAMP) ## docs/functions.md anew, from what system.functions lists
 	WRITE_DOCS=1 cargo test --workspace --locked --lib the_page_of_the_docs
 
-lint: $(CLANG_STAMP) ## Formatting and clippy
-	@echo "== Formatting and clippy"
+lint: $(CLANG_STAMP) ## Formatting, clippy, and whether imports run one way
+	@echo "== Formatting, clippy, imports"
 	cargo fmt --all --check
+	cargo test --locked -p thalweg-base --test circles --test house
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 bench-tpch: build $(PYTHON).ready ## TPC-H at SF 1 beside DuckDB and DataFusion, interleaved
