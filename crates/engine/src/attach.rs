@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::{ResolvedTableReference, Result as DfResult};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;

@@ -143,6 +143,6 @@ where
 /// One thread and so much memory.
 #[cfg(test)]
 fn of_tests(memory_bytes: u64) -> Resources {
-    let policy = PolicyKind::default();
+    let policy = thalweg_scheduler::PolicyKind::default();
     Resources { threads: 1, policy, memory_bytes, cache_bytes_max: 0, scheduled: true }
 }

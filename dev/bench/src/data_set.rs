@@ -6,7 +6,8 @@ use thalweg_base::Result;
 
 use crate::generate::FileFormat;
 use crate::peers;
-use crate::run::{self, DataSetKind, Options, Watch};
+pub use crate::run::DataSetKind;
+use crate::run::{self, Options, Watch};
 use crate::workload::Workload;
 
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use super::*;
 use crate::compact::{Compaction, CompactionScope};
 use crate::extent::Layout;
 use crate::table::{PartitionBy, TableSpec};
-use crate::transaction::RowSet;
+use crate::transaction::{RowSet, Transaction};
 
 /// Key and value; keys are used once.
 type Rows = BTreeMap<i64, i64>;
