@@ -297,7 +297,9 @@ impl Place<'_> {
                 }
                 base
             }
-            name if module.children.contains(name) => joined(self.file, &[first.clone()]),
+            name if module.children.contains(name) => {
+                joined(self.file, std::slice::from_ref(first))
+            }
             name => module.imported.get(name)?.clone(),
         };
         Some(joined(&base, rest))
