@@ -98,7 +98,7 @@ async fn collect(
 
 /// A place that reads the rows.
 pub struct KeptExec {
-    number: u64,
+    number: usize,
     input: Arc<dyn ExecutionPlan>,
     keeping: Arc<Keeping>,
     properties: Arc<PlanProperties>,
@@ -108,7 +108,7 @@ pub struct KeptExec {
 impl KeptExec {
     /// In so many partitions.
     pub fn new(
-        number: u64,
+        number: usize,
         input: Arc<dyn ExecutionPlan>,
         keeping: Arc<Keeping>,
         partitions: usize,

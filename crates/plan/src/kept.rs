@@ -144,9 +144,10 @@ impl QueryPlanner for Planner {
     }
 }
 
-/// The places of one plan, by the numbers of their rows.
+/// What the places of one plan have in common, by the numbers of their rows, and the numbers by which they
+/// are shown: these begin anew in each plan.
 #[derive(Default)]
-struct Places(Mutex<HashMap<u64, Arc<Keeping>>>);
+struct Places(Mutex<HashMap<u64, (usize, Arc<Keeping>)>>);
 
 #[async_trait]
 impl ExtensionPlanner for Places {
@@ -161,9 +162,13 @@ impl ExtensionPlanner for Places {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(kept) = node.as_any().downcast_ref::<Kept>() else { return Ok(None) };
         let [input] = inputs else { return internal_err!("rows that are kept have an input") };
-        let keeping = Arc::clone(self.0.lock().entry(kept.number).or_default());
+        let (number, keeping) = {
+            let mut places = self.0.lock();
+            let before = places.len();
+            places.entry(kept.number).or_insert_with(|| (before, Arc::default())).clone()
+        };
         let partitions = session.config().target_partitions();
-        let rows = KeptExec::new(kept.number, Arc::clone(input), keeping, partitions);
+        let rows = KeptExec::new(number, Arc::clone(input), keeping, partitions);
         Ok(Some(Arc::new(rows)))
     }
 }
