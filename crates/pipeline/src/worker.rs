@@ -512,7 +512,11 @@ impl Worker {
             Join::Semi | Join::Anti | Join::Mark => true,
         };
         let matched = if remembers { vec![false; batch.rows()] } else { vec![] };
-        let early = self.conditions[step].ready(&mut batch, &built.table)?;
+        // Where each key has one row, there are no more pairs than rows, and their values are compared at once.
+        let early = match built.table.is_unique() {
+            true => None,
+            false => self.conditions[step].ready(&mut batch, &built.table)?,
+        };
         let pairing = Pairing { step, batch, next: first, row: 0, matched, early };
         self.stack.push(Work::Pairs(Box::new(pairing)));
         Ok(None)

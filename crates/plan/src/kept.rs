@@ -32,7 +32,8 @@ struct Planner;
 
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     // Right behind the rule that puts filters above the rows.
-    let builder = crate::rules::add_before("single_distinct_aggregation_to_group_by", Narrow, builder);
+    let builder =
+        crate::rules::add_before("single_distinct_aggregation_to_group_by", Narrow, builder);
     builder.with_query_planner(Arc::new(Planner))
 }
 
