@@ -601,7 +601,7 @@ mod tests {
             let (mut first, mut second) = (groups(), groups());
             for rows in [700, 3, 641, 8192, 1] {
                 let batch: ArrayRef = Arc::new(Float64Array::from(vec![value; rows]));
-                first.update_batch(&[batch.clone()], &vec![0; rows], None, 1).unwrap();
+                first.update_batch(std::slice::from_ref(&batch), &vec![0; rows], None, 1).unwrap();
                 second.update_batch(&[batch], &vec![0; rows], None, 1).unwrap();
                 let state = second.state(EmitTo::All).unwrap();
                 first.merge_batch(&state, &[0], 1).unwrap();

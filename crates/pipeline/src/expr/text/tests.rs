@@ -108,7 +108,8 @@ fn few_ways_of_putting_texts_together_are_put_together_once() {
     use arrow::array::DictionaryArray;
     let rows = 200;
     let coded = |values: &[&str], nulls: bool, step: usize| -> ArrayRef {
-        let key = |n: usize| (!nulls || n % 7 > 0).then_some((n * step % values.len()) as u32);
+        let key =
+            |n: usize| (!nulls || !n.is_multiple_of(7)).then_some((n * step % values.len()) as u32);
         let keys: UInt32Array = (0..rows).map(key).collect();
         let values: ArrayRef = Arc::new(StringViewArray::from(values.to_vec()));
         Arc::new(DictionaryArray::new(keys, values))
