@@ -110,7 +110,7 @@ fn sorts_in_files_give_what_those_in_memory_give() {
         "SELECT t FROM large ORDER BY m DESC NULLS LAST, n",
         "SELECT n FROM large ORDER BY t DESC, n LIMIT 5 OFFSET 79990",
         "SELECT a.n, b.t FROM large a JOIN wide b ON a.k = b.k ORDER BY b.t, a.n",
-        "SELECT f, d FROM wide ORDER BY f DESC, w",
+        "SELECT f, d, t, t || w FROM wide ORDER BY f DESC, w",
         "SELECT t, count(*) AS c, max(n) FROM large GROUP BY t ORDER BY c, t",
     ] {
         assert_eq!(limited.run(sql), unlimited.run(sql), "{sql}");
