@@ -79,7 +79,8 @@ pub struct Plane {
 impl Plane {
     /// Of the distances from the means.
     pub fn products(&self) -> f64 {
-        self.products - self.y.sum * self.x.sum / self.x.count
+        // Of none at all it is 0, as of squares.
+        self.products - self.y.sum * self.x.sum / self.x.count.max(1.0)
     }
 
     fn is_tame(&self) -> bool {

@@ -237,7 +237,7 @@ fn numbers_near_each_other_are_filtered_as_their_rows_are() {
             }
             let d: ArrayRef = match round % 4 {
                 0 => Arc::new(small(&d).collect::<Date32Array>()),
-                _ => Arc::new(small(&d).collect::<Int32Array>()),
+                _ => Arc::new(d.iter().map(|v| v.map(|v| v as i16)).collect::<Int16Array>()),
             };
             let n: ArrayRef = match round % 4 {
                 0 => Arc::new(small(&n).collect::<Int32Array>()),
