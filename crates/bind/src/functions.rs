@@ -133,10 +133,4 @@ pub fn calculates(function: &ScalarUDF) -> Option<Operator> {
     }
 }
 
-/// The call that an operator comes to whose result is checked, of two values of a type; `None`: that of such
-/// values is not.
-pub fn calculation(op: Operator, left: Expr, right: Expr, operands: &DataType) -> Option<Expr> {
-    Some(checked::checked(op, operands)?.call(vec![left, right]))
-}
-
 type Function = Arc<ScalarUDF>;

@@ -83,7 +83,7 @@ mod zone;
 
 pub use binder::Binder;
 pub use failure::Failure;
-pub use functions::{EachItem, calculates, calculation, nearest_instant};
+pub use functions::{EachItem, calculates, nearest_instant};
 pub use reads::{READERS, Reads};
 pub use statement::Bound;
 pub use subquery::ASSIGNED_ROW;

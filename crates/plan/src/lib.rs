@@ -37,7 +37,6 @@ pub mod range_frames;
 pub mod read_times;
 pub mod repeated_orders;
 mod rules;
-pub mod shifted_sums;
 pub mod simplify;
 pub mod single_distinct;
 mod transparent;
@@ -55,7 +54,7 @@ pub fn install(
 ) -> SessionStateBuilder {
     let builder = push_down::install(pushed_filters::install(simplify::install(builder)));
     let builder = known_aggregates::install(null_keys::install(single_distinct::install(builder)));
-    let builder = bytea_casts::install(shifted_sums::install(builder));
+    let builder = bytea_casts::install(builder);
     let builder = needless_outer_joins::install(constant_filters::install(builder));
     let builder = early_semi_joins::install(join_order::install(builder));
     let builder = read_times::install(builder);
