@@ -3,38 +3,26 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
-    SetMonotonicity, Signature, StatisticsArgs,
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, SetMonotonicity,
+    StatisticsArgs,
 };
+
+use crate::delegated::delegated;
 
 /// DataFusion's `min` or `max`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Extreme(pub Arc<AggregateUDF>);
 
 impl AggregateUDFImpl for Extreme {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.0.return_type(types)
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.coerce_types(types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.0.state_fields(args)
+    delegated! {
+        0:
+        name signature coerce_types return_type documentation state_fields
+        create_sliding_accumulator
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -50,13 +38,6 @@ impl AggregateUDFImpl for Extreme {
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
         self.0.create_groups_accumulator(args)
-    }
-
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        self.0.create_sliding_accumulator(args)
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -77,9 +58,5 @@ impl AggregateUDFImpl for Extreme {
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
         self.0.inner().set_monotonicity(data_type)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.0.documentation()
     }
 }

@@ -23,12 +23,11 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};
 use datafusion::functions_aggregate::first_last::{first_value_udaf, last_value_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator,
 };
 
+use crate::delegated::{delegated, in_its_own_order};
 use crate::one_group::{Groups, OneGroup};
 use crate::row_keys::{self, RowKeys};
 
@@ -55,17 +54,8 @@ impl FirstLast {
 }
 
 impl AggregateUDFImpl for FirstLast {
-    fn name(&self) -> &str {
-        self.other.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.other.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.other.return_type(types)
-    }
+    delegated! { other: name signature return_type documentation }
+    in_its_own_order! {}
 
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         self.other.return_field(fields)
@@ -100,28 +90,8 @@ impl AggregateUDFImpl for FirstLast {
         Ok(Box::new(self.best(&args)?))
     }
 
-    fn with_beneficial_ordering(
-        self: Arc<Self>,
-        _: bool,
-    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        Ok(Some(self))
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Beneficial
-    }
-
-    /// In whichever order rows come, the first of them is found.
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::NotSupported
-    }
-
     fn supports_null_handling_clause(&self) -> bool {
         true
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.other.documentation()
     }
 }
 

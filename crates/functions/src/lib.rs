@@ -36,6 +36,7 @@ pub mod bytea;
 pub mod calendar;
 pub mod canonical_float;
 pub mod cut_text;
+mod delegated;
 pub mod delimited;
 pub mod extremes;
 pub mod first_last;

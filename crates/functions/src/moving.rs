@@ -21,13 +21,15 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Schema};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, SetMonotonicity, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, SetMonotonicity,
 };
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use thalweg_storage::canonical_f64;
+
+use crate::delegated::delegated;
 
 /// The aggregate as it is computed over windows; `None`: DataFusion's own is right for these arguments.
 pub fn moving(function: &AggregateUDF, arguments: &[DataType]) -> Option<AggregateUDF> {
@@ -44,21 +46,7 @@ pub fn moving(function: &AggregateUDF, arguments: &[DataType]) -> Option<Aggrega
 struct Moving(AggregateUDF);
 
 impl AggregateUDFImpl for Moving {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.0.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.0.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.0.return_type(types)
-    }
+    delegated! { 0: name signature coerce_types return_type state_fields }
 
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
         self.0.return_field(fields)
@@ -66,10 +54,6 @@ impl AggregateUDFImpl for Moving {
 
     fn is_nullable(&self) -> bool {
         self.0.is_nullable()
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.0.state_fields(args)
     }
 
     fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {

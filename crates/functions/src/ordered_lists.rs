@@ -13,12 +13,11 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, internal_err};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator,
 };
 
+use crate::delegated::{delegated, in_its_own_order};
 use crate::one_group::{Groups, OneGroup};
 use crate::row_keys::{self, RowKeys, list_field};
 
@@ -56,17 +55,8 @@ impl ArrayAgg {
 }
 
 impl AggregateUDFImpl for ArrayAgg {
-    fn name(&self) -> &str {
-        self.gathers.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.gathers.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.gathers.return_type(types)
-    }
+    delegated! { gathers: name signature return_type documentation create_sliding_accumulator }
+    in_its_own_order! {}
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         if args.ordering_fields.is_empty() || args.is_distinct {
@@ -85,13 +75,6 @@ impl AggregateUDFImpl for ArrayAgg {
         }
     }
 
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        self.gathers.create_sliding_accumulator(args)
-    }
-
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         !args.is_distinct && !args.is_reversed
     }
@@ -106,28 +89,8 @@ impl AggregateUDFImpl for ArrayAgg {
         Ok(Box::new(self.ordered(args)?))
     }
 
-    fn with_beneficial_ordering(
-        self: Arc<Self>,
-        _: bool,
-    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        Ok(Some(self))
-    }
-
-    /// Rows may come in any order; each aggregate of a query has its own.
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Beneficial
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::NotSupported
-    }
-
     fn supports_null_handling_clause(&self) -> bool {
         self.gathers.supports_null_handling_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.gathers.documentation()
     }
 }
 

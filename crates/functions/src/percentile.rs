@@ -9,18 +9,17 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Float64Array, ListArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Float64Type};
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
-use datafusion::logical_expr::function::{
-    AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
-};
+use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator,
-    Signature,
 };
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
+
+use crate::delegated::delegated;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct PercentileCont {
@@ -34,25 +33,7 @@ impl Default for PercentileCont {
 }
 
 impl AggregateUDFImpl for PercentileCont {
-    fn name(&self) -> &str {
-        self.gathers.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.gathers.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.gathers.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.gathers.return_type(types)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        self.gathers.state_fields(args)
-    }
+    delegated! { gathers: name aliases signature return_type state_fields }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if args.expr_fields[0].data_type().is_null() {

@@ -11,15 +11,16 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, UInt64Array};
-use arrow::datatypes::{DataType, FieldRef, Float64Type, UInt64Type};
+use arrow::datatypes::{Float64Type, UInt64Type};
 use datafusion::common::cast::as_float64_array;
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator,
 };
 use thalweg_storage::canonical_f64;
+
+use crate::delegated::delegated;
 
 /// Rows of a batch for each group there is, from which on they are added up first.
 const ROWS_MIN: usize = 16;
@@ -276,32 +277,10 @@ impl Spread {
 }
 
 impl AggregateUDFImpl for Spread {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner.state_fields(args)
+    delegated! {
+        inner:
+        name aliases signature coerce_types return_type documentation state_fields
+        create_sliding_accumulator
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -309,13 +288,6 @@ impl AggregateUDFImpl for Spread {
             true => self.inner.accumulator(args),
             false => Ok(Box::new(One { figure: self.figure, moments: Moments::default() })),
         }
-    }
-
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        self.inner.create_sliding_accumulator(args)
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {

@@ -13,13 +13,12 @@ use arrow::row::Rows;
 use datafusion::common::{Result, internal_err, resources_err};
 use datafusion::functions_aggregate::string_agg::string_agg_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
-    ReversedUDAF, Signature,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator,
 };
 use datafusion::physical_expr::expressions::Literal;
 
+use crate::delegated::{delegated, in_its_own_order};
 use crate::one_group::{Groups, OneGroup};
 use crate::row_keys::{self, RowKeys, Strings, list_field};
 
@@ -36,17 +35,8 @@ impl Default for StringAgg {
 }
 
 impl AggregateUDFImpl for StringAgg {
-    fn name(&self) -> &str {
-        self.other.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.other.signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.other.return_type(types)
-    }
+    delegated! { other: name signature return_type documentation create_sliding_accumulator }
+    in_its_own_order! {}
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         let is_own = !args.ordering_fields.is_empty() && !args.is_distinct;
@@ -66,13 +56,6 @@ impl AggregateUDFImpl for StringAgg {
         }
     }
 
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        self.other.create_sliding_accumulator(args)
-    }
-
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
         is_own(&args).unwrap_or(false) || self.other.groups_accumulator_supported(args)
     }
@@ -85,26 +68,6 @@ impl AggregateUDFImpl for StringAgg {
             true => Ok(Box::new(Texts::of(&args)?)),
             false => self.other.create_groups_accumulator(args),
         }
-    }
-
-    fn with_beneficial_ordering(
-        self: Arc<Self>,
-        _: bool,
-    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
-        Ok(Some(self))
-    }
-
-    /// Rows may come in any order; each aggregate of a query has its own.
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Beneficial
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::NotSupported
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.other.documentation()
     }
 }
 
