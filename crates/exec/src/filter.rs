@@ -34,6 +34,7 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::metrics::Time;
 use thalweg_errors::into_datafusion;
 use thalweg_pipeline::batch::Batch;
+use thalweg_pipeline::encoding;
 use thalweg_pipeline::expr::{Comparison, Evaluate, Expr};
 use thalweg_pipeline::select::Selection;
 
@@ -347,10 +348,8 @@ const SPAN_PART: usize = 8;
 /// it is empty.
 fn bounds(array: &dyn Array) -> Option<(i64, i64)> {
     fn bounds<T: Copy + Ord + Into<i64>>(values: &[T]) -> Option<(i64, i64)> {
-        let first = *values.first()?;
-        let join = |(low, high): (T, T), &v: &T| (low.min(v), high.max(v));
-        let (low, high) = values.iter().fold((first, first), join);
-        Some((low.into(), high.into()))
+        let bounds = encoding::bounds(values.iter().copied());
+        bounds.map(|(low, high)| (low.into(), high.into()))
     }
     match array.data_type() {
         DataType::Int8 => bounds(array.as_primitive::<Int8Type>().values()),

@@ -13,7 +13,7 @@ use datafusion::physical_plan::union::UnionExec;
 use crate::pipeline::{PipelineExec, StageExec};
 use crate::scan::ScanExec;
 
-/// How a plan may be executed more than once, each time a copy that [`again`] makes of it.
+/// How a plan may be executed more than once, each time a copy that [`again`](crate::again()) makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reuse {
     /// Of some operator that is not known. Some keep what they found out, and filters that a join or

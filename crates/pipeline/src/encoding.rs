@@ -192,9 +192,16 @@ pub fn words(array: &dyn Array) -> Option<Cow<'_, [i64]>> {
 }
 
 /// The least and the greatest; `None`: there are none.
-pub fn bounds<T: Copy + Ord>(values: &[T]) -> Option<(T, T)> {
-    let first = *values.first()?;
-    Some(values.iter().fold((first, first), |(low, high), &v| (low.min(v), high.max(v))))
+pub fn bounds<T: Copy + Ord>(values: impl IntoIterator<Item = T>) -> Option<(T, T)> {
+    let mut values = values.into_iter();
+    let first = values.next()?;
+    Some(values.fold((first, first), |(low, high), v| (low.min(v), high.max(v))))
+}
+
+/// The bits of a float of 64, or of fewer with the sign of its own, as a number in the total order of IEEE 754,
+/// and back.
+pub fn ordered_float(bits: i64) -> i64 {
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 /// A dictionary of values without NULLs. All codes are below their number, also those that stand in the

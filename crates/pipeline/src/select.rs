@@ -33,6 +33,30 @@ enum Kept {
     Positions(Vec<u32>),
 }
 
+/// Does what `$typed` says for the type of an array whose values are in the order of their words, or else
+/// `$other`.
+macro_rules! by_type {
+    ($array:expr, $typed:ident, $other:expr) => {
+        match $array.data_type() {
+            DataType::Int8 => $typed!(Int8Type),
+            DataType::Int16 => $typed!(Int16Type),
+            DataType::Int32 => $typed!(Int32Type),
+            DataType::Int64 => $typed!(Int64Type),
+            DataType::UInt8 => $typed!(UInt8Type),
+            DataType::UInt16 => $typed!(UInt16Type),
+            DataType::UInt32 => $typed!(UInt32Type),
+            DataType::Date32 => $typed!(Date32Type),
+            DataType::Date64 => $typed!(Date64Type),
+            DataType::Timestamp(TimeUnit::Second, _) => $typed!(TimestampSecondType),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => $typed!(TimestampMillisecondType),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => $typed!(TimestampMicrosecondType),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => $typed!(TimestampNanosecondType),
+            DataType::Decimal64(..) => $typed!(Decimal64Type),
+            _ => $other,
+        }
+    };
+}
+
 impl Selection {
     pub fn all(rows: usize) -> Self {
         Selection { rows, kept: Kept::All }
@@ -121,23 +145,7 @@ impl Selection {
                 self.typed::<$type>(array, comparison, word)
             };
         }
-        match array.data_type() {
-            DataType::Int8 => typed!(Int8Type),
-            DataType::Int16 => typed!(Int16Type),
-            DataType::Int32 => typed!(Int32Type),
-            DataType::Int64 => typed!(Int64Type),
-            DataType::UInt8 => typed!(UInt8Type),
-            DataType::UInt16 => typed!(UInt16Type),
-            DataType::UInt32 => typed!(UInt32Type),
-            DataType::Date32 => typed!(Date32Type),
-            DataType::Date64 => typed!(Date64Type),
-            DataType::Timestamp(TimeUnit::Second, _) => typed!(TimestampSecondType),
-            DataType::Timestamp(TimeUnit::Millisecond, _) => typed!(TimestampMillisecondType),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => typed!(TimestampMicrosecondType),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => typed!(TimestampNanosecondType),
-            DataType::Decimal64(..) => typed!(Decimal64Type),
-            _ => false,
-        }
+        by_type!(array, typed, false)
     }
 
     fn typed<T: ArrowPrimitiveType>(
@@ -202,7 +210,7 @@ impl Selection {
     }
 
     /// Keeps the rows whose number passes: those of `passing`, which are counted from `first` on, and NULL
-    /// if it does. Nothing is kept of an array that is of neither whole numbers nor dates.
+    /// if it does. Nothing is kept of an array that has no words in the order of its values.
     pub fn look_up_from(
         &mut self,
         array: &dyn Array,
@@ -216,17 +224,7 @@ impl Selection {
                 self.numbers(array.as_primitive::<$type>().values(), first, passing)
             };
         }
-        match array.data_type() {
-            DataType::Int8 => typed!(Int8Type),
-            DataType::Int16 => typed!(Int16Type),
-            DataType::Int32 => typed!(Int32Type),
-            DataType::Int64 => typed!(Int64Type),
-            DataType::UInt8 => typed!(UInt8Type),
-            DataType::UInt16 => typed!(UInt16Type),
-            DataType::UInt32 => typed!(UInt32Type),
-            DataType::Date32 => typed!(Date32Type),
-            _ => self.kept = Kept::Positions(vec![]),
-        }
+        by_type!(array, typed, self.kept = Kept::Positions(vec![]));
         self.with_nulls(array, before);
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Few groups are merged in one go. Of many, first every chunk is sorted into partitions by its
 //! keys' hashes, one task a chunk, and with the groups go their texts: to compare two of them is to miss
-//! the cache for each, where they are left anywhere in memory. Every partition is then merged by whoever reads its groups, when
-//! they are read: so they are there twice only for as long as somebody looks at them.
+//! the cache for each, where they are left anywhere in memory. Every partition is then merged by whoever
+//! reads its groups, when they are read: so they are there twice only for as long as somebody looks at
+//! them.
 
 use std::sync::{Arc, OnceLock, RwLock};
 
@@ -352,14 +353,12 @@ impl Phases for Merging {
 
     fn run(&self, phase: usize, task: usize) -> Result<()> {
         let Way::Partitions { log2, .. } = self.way else { return Ok(()) };
+        if phase >= TEXTS {
+            return at_once(self.run_in_steps(phase, task, &no_pause))?;
+        }
         let mut chunk = self.chunks[task].write().map_err(|_| poisoned())?;
-        match phase {
-            0 => {}
-            1 => return chunk.permute(),
-            _ => {
-                drop(chunk);
-                return at_once(self.run_in_steps(phase, task, &no_pause))?;
-            }
+        if phase > 0 {
+            return chunk.permute();
         }
         let (by, range) = (&self.apart_by[..], self.range);
         let partitioning = Partitioning { log2, common_bits: self.common_bits, by, range };

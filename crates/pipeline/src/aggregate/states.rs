@@ -12,7 +12,7 @@ use thalweg_base::{Error, Result};
 use super::FEW_GROUPS_MAX;
 use super::kernels::*;
 use super::plan::{Number, Order, Slot};
-use crate::encoding::{codes, words};
+use crate::encoding::{codes, ordered_float, words};
 
 /// Which groups have had a value. While every row had one nothing is kept, and all have.
 #[derive(Default)]
@@ -151,11 +151,6 @@ fn decimals<'a>(array: &'a ArrayRef) -> Result<Decimals<'a>> {
 
 pub(super) fn came_as(array: &dyn Array) -> Error {
     Error::internal(format!("an aggregate's argument came as {}", array.data_type()))
-}
-
-/// Bits of a float of 64, 32 or 16 bits as a number in the total order, and back.
-fn ordered_float(bits: i64) -> i64 {
-    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 /// What a state of extremes holds, as the bits of the value.

@@ -363,7 +363,7 @@ const FEW_NUMBERS: usize = 4;
 /// Where numbers lie near each other, all that there may be, and for each row which of them it is.
 fn integers_as_text(array: &ArrayRef) -> Result<ArrayRef> {
     let (words, nulls) = (integer_words(array)?, array.nulls().cloned());
-    let Some((low, high)) = bounds(&words) else { return written(&words, nulls) };
+    let Some((low, high)) = bounds(words.iter().copied()) else { return written(&words, nulls) };
     if high.abs_diff(low) >= (words.len() / FEW_NUMBERS) as u64 {
         return written(&words, nulls);
     }

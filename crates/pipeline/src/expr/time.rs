@@ -48,7 +48,7 @@ fn of_dates(part: DatePart, array: &ArrayRef) -> Result<ArrayRef> {
     let nulls = dates.nulls().cloned();
     let days = || dates.values().iter().map(|&day| i64::from(day));
     let parts = || {
-        let (low, high) = bounds(dates.values())?;
+        let (low, high) = bounds(dates.values().iter().copied())?;
         let after = |&day: &i32| day.wrapping_sub(low) as u32;
         of_few_days(part, low.into()..=high.into(), dates.values().iter().map(after))
     };
@@ -80,7 +80,7 @@ struct Near<'a> {
 impl<'a> Near<'a> {
     /// From a multiple of `period` on. `None`: there are none, or nothing lies before the first of them.
     fn new(counts: &'a [i64], period: i64) -> Option<Self> {
-        let (low, high) = bounds(counts)?;
+        let (low, high) = bounds(counts.iter().copied())?;
         let base = low.checked_sub(low.rem_euclid(period))?;
         Some(Near { counts, base, last: high.checked_sub(base)? })
     }

@@ -27,7 +27,7 @@ use arrow::datatypes::{
 
 use thalweg_base::Result;
 
-use crate::encoding::{internal, words};
+use crate::encoding::{bounds, internal, ordered_float, words};
 
 /// Bits of a word.
 const WORD_BITS: u32 = u64::BITS;
@@ -200,13 +200,13 @@ impl Values {
             _ => {
                 let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
                 let bounds = match (numbers(array), nulls) {
-                    (Numbers::Words(words), None) => bounds(words.iter().copied()),
+                    (Numbers::Words(words), None) => wide_bounds(words.iter().copied()),
                     (Numbers::Words(words), Some(nulls)) => {
-                        bounds(nulls.valid_indices().map(|row| words[row]))
+                        wide_bounds(nulls.valid_indices().map(|row| words[row]))
                     }
-                    (Numbers::Wide(wide), None) => bounds(wide.iter().copied()),
+                    (Numbers::Wide(wide), None) => wide_bounds(wide.iter().copied()),
                     (Numbers::Wide(wide), Some(nulls)) => {
-                        bounds(nulls.valid_indices().map(|row| wide[row]))
+                        wide_bounds(nulls.valid_indices().map(|row| wide[row]))
                     }
                 };
                 bounds.map_or(Values::None, |(least, greatest)| Values::Numbers(least, greatest))
@@ -232,12 +232,10 @@ impl Values {
     }
 }
 
-fn bounds<T: Copy + Ord + Into<i128>>(values: impl Iterator<Item = T>) -> Option<(i128, i128)> {
-    let mut values = values;
-    let first = values.next()?;
-    let widest = |(least, greatest): (T, T), value: T| (value.min(least), value.max(greatest));
-    let (least, greatest) = values.fold((first, first), widest);
-    Some((least.into(), greatest.into()))
+fn wide_bounds<T: Copy + Ord + Into<i128>>(
+    values: impl Iterator<Item = T>,
+) -> Option<(i128, i128)> {
+    bounds(values).map(|(least, greatest)| (least.into(), greatest.into()))
 }
 
 fn common(a: &[u8], b: &[u8]) -> usize {
@@ -282,12 +280,10 @@ fn numbers(array: &dyn Array) -> Numbers<'_> {
     match array.data_type() {
         DataType::Float64 => {
             let values = array.as_primitive::<Float64Type>().values().iter();
-            let ordered = values.map(|v| {
-                let bits = v.to_bits().cast_signed();
-                bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
-            });
+            let ordered = values.map(|v| ordered_float(v.to_bits().cast_signed()));
             Numbers::Words(ordered.collect())
         }
+        // Of 32 bits as well, so that they take no more.
         DataType::Float32 => {
             let values = array.as_primitive::<Float32Type>().values().iter();
             let ordered = values.map(|v| {
@@ -372,9 +368,7 @@ impl Packing {
             field.write(key.as_ref(), entries);
         }
     }
-}
 
-impl Packing {
     /// A key of entries as a column again; `None`: that is not done for such values.
     pub fn unpack<const W: usize>(
         &self,
@@ -387,6 +381,15 @@ impl Packing {
 }
 
 impl Field {
+    /// The number of NULL, if there is one, and that of the first value in order.
+    fn places(&self) -> (Option<u128>, u128) {
+        match (self.span.nulls, self.options.nulls_first) {
+            (true, true) => (Some(0), 1),
+            (true, false) => (Some(self.last + 1), 0),
+            (false, _) => (None, 0),
+        }
+    }
+
     /// The values of a key, where their numbers are of one word.
     fn read<const W: usize>(
         &self,
@@ -396,12 +399,8 @@ impl Field {
         if self.bits > WORD_BITS {
             return Ok(None);
         }
-        let (null, first) = match (self.span.nulls, self.options.nulls_first) {
-            (true, true) => (Some(0), 1),
-            (true, false) => (Some(self.last as u64 + 1), 0),
-            (false, _) => (None, 0),
-        };
-        let last = self.last as u64;
+        let (null, first) = self.places();
+        let (null, first, last) = (null.map(|null| null as u64), first as u64, self.last as u64);
         let number = |entry: &Entry<W>| {
             let number = self.get_word(&entry.words).wrapping_sub(first);
             if self.options.descending { last.wrapping_sub(number) } else { number }
@@ -429,7 +428,6 @@ impl Field {
         };
         // What stands in the place of a NULL is anything.
         let words = entries.iter().map(|entry| (least as i64).wrapping_add_unsigned(number(entry)));
-        let ordered_float = |word: i64| word ^ ((word >> 63).cast_unsigned() >> 1).cast_signed();
         let values = match data_type {
             DataType::Float64 => Buffer::from_vec(words.map(ordered_float).collect::<Vec<_>>()),
             DataType::Decimal128(..) => {
@@ -473,7 +471,7 @@ impl Field {
             (Values::Numbers(least, greatest), _) => match numbers(array) {
                 Numbers::Words(words) if self.bits <= WORD_BITS && nulls.is_none() => {
                     // The hot loop: what differs by row alone is within it.
-                    let first = i64::from(self.span.nulls && self.options.nulls_first);
+                    let first = self.places().1 as i64;
                     let (least, greatest) = (*least as i64, *greatest as i64);
                     let number = |word: i64| match self.options.descending {
                         true => greatest.wrapping_sub(word).wrapping_add(first).cast_unsigned(),
@@ -521,11 +519,8 @@ impl Field {
         is_null: impl Fn(usize) -> bool,
         number: impl Fn(usize) -> u128,
     ) {
-        let (null, first) = match (self.span.nulls, self.options.nulls_first) {
-            (true, true) => (0, 1),
-            (true, false) => (self.last + 1, 0),
-            (false, _) => (0, 0),
-        };
+        let (null, first) = self.places();
+        let null = null.unwrap_or(0);
         for (row, entry) in rows.iter_mut().enumerate() {
             let number = match is_null(row) {
                 true => null,
